@@ -1,0 +1,203 @@
+//! Which paths differ from what they were, found from a journal and without a scan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::directory::Entry;
+use crate::inode::{FileKind, InodeId, RootId, join};
+use crate::journal::{Journal, Was};
+use crate::mount::SourceStat;
+use crate::vfs::Vfs;
+
+/// The files and symlinks of a root that differ from what they were, as paths from the root, each
+/// list in ascending order.
+///
+/// A path is in at most one list. A file made and removed in between is in none; one removed and
+/// made again, or replaced, is modified; one renamed is deleted and created, and so is each below
+/// a renamed directory. A file with several names is listed under each. A write counts even if it
+/// wrote what was there. Setting only times does not count.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// Where there was no file.
+    pub created: Vec<String>,
+    /// Where there was another file, or other content.
+    pub modified: Vec<String>,
+    /// Where there is no file any more.
+    pub deleted: Vec<String>,
+}
+
+impl Changes {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.modified.is_empty() && self.deleted.is_empty()
+    }
+}
+
+/// What a path stands or stood for.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) inode: InodeId,
+    pub(crate) kind: FileKind,
+    /// What the source has at this path, if it stands for what it stood for.
+    pub(crate) base: Option<Arc<SourceStat>>,
+}
+
+impl From<&Was> for Node {
+    fn from(was: &Was) -> Self {
+        Self { inode: was.inode, kind: was.kind, base: was.base.clone() }
+    }
+}
+
+/// What one path stood for and stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) before: Option<Node>,
+    pub(crate) after: Option<Node>,
+}
+
+/// Every path that differs. Bounded by the inodes there are and were, times the longest path.
+pub(crate) type Differences = BTreeMap<String, Difference>;
+
+impl Vfs {
+    /// Starts a new period for [`changes`](Self::changes), in all roots.
+    pub fn mark(&mut self) {
+        let state = Arc::make_mut(&mut self.state);
+        for root in &mut state.roots {
+            let usage = &mut state.usage;
+            usage.tombstone_bytes = usage.tombstone_bytes.saturating_sub(root.marked.bytes());
+            root.marked = Arc::default();
+        }
+    }
+
+    /// What changed in a root since the last [`mark`](Self::mark), or since the root was made.
+    /// Costs what changed. An unknown root has no changes.
+    #[must_use]
+    pub fn changes(&self, root: RootId) -> Changes {
+        let mut changes = Changes::default();
+        let Ok(root) = self.root(root) else {
+            return changes;
+        };
+        for (path, difference) in self.differences(&root.marked) {
+            let is_file = |node: Option<Node>| node.is_some_and(|n| n.kind != FileKind::Directory);
+            match (is_file(difference.before), is_file(difference.after)) {
+                (false, true) => changes.created.push(path),
+                (true, true) => changes.modified.push(path),
+                (true, false) => changes.deleted.push(path),
+                (false, false) => {}
+            }
+        }
+        changes
+    }
+
+    /// The paths whose node is another than before or was written to.
+    pub(crate) fn differences(&self, journal: &Journal) -> Differences {
+        let mut found = self.paths_in_question(journal);
+        found.retain(|_, difference| match (&difference.before, &difference.after) {
+            (Some(before), Some(after)) => before.inode != after.inode || journal.written.contains(&after.inode),
+            _ => true,
+        });
+        found
+    }
+
+    /// The paths that were written to or may stand for something else, and all that do.
+    ///
+    /// A path can only differ if one of the names along it changed. So it is enough to start at
+    /// the changed names with no changed name above them, and to walk from there what they stand
+    /// for now and what they stood for.
+    pub(crate) fn paths_in_question(&self, journal: &Journal) -> Differences {
+        let mut found = Differences::new();
+        for (&dir, names) in &journal.dirs {
+            let Some(path) = self.unchanged_path(journal, dir) else {
+                continue;
+            };
+            let entries = self.inode(dir).ok().and_then(|inode| inode.entries());
+            for (name, was) in names {
+                let path = join(&path, name);
+                if let Some(entry) = entries.and_then(|entries| entries.get(name))
+                    && let Some(node) = self.node(entry)
+                {
+                    self.walk_after(&mut found, path.clone(), node);
+                }
+                if let Some(was) = was {
+                    self.walk_before(&mut found, journal, path, was.into());
+                }
+            }
+        }
+        for &file in &journal.written {
+            let Ok(inode) = self.inode(file) else {
+                continue;
+            };
+            for link in &inode.links {
+                // Below a changed name it was met by the walk.
+                if !journal.has(link.dir, &link.name)
+                    && let Some(dir) = self.unchanged_path(journal, link.dir)
+                    && let Some(entry) = self.entry(link.dir, &link.name)
+                {
+                    let node = self.node(entry);
+                    let difference = Difference { before: node.clone(), after: node };
+                    found.insert(join(&dir, &link.name), difference);
+                }
+            }
+        }
+        found
+    }
+
+    fn entry(&self, dir: InodeId, name: &str) -> Option<&Entry> {
+        self.inode(dir).ok()?.entries()?.get(name)
+    }
+
+    fn node(&self, entry: &Entry) -> Option<Node> {
+        Some(Node { inode: entry.inode, kind: self.inode(entry.inode).ok()?.kind(), base: entry.base.clone() })
+    }
+
+    /// The path of a directory if it exists and no name along it changed; then it is also the path
+    /// it had.
+    fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
+        let mut at = dir;
+        while let Some(link) = self.inode(at).ok()?.links.first() {
+            if journal.has(link.dir, &link.name) || journal.has_moved(at) {
+                return None;
+            }
+            at = link.dir;
+        }
+        self.path_of_dir(dir)
+    }
+
+    fn walk_after(&self, found: &mut Differences, path: String, node: Node) {
+        let mut left = vec![(path, node)];
+        while let Some((path, node)) = left.pop() {
+            let entries = self.inode(node.inode).ok().and_then(|inode| inode.entries());
+            for (name, entry) in entries.into_iter().flat_map(|entries| entries.iter()) {
+                if let Some(node) = self.node(entry) {
+                    left.push((join(&path, name), node));
+                }
+            }
+            let difference = found.entry(path).or_insert(Difference { before: None, after: None });
+            difference.after = Some(node);
+        }
+    }
+
+    /// Walks the tree of then: what a directory has now, with the journal's names put back.
+    fn walk_before(&self, found: &mut Differences, journal: &Journal, path: String, node: Node) {
+        let mut left = vec![(path, node)];
+        while let Some((path, node)) = left.pop() {
+            let changed = journal.dirs.get(&node.inode);
+            let entries = self.inode(node.inode).ok().and_then(|inode| inode.entries());
+            for (name, entry) in entries.into_iter().flat_map(|entries| entries.iter()) {
+                if !changed.is_some_and(|names| names.contains_key(name))
+                    && let Some(node) = self.node(entry)
+                {
+                    left.push((join(&path, name), node));
+                }
+            }
+            for (name, was) in changed.into_iter().flatten() {
+                if let Some(was) = was {
+                    left.push((join(&path, name), was.into()));
+                }
+            }
+            let difference = found.entry(path).or_insert(Difference { before: None, after: None });
+            difference.before = Some(node);
+        }
+    }
+}

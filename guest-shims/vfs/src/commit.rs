@@ -1,0 +1,259 @@
+//! What must be done to a directory elsewhere to make it equal to a root.
+
+use std::sync::Arc;
+
+use crate::changes::{Difference, Differences, Node};
+use crate::error::VfsError;
+use crate::inode::{Body, Content, FileKind, InodeId, Name, RootId, SourcePath};
+use crate::journal::Journal;
+use crate::mount::SourceStat;
+use crate::vfs::{Vfs, root_mut};
+
+/// One step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
+///
+/// A `base` is what the source said of the file at this path when it was listed or last committed;
+/// if the source says something else now, somebody changed it meanwhile. `None`: as far as is
+/// known nothing is there, and something there is a conflict too.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum CommitStep {
+    /// Remove a file or symlink.
+    DeleteFile {
+        /// Where.
+        path: String,
+        /// What should be there.
+        base: Option<SourceStat>,
+    },
+    /// Remove a directory, empty after the steps before.
+    RemoveDir {
+        /// Where.
+        path: String,
+    },
+    /// Make a directory.
+    CreateDir {
+        /// Where.
+        path: String,
+    },
+    /// Write a file, replacing the file or symlink that is there.
+    WriteFile {
+        /// Where.
+        path: String,
+        /// The file, to be read with [`Vfs::read_at`].
+        inode: InodeId,
+        /// How long it is.
+        size_bytes: u64,
+        /// When it was last modified, in nanoseconds since 1970.
+        modified_ns: u64,
+        /// What should be there.
+        base: Option<SourceStat>,
+    },
+    /// Make a symlink, replacing the file or symlink that is there.
+    Symlink {
+        /// Where.
+        path: String,
+        /// Its target, chosen by the guest.
+        target: Arc<str>,
+        /// Whether the target may lead out of the root when something else than this file system
+        /// follows it. Making such a link on a host is a trap for whoever follows links there.
+        escapes: bool,
+        /// What should be there.
+        base: Option<SourceStat>,
+    },
+}
+
+/// A target cannot lead out if it is relative and all its `..` come first and are no more than the
+/// link's directory is deep: what follows them only descends, and each symlink it meets on the way
+/// was judged itself.
+fn escapes(path: &str, target: &str) -> bool {
+    let mut above = path.split('/').count().saturating_sub(1);
+    let mut descended = false;
+    if target.starts_with('/') {
+        return true;
+    }
+    for component in target.split('/') {
+        match component {
+            "" | "." => {}
+            ".." if descended || above == 0 => return true,
+            ".." => above = above.saturating_sub(1),
+            _ => descended = true,
+        }
+    }
+    false
+}
+
+impl Vfs {
+    /// What must be done to the source's directory to make it equal to the root, since the root
+    /// was made or last committed; independent of [`mark`](Self::mark). For a root without a
+    /// source: what must be done to an empty directory.
+    ///
+    /// The steps are in an order that works: removals from the bottom up, then directories from
+    /// the top down, then files. Read the content of every [`CommitStep::WriteFile`] before the
+    /// first step is carried out: a renamed mounted file is still read from its old place.
+    ///
+    /// Costs what changed. Nothing is done to the file system; when all steps are done, call
+    /// [`mark_committed`](Self::mark_committed).
+    #[must_use]
+    pub fn commit_plan(&self, root: RootId) -> Vec<CommitStep> {
+        let Ok(root) = self.root(root) else {
+            return Vec::new();
+        };
+        let (mut deletions, mut removed_dirs) = (Vec::new(), Vec::new());
+        let (mut made_dirs, mut files) = (Vec::new(), Vec::new());
+        let is_dir = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.kind == FileKind::Directory);
+        for (path, Difference { before, after }) in self.differences(&root.committed) {
+            let (was_dir, now_dir) = (is_dir(&before), is_dir(&after));
+            let file_before = before.filter(|_| !was_dir);
+            let file_after = after.filter(|_| !now_dir);
+            if was_dir && !now_dir {
+                removed_dirs.push(CommitStep::RemoveDir { path: path.clone() });
+            }
+            let base = file_before.as_ref().and_then(|file| file.base.as_deref());
+            if file_before.is_some() && file_after.is_none() {
+                deletions.push(CommitStep::DeleteFile { path: path.clone(), base: base.copied() });
+            }
+            if now_dir && !was_dir {
+                made_dirs.push(CommitStep::CreateDir { path });
+            } else if let Some(file) = file_after {
+                files.extend(self.file_step(path, file.inode, base.copied()));
+            }
+        }
+        // A directory sorts before what it contains.
+        removed_dirs.reverse();
+        deletions.append(&mut removed_dirs);
+        deletions.append(&mut made_dirs);
+        deletions.append(&mut files);
+        deletions
+    }
+
+    fn file_step(&self, path: String, inode: InodeId, base: Option<SourceStat>) -> Option<CommitStep> {
+        let found = self.inode(inode).ok()?;
+        match &found.body {
+            Body::File { size_bytes, .. } => Some(CommitStep::WriteFile {
+                path,
+                inode,
+                size_bytes: *size_bytes,
+                modified_ns: found.times.modified_ns,
+                base,
+            }),
+            Body::Symlink(target) => {
+                Some(CommitStep::Symlink { escapes: escapes(&path, target), target: target.clone(), path, base })
+            }
+            Body::Directory { .. } => None,
+        }
+    }
+
+    /// Takes note that the steps of [`commit_plan`](Self::commit_plan) were carried out, with no
+    /// change to the file system since. `written` says for every file and symlink made or replaced
+    /// what the source says of it now, which the next commit compares with.
+    ///
+    /// A mounted file that was removed but is still open can no longer be read.
+    ///
+    /// # Errors
+    /// [`VfsError::BadInode`] for an unknown root; [`VfsError::NotFound`] when a path of `written`
+    /// does not exist. Either way nothing else is noted.
+    pub fn mark_committed(
+        &mut self,
+        root: RootId,
+        written: impl IntoIterator<Item = (String, SourceStat)>,
+    ) -> Result<(), VfsError> {
+        let paths = self.paths_in_question(&self.root(root)?.committed);
+        let mut bases = Vec::new();
+        // A file may be back at its path by way of another directory, or under the name of its
+        // hard link: then the source still has there what it had.
+        for (path, Difference { before, after }) in &paths {
+            if let (Some(before), Some(after)) = (before, after)
+                && before.inode == after.inode
+                && before.kind != FileKind::Directory
+            {
+                bases.push((self.find_entry(root, path)?, before.base.clone()));
+            }
+        }
+        for (path, stat) in written {
+            bases.push((self.find_entry(root, &path)?, Some(Arc::new(stat))));
+        }
+        self.follow_sources(root, paths)?;
+        for ((dir, name), base) in bases {
+            if let Body::Directory { entries, .. } = &mut self.inode_mut(dir)?.body {
+                Arc::make_mut(entries).set_base(&name, base);
+            }
+        }
+        let state = Arc::make_mut(&mut self.state);
+        if let Some(root) = root_mut(state, root) {
+            let journal: Arc<Journal> = std::mem::take(&mut root.committed);
+            let usage = &mut state.usage;
+            usage.tombstone_bytes = usage.tombstone_bytes.saturating_sub(journal.bytes());
+        }
+        Ok(())
+    }
+
+    /// Points mounted files that were renamed to where the commit put them. What has no name any
+    /// more is nowhere now: whatever the source has at its old path is another file.
+    fn follow_sources(&mut self, root: RootId, paths: Differences) -> Result<(), VfsError> {
+        let open = self.state.open.keys().copied();
+        let lost: Vec<InodeId> = open
+            .filter(|&id| {
+                let inode = self.inode(id);
+                inode.is_ok_and(|inode| inode.root == root && inode.links.is_empty())
+            })
+            .collect();
+        for id in lost {
+            if matches!(self.file(id), Ok((_, Content::Mounted))) {
+                self.forget_cached(id);
+                if let Body::File { content, .. } = &mut self.inode_mut(id)?.body {
+                    *content = Content::Gone;
+                }
+            }
+        }
+        let mut last_dir: Arc<str> = Arc::from("");
+        for Difference { before, after } in paths.into_values() {
+            for node in [before, after].into_iter().flatten() {
+                if !matches!(self.file(node.inode), Ok((_, Content::Mounted))) {
+                    continue;
+                }
+                let Some(path) = self.path_of(node.inode) else {
+                    continue;
+                };
+                let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
+                if *last_dir != *dir {
+                    last_dir = Arc::from(dir);
+                }
+                self.inode_mut(node.inode)?.source =
+                    Some(Arc::new(SourcePath { dir: last_dir.clone(), name: Name::from(name) }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory entry at a path, without following symlinks or asking a source.
+    fn find_entry(&self, root: RootId, path: &str) -> Result<(InodeId, Name), VfsError> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut names = parent.split('/').filter(|name| !name.is_empty());
+        let entry = |dir, name: &str| self.inode(dir).ok()?.entries()?.get(name);
+        let dir = names.try_fold(self.root(root)?.dir, |dir, name| entry(dir, name).map(|entry| entry.inode));
+        let dir = dir.ok_or(VfsError::NotFound)?;
+        entry(dir, name).ok_or(VfsError::NotFound)?;
+        Ok((dir, Name::from(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escapes;
+
+    #[test]
+    fn a_target_that_may_leave_the_root_is_noticed() {
+        for (path, target, expected) in [
+            ("a", "b", false),
+            ("a", "../b", true),
+            ("d/a", "../b", false),
+            ("d/a", "./..//b", false),
+            ("d/a", "../../b", true),
+            ("d/a", "/etc/passwd", true),
+            // `s` may be a symlink to `.`, and then this climbs twice.
+            ("d/a", "s/../../x", true),
+            ("d/e/a", "s/..", true),
+        ] {
+            assert_eq!(escapes(path, target), expected, "{path} -> {target}");
+        }
+    }
+}

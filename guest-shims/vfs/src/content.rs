@@ -1,0 +1,130 @@
+//! The bytes of a file, in chunks that forks share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A chunk is what a write after a fork copies and what the quota counts in: a page, as in most
+/// file systems, so that many small files stay cheap.
+pub(crate) const CHUNK_BYTES: u64 = 4_096;
+
+/// [`CHUNK_BYTES`] where the language wants a `usize`.
+const CHUNK_LEN: usize = 4_096;
+
+type Chunk = [u8; CHUNK_LEN];
+
+/// A sparse byte array. It does not know its length, which the inode holds; bytes past the length
+/// are always zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chunks {
+    chunks: BTreeMap<u64, Arc<Chunk>>,
+}
+
+/// One chunk's share of a range: chunk number, first byte in the chunk, and the range's bytes as
+/// positions in the caller's buffer.
+struct Piece {
+    chunk: u64,
+    within: usize,
+    start: usize,
+    end: usize,
+}
+
+/// Splits `len` bytes at `offset` along chunk borders.
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut start = 0_usize;
+    std::iter::from_fn(move || {
+        if start >= len {
+            return None;
+        }
+        let at = offset.saturating_add(u64::try_from(start).unwrap_or(u64::MAX));
+        let within = usize::try_from(at % CHUNK_BYTES).unwrap_or(0);
+        let end = start.saturating_add(CHUNK_LEN - within).min(len);
+        let piece = Piece { chunk: at / CHUNK_BYTES, within, start, end };
+        start = end;
+        Some(piece)
+    })
+}
+
+impl Chunks {
+    /// Fills the buffer from `offset`; holes read as zeros. The caller has cut the buffer to the
+    /// file's length.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
+        for piece in pieces(offset, into.len()) {
+            let Some(to) = into.get_mut(piece.start..piece.end) else {
+                continue;
+            };
+            let from = self
+                .chunks
+                .get(&piece.chunk)
+                .and_then(|chunk| chunk.get(piece.within..piece.within.saturating_add(to.len())));
+            match from {
+                Some(from) => to.copy_from_slice(from),
+                None => to.fill(0),
+            }
+        }
+    }
+
+    /// Stores the bytes at `offset`, copying only chunks that a fork shares.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+        for piece in pieces(offset, data.len()) {
+            let Some(from) = data.get(piece.start..piece.end) else {
+                continue;
+            };
+            let chunk = self.chunks.entry(piece.chunk).or_insert_with(|| Arc::new([0; CHUNK_LEN]));
+            let end = piece.within.saturating_add(from.len());
+            if let Some(to) = Arc::make_mut(chunk).get_mut(piece.within..end) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// Drops everything from `len` on, so that a later growth reads zeros there.
+    pub(crate) fn truncate(&mut self, len: u64) {
+        drop(self.chunks.split_off(&len.div_ceil(CHUNK_BYTES)));
+        let within = usize::try_from(len % CHUNK_BYTES).unwrap_or(0);
+        if within == 0 {
+            return;
+        }
+        if let Some(chunk) = self.chunks.get_mut(&(len / CHUNK_BYTES))
+            && let Some(tail) = Arc::make_mut(chunk).get_mut(within..)
+        {
+            tail.fill(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_across_chunk_borders_reads_back() {
+        let mut chunks = Chunks::default();
+        let data: Vec<u8> = (0..10_000_u32).map(|n| (n % 251) as u8).collect();
+        chunks.write(4_000, &data);
+        let mut back = vec![9; 12_000];
+        chunks.read(3_000, &mut back);
+        assert!(back[..1_000].iter().all(|&b| b == 0));
+        assert_eq!(&back[1_000..11_000], &data[..]);
+        assert!(back[11_000..].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn truncated_bytes_do_not_come_back() {
+        let mut chunks = Chunks::default();
+        chunks.write(0, &[7; 9_000]);
+        chunks.truncate(5_000);
+        let mut back = [1; 9_000];
+        chunks.read(0, &mut back);
+        assert!(back[..5_000].iter().all(|&b| b == 7));
+        assert!(back[5_000..].iter().all(|&b| b == 0));
+        chunks.truncate(0);
+        assert!(chunks.chunks.is_empty());
+    }
+
+    #[test]
+    fn a_hole_holds_no_chunk() {
+        let mut chunks = Chunks::default();
+        chunks.write(1 << 40, b"x");
+        assert_eq!(chunks.chunks.len(), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! The entries of a directory, by name and in a stable order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::VfsError;
+use crate::inode::{FileKind, InodeId, Name};
+use crate::mount::SourceStat;
+
+/// One entry as a guest or the embedder sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirEntry {
+    /// The cookie that continues after this entry (`d_next`).
+    pub next_cookie: u64,
+    /// The inode.
+    pub inode: InodeId,
+    /// What it is.
+    pub kind: FileKind,
+    /// The name.
+    pub name: Name,
+}
+
+/// Places 1 and 2 are `.` and `..`; 0 is the start.
+pub(crate) const FIRST_PLACE: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) inode: InodeId,
+    /// Its position in the listing, for as long as the name exists.
+    pub(crate) place: u32,
+    /// Whether the name came out of a mount: then it is charged there.
+    pub(crate) mounted: bool,
+    /// What the source has under this name, as it was when listed or last committed. It belongs
+    /// to the name and not to the inode: hard links are several files there.
+    pub(crate) base: Option<Arc<SourceStat>>,
+}
+
+/// A directory's entries. A new name goes to the end; places are never used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries {
+    by_name: BTreeMap<Name, Entry>,
+    by_place: BTreeMap<u32, Name>,
+    next_place: u32,
+}
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::new(), by_place: BTreeMap::new(), next_place: FIRST_PLACE }
+    }
+}
+
+impl Entries {
+    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// By name, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+        self.by_name.iter()
+    }
+
+    /// The place that the next new name gets.
+    pub(crate) fn next_place(&self) -> u32 {
+        self.next_place
+    }
+
+    /// Names from a place up to, not including, another.
+    pub(crate) fn between(&self, from: u32, until: u32) -> impl Iterator<Item = (u32, &Name)> {
+        self.by_place.range(from..until.max(from)).map(|(&place, name)| (place, name))
+    }
+
+    /// Points a name at an inode. A name that exists keeps its place, so that a listing under way
+    /// meets it exactly once. Fails when 2^32 names have been made, which takes hours of fuel.
+    pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
+        if let Some(entry) = self.by_name.get_mut(name) {
+            entry.inode = inode;
+            entry.mounted = mounted;
+            entry.base = None;
+            return Ok(());
+        }
+        let place = self.next_place;
+        self.next_place = place.checked_add(1).ok_or(VfsError::NoSpace)?;
+        self.by_place.insert(place, name.clone());
+        self.by_name.insert(name.clone(), Entry { inode, place, mounted, base: None });
+        Ok(())
+    }
+
+    pub(crate) fn set_base(&mut self, name: &str, base: Option<Arc<SourceStat>>) {
+        if let Some(entry) = self.by_name.get_mut(name) {
+            entry.base = base;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        if let Some(entry) = self.by_name.remove(name) {
+            self.by_place.remove(&entry.place);
+        }
+    }
+}

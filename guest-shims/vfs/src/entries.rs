@@ -1,0 +1,185 @@
+//! The one place where a name changes what it stands for: charges, links, times and journals
+//! follow from it.
+
+use std::sync::Arc;
+
+use crate::error::VfsError;
+use crate::inode::{Body, FileKind, Inode, InodeId, Link, Name, RootId};
+use crate::journal::Was;
+use crate::limits::entry_charge;
+use crate::quota::workspace_charge;
+use crate::resolve::Place;
+use crate::vfs::{Vfs, root_mut};
+
+/// Where a directory lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// Directories above it; 0 for a root.
+    pub(crate) depth: usize,
+    /// Bytes of its path from the root, with a slash after each name.
+    pub(crate) path_bytes: usize,
+}
+
+impl Position {
+    /// The position of an entry of this directory.
+    pub(crate) fn below(self, name: &str) -> Self {
+        Self {
+            depth: self.depth.saturating_add(1),
+            path_bytes: self.path_bytes.saturating_add(name.len()).saturating_add(1),
+        }
+    }
+}
+
+impl Vfs {
+    /// What a name in a directory stands for, asking the source if the directory is a mount's.
+    pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
+        self.ensure_listed(dir)?;
+        let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
+        Ok(entries.get(name).map(|entry| entry.inode))
+    }
+
+    /// Whether something can be made in a directory: it is a root or still has a name.
+    pub(crate) fn is_linked(&self, dir: InodeId) -> Result<bool, VfsError> {
+        let inode = self.inode(dir)?;
+        Ok(!inode.links.is_empty() || self.root(inode.root)?.dir == dir)
+    }
+
+    /// The directory above, or the directory itself for a root.
+    pub(crate) fn parent(&self, dir: InodeId) -> Result<InodeId, VfsError> {
+        Ok(self.inode(dir)?.links.first().map_or(dir, |link| link.dir))
+    }
+
+    pub(crate) fn position(&self, dir: InodeId) -> Result<Position, VfsError> {
+        let mut position = Position { depth: 0, path_bytes: 0 };
+        let mut at = dir;
+        while let Some(link) = self.inode(at)?.links.first() {
+            position = position.below(&link.name);
+            at = link.dir;
+        }
+        Ok(position)
+    }
+
+    /// Refuses an entry that would lie too deep or have too long a path.
+    pub(crate) fn check_position(&self, at: Position, kind: FileKind) -> Result<(), VfsError> {
+        let too_deep = kind == FileKind::Directory && at.depth > self.limits.depth;
+        // The last name is followed by no slash.
+        if too_deep || at.path_bytes > self.limits.path_bytes.saturating_add(1) {
+            return Err(VfsError::NameTooLong);
+        }
+        Ok(())
+    }
+
+    /// Makes a new inode at a place where nothing is.
+    pub(crate) fn create(&mut self, place: &Place, body: Body) -> Result<InodeId, VfsError> {
+        let name = place.name.as_ref().ok_or(VfsError::AlreadyExists)?;
+        self.check_writable(place.dir)?;
+        if !self.is_linked(place.dir)? {
+            return Err(VfsError::NotFound);
+        }
+        let inode = Inode::new(self.inode(place.dir)?.root, body, self.now_ns);
+        self.check_position(self.position(place.dir)?.below(name), inode.kind())?;
+        let charge = workspace_charge(&inode);
+        self.reserve(charge.saturating_add(entry_charge(name)), 1)?;
+        let state = Arc::make_mut(&mut self.state);
+        let id = state.table.insert(inode);
+        let usage = &mut state.usage;
+        usage.workspace_bytes = usage.workspace_bytes.saturating_add(charge);
+        usage.inodes = usage.inodes.saturating_add(1);
+        if let Err(error) = self.set_entry(place.dir, name, Some(id)) {
+            self.free_if_unused(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Lets a name stand for an inode, or for nothing. What it stood for loses a link and is freed
+    /// if that was its last. Quotas were checked; this charges. Fails only before any change.
+    pub(crate) fn set_entry(&mut self, dir: InodeId, name: &Name, new: Option<InodeId>) -> Result<(), VfsError> {
+        let now_ns = self.now_ns;
+        let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();
+        let was = match &old {
+            Some(entry) => {
+                Some(Was { inode: entry.inode, kind: self.inode(entry.inode)?.kind(), base: entry.base.clone() })
+            }
+            None => None,
+        };
+
+        let inode = self.inode_mut(dir)?;
+        let root = inode.root;
+        let Body::Directory { entries, .. } = &mut inode.body else {
+            return Err(VfsError::NotADirectory);
+        };
+        match new {
+            Some(id) => Arc::make_mut(entries).set(name, id, false)?,
+            None => Arc::make_mut(entries).remove(name),
+        }
+        inode.times.modified_ns = now_ns;
+        inode.times.changed_ns = now_ns;
+
+        let state = Arc::make_mut(&mut self.state);
+        let charge = entry_charge(name);
+        let usage = &mut state.usage;
+        if let Some(entry) = &old {
+            let bytes = if entry.mounted { &mut usage.mount_bytes } else { &mut usage.workspace_bytes };
+            *bytes = bytes.saturating_sub(charge);
+        }
+        if new.is_some() {
+            usage.workspace_bytes = usage.workspace_bytes.saturating_add(charge);
+        }
+        self.record(root, dir, name, was, new);
+        let state = Arc::make_mut(&mut self.state);
+        if let Some(id) = new
+            && let Some(inode) = state.table.get_mut(id)
+        {
+            if !inode.links.is_empty() && inode.kind() != FileKind::Directory {
+                // Each further name counts as an inode, which bounds the number of paths.
+                state.usage.inodes = state.usage.inodes.saturating_add(1);
+            }
+            inode.links.push(Link { dir, name: name.clone() });
+            inode.times.changed_ns = now_ns;
+        }
+        if let Some(entry) = old {
+            self.drop_link(entry.inode, dir, name);
+        }
+        self.note_peak();
+        Ok(())
+    }
+
+    /// Tells both journals of a change that was made.
+    fn record(&mut self, root: RootId, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) {
+        let state = Arc::make_mut(&mut self.state);
+        let Some(root) = root_mut(state, root) else {
+            return;
+        };
+        let (marked, committed) = (&mut root.marked, &mut root.committed);
+        let before = marked.bytes().saturating_add(committed.bytes());
+        Arc::make_mut(marked).record(dir, name, was.clone(), new);
+        let restored = Arc::make_mut(committed).record(dir, name, was, new);
+        let after = marked.bytes().saturating_add(committed.bytes());
+        let usage = &mut state.usage;
+        usage.tombstone_bytes = usage.tombstone_bytes.saturating_sub(before).saturating_add(after);
+        if let Some(base) = restored.and_then(|was| was.base)
+            && let Some(inode) = state.table.get_mut(dir)
+            && let Body::Directory { entries, .. } = &mut inode.body
+        {
+            Arc::make_mut(entries).set_base(name, Some(base));
+        }
+    }
+
+    fn drop_link(&mut self, id: InodeId, dir: InodeId, name: &Name) {
+        let now_ns = self.now_ns;
+        let state = Arc::make_mut(&mut self.state);
+        let Some(inode) = state.table.get_mut(id) else {
+            return;
+        };
+        inode.times.changed_ns = now_ns;
+        let before = inode.links.len();
+        if let Some(at) = inode.links.iter().position(|link| link.dir == dir && link.name == *name) {
+            inode.links.remove(at);
+        }
+        if before > 1 && inode.links.len() < before && inode.kind() != FileKind::Directory {
+            state.usage.inodes = state.usage.inodes.saturating_sub(1);
+        }
+        self.free_if_unused(id);
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong, in the terms of POSIX and WASI.
+
+use thiserror::Error;
+
+/// Why an operation of a [`Vfs`](crate::Vfs) was refused. Nothing was changed when one is returned.
+///
+/// Each names the WASI preview 1 errno that the guest sees for it.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum VfsError {
+    /// `noent`: nothing has this name, or the directory was removed while open.
+    #[error("no such file or directory")]
+    NotFound,
+    /// `notdir`: a component, or a name followed by a slash, is not a directory.
+    #[error("not a directory")]
+    NotADirectory,
+    /// `isdir`: a file was needed and this is a directory.
+    #[error("is a directory")]
+    IsADirectory,
+    /// `exist`: the name is taken.
+    #[error("already exists")]
+    AlreadyExists,
+    /// `notempty`: the directory has entries; remove them first.
+    #[error("directory is not empty; remove its entries first")]
+    NotEmpty,
+    /// `notcapable`: the path is absolute, or `..` or a symlink leads out of the directory that it
+    /// is resolved beneath.
+    #[error("path leads out of its directory; use a relative path that stays inside")]
+    NotCapable,
+    /// `nametoolong`: a name, a path or the nesting of directories is over its limit.
+    #[error("name, path or nesting is over its limit; shorten it")]
+    NameTooLong,
+    /// `loop`: more symlinks than `symlink_hops`, or a symlink where none may be followed.
+    #[error("too many symbolic links, or one where none may be followed")]
+    TooManySymlinks,
+    /// `mlink`: a file has as many hard links as it may have.
+    #[error("too many hard links to one file; copy it instead")]
+    TooManyLinks,
+    /// `inval`: an argument makes no sense: a NUL in a path, a directory moved into itself.
+    #[error("invalid argument")]
+    Invalid,
+    /// `ilseq`: the path is not UTF-8.
+    #[error("path is not UTF-8")]
+    IllegalBytes,
+    /// `nospc`: the quota of bytes or inodes, or the memory ceiling, would be passed.
+    #[error("quota exceeded; delete files or raise `bytes` or `inodes`")]
+    NoSpace,
+    /// `nomem`: a mounted directory is too large to be listed within `mount_entries` or memory.
+    #[error("mounted directory is too large; mount a smaller one or raise `mount_entries`")]
+    MountTooLarge,
+    /// `fbig`: an offset beyond what a file can have, or a file longer than the caller accepts.
+    #[error("file too large")]
+    FileTooBig,
+    /// `rofs`: the root is read-only.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// `xdev`: source and target lie in different roots; copy instead.
+    #[error("source and target are in different roots; copy instead")]
+    CrossRoot,
+    /// `perm`: never allowed, such as a hard link to a directory.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// `io`: the mount's source failed, or its file changed while it was being read.
+    #[error("the mounted directory could not be read, or changed meanwhile")]
+    Io,
+    /// `badf`: no inode has this id; it was removed and released.
+    #[error("stale inode or unknown root")]
+    BadInode,
+}
+
+/// An operation of the embedder failed on one path.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("`{path}`: {reason}")]
+#[non_exhaustive]
+pub struct FileError {
+    /// The path as the embedder gave it.
+    pub path: String,
+    /// Why.
+    #[source]
+    pub reason: VfsError,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &str, reason: VfsError) -> Self {
+        Self { path: path.to_owned(), reason }
+    }
+}

@@ -1,0 +1,195 @@
+//! Files for the embedder, by path in a root.
+
+use crate::directory::{DirEntry, FIRST_PLACE};
+use crate::error::{FileError, VfsError};
+use crate::inode::{Body, FileKind, InodeId, RootId, Stat};
+use crate::limits::data_charge;
+use crate::resolve::{End, Follow};
+use crate::vfs::Vfs;
+
+/// `"/a/b"` and `"a/b"` are the same; `""` and `"/"` are the root.
+fn relative(path: &str) -> &[u8] {
+    match path.trim_start_matches('/') {
+        "" => b".",
+        path => path.as_bytes(),
+    }
+}
+
+impl Vfs {
+    /// Reads a whole file, through symlinks inside the root.
+    ///
+    /// # Errors
+    /// [`VfsError::FileTooBig`] if it is longer than `max_bytes`, and those of
+    /// [`lookup`](Self::lookup) and [`read_at`](Self::read_at).
+    pub fn read_file(&mut self, root: RootId, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
+        self.read_whole(root, path, max_bytes).map_err(|reason| FileError::new(path, reason))
+    }
+
+    fn read_whole(&mut self, root: RootId, path: &str, max: u64) -> Result<Vec<u8>, VfsError> {
+        let inode = self.at(root, path)?;
+        let (size, _) = self.file(inode)?;
+        if size > max {
+            return Err(VfsError::FileTooBig);
+        }
+        let mut data = vec![0; usize::try_from(size).map_err(|_| VfsError::FileTooBig)?];
+        let mut done = 0_usize;
+        while let Some(rest) = data.get_mut(done..)
+            && !rest.is_empty()
+        {
+            let offset = u64::try_from(done).unwrap_or(u64::MAX);
+            let read = self.read_at(inode, offset, rest)?;
+            if read == 0 {
+                return Err(VfsError::Io);
+            }
+            done = done.saturating_add(read);
+        }
+        Ok(data)
+    }
+
+    /// Writes a whole file, replacing what it held, and makes the directories above it. If it does
+    /// not fit, what was there stays.
+    ///
+    /// # Errors
+    /// [`VfsError::NoSpace`], [`VfsError::ReadOnly`], and those of [`open`](Self::open).
+    pub fn write_file(&mut self, root: RootId, path: &str, data: &[u8]) -> Result<(), FileError> {
+        self.write_whole(root, path, data).map_err(|reason| FileError::new(path, reason))
+    }
+
+    fn write_whole(&mut self, root: RootId, path: &str, data: &[u8]) -> Result<(), VfsError> {
+        let top = self.root(root)?.dir;
+        let path = relative(path);
+        self.check_path(path)?;
+        self.make_parents(top, path)?;
+        let place = self.resolve(top, path, End::Target)?;
+        let new = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let old = match place.found {
+            Some(found) => match self.file(found)? {
+                (size, crate::inode::Content::Private(_)) => data_charge(size),
+                (_, _) => 0,
+            },
+            None => 0,
+        };
+        self.reserve(data_charge(new).saturating_sub(old), 0)?;
+        let inode = match place.found {
+            Some(_) if place.slash => return Err(VfsError::NotADirectory),
+            None if place.slash => return Err(VfsError::IsADirectory),
+            Some(found) => {
+                self.check_writable(found)?;
+                self.truncate(found)?;
+                found
+            }
+            None => self.create(&place, Body::empty_file())?,
+        };
+        // Only a new inode can have used up what was reserved.
+        if let Err(error) = self.write_at(inode, 0, data) {
+            if let (None, Some(name)) = (place.found, &place.name) {
+                self.set_entry(place.dir, name, None)?;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn make_parents(&mut self, top: InodeId, path: &[u8]) -> Result<(), VfsError> {
+        for (at, _) in path.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+            let Some(parent) = path.get(..at) else {
+                continue;
+            };
+            match self.create_dir(top, parent) {
+                Ok(_) | Err(VfsError::AlreadyExists) => {}
+                // A read-only root is only in the way if the directory is missing.
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a directory by name, without `.` and `..`.
+    ///
+    /// # Errors
+    /// [`VfsError::NotADirectory`], and those of [`lookup`](Self::lookup) and
+    /// [`read_dir`](Self::read_dir).
+    pub fn list(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, FileError> {
+        self.list_whole(root, path).map_err(|reason| FileError::new(path, reason))
+    }
+
+    fn list_whole(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, VfsError> {
+        let dir = self.at(root, path)?;
+        let mut found = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let part = self.read_dir(dir, cookie, usize::MAX)?;
+            let Some(last) = part.last() else { break };
+            cookie = last.next_cookie;
+            found.extend(part);
+        }
+        let dots = usize::try_from(FIRST_PLACE).unwrap_or(0).saturating_sub(1);
+        found.drain(..dots.min(found.len()));
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// Removes a file or symlink, or a directory with all that is below it. The root itself is
+    /// refused with [`VfsError::Invalid`].
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`], and those of [`lookup`](Self::lookup).
+    pub fn remove(&mut self, root: RootId, path: &str) -> Result<(), FileError> {
+        self.remove_whole(root, path).map_err(|reason| FileError::new(path, reason))
+    }
+
+    fn remove_whole(&mut self, root: RootId, path: &str) -> Result<(), VfsError> {
+        let top = self.root(root)?.dir;
+        let place = self.resolve(top, relative(path), End::Name)?;
+        let name = place.name.ok_or(VfsError::Invalid)?;
+        let found = place.found.ok_or(VfsError::NotFound)?;
+        if place.slash && self.inode(found)?.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        self.check_writable(found)?;
+        // From the top down; then the names go from the bottom up.
+        let mut names = vec![(place.dir, name)];
+        let mut dirs = vec![found];
+        while let Some(dir) = dirs.pop() {
+            if self.inode(dir)?.kind() != FileKind::Directory {
+                continue;
+            }
+            self.ensure_listed(dir)?;
+            let entries = self.inode(dir)?.entries();
+            for (name, entry) in entries.into_iter().flat_map(|entries| entries.iter()) {
+                names.push((dir, name.clone()));
+                dirs.push(entry.inode);
+            }
+        }
+        self.count_work(u64::try_from(names.len()).unwrap_or(u64::MAX));
+        for (dir, name) in names.into_iter().rev() {
+            self.set_entry(dir, &name, None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a path leads to something, through symlinks inside the root.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup), except that nothing is there.
+    pub fn exists(&mut self, root: RootId, path: &str) -> Result<bool, FileError> {
+        match self.at(root, path) {
+            Ok(_) => Ok(true),
+            Err(VfsError::NotFound | VfsError::NotADirectory) => Ok(false),
+            Err(reason) => Err(FileError::new(path, reason)),
+        }
+    }
+
+    /// What a path leads to, through symlinks inside the root.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup).
+    pub fn file_stat(&mut self, root: RootId, path: &str) -> Result<Stat, FileError> {
+        self.at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
+    }
+
+    fn at(&mut self, root: RootId, path: &str) -> Result<InodeId, VfsError> {
+        let top = self.root(root)?.dir;
+        self.lookup(top, relative(path), Follow::Yes)
+    }
+}

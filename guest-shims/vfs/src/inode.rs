@@ -1,0 +1,178 @@
+//! Files, directories and symlinks, and how the outside names them.
+
+use std::sync::Arc;
+
+use crate::content::Chunks;
+use crate::directory::Entries;
+
+/// A name in a directory, shared by everything that mentions it.
+pub(crate) type Name = Arc<str>;
+
+/// Names a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
+///
+/// Numbers are handed out in order and never again, so that the same operations give the same
+/// numbers everywhere and a stale id is noticed.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct InodeId(pub(crate) u64);
+
+impl InodeId {
+    /// The number a guest sees as `st_ino`.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Names one of the trees of a [`Vfs`](crate::Vfs), in the order they were added.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RootId(pub(crate) u32);
+
+impl RootId {
+    /// The position among the roots, from 0.
+    #[must_use]
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// What is known about an inode. Times are nanoseconds since 1970, as the embedder set them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stat {
+    /// The inode.
+    pub inode: InodeId,
+    /// The root it lies in.
+    pub root: RootId,
+    /// What it is.
+    pub kind: FileKind,
+    /// Names it has: 0 when removed but open. A directory says 1, which by custom means that its
+    /// subdirectories are not counted.
+    pub links: u64,
+    /// Length of a file, or of a symlink's target; 0 for a directory.
+    pub size_bytes: u64,
+    /// Last access: creation, or what [`set_times`](crate::Vfs::set_times) said. Reading does not
+    /// change it.
+    pub accessed_ns: u64,
+    /// Last change of the content.
+    pub modified_ns: u64,
+    /// Last change of the content or of what is said here.
+    pub changed_ns: u64,
+}
+
+/// The three times of an inode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) accessed_ns: u64,
+    pub(crate) modified_ns: u64,
+    pub(crate) changed_ns: u64,
+}
+
+impl Times {
+    pub(crate) fn at(now_ns: u64) -> Self {
+        Self { accessed_ns: now_ns, modified_ns: now_ns, changed_ns: now_ns }
+    }
+}
+
+/// One name of an inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) dir: InodeId,
+    pub(crate) name: Name,
+}
+
+/// Where the source of a mount has an inode, which may not be where the guest has it.
+#[derive(Clone, Debug)]
+pub(crate) struct SourcePath {
+    /// The directory, shared by all that is in there.
+    pub(crate) dir: Arc<str>,
+    pub(crate) name: Name,
+}
+
+impl SourcePath {
+    pub(crate) fn path(&self) -> String {
+        join(&self.dir, &self.name)
+    }
+}
+
+/// The path of an entry of a directory, where `""` is the root.
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inode {
+    pub(crate) root: RootId,
+    pub(crate) body: Body,
+    /// Its names: at most one for a directory, none for a root or what was removed while open.
+    pub(crate) links: Vec<Link>,
+    pub(crate) times: Times,
+    /// What the mount is charged for it, if it came out of one; else the workspace is.
+    pub(crate) mount_charge: Option<u64>,
+    pub(crate) source: Option<Arc<SourcePath>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    File {
+        size_bytes: u64,
+        content: Content,
+    },
+    Directory {
+        entries: Arc<Entries>,
+        /// Whether the entries are here, or still only in the source.
+        listed: bool,
+    },
+    Symlink(Arc<str>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// In memory.
+    Private(Arc<Chunks>),
+    /// In the source, at its path there.
+    Mounted,
+    /// It was in the source, but a commit removed it while it was open.
+    Gone,
+}
+
+impl Body {
+    pub(crate) fn empty_file() -> Self {
+        Self::File { size_bytes: 0, content: Content::Private(Arc::default()) }
+    }
+
+    pub(crate) fn empty_directory() -> Self {
+        Self::Directory { entries: Arc::default(), listed: true }
+    }
+}
+
+impl Inode {
+    pub(crate) fn new(root: RootId, body: Body, now_ns: u64) -> Self {
+        Self { root, body, links: Vec::new(), times: Times::at(now_ns), mount_charge: None, source: None }
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        match self.body {
+            Body::File { .. } => FileKind::File,
+            Body::Directory { .. } => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+        }
+    }
+
+    /// The entries of a directory that has been listed.
+    pub(crate) fn entries(&self) -> Option<&Entries> {
+        match &self.body {
+            Body::Directory { entries, .. } => Some(entries),
+            Body::File { .. } | Body::Symlink(_) => None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! An in-memory file system for untrusted guests: quotas, copy-on-write forks, change tracking,
+//! lazily read mounts and commit plans.
+//!
+//! A guest's files are a Rust data structure. There is no host path that a symlink, a `..` or a
+//! race could reach; what a killed run leaves behind is dropped with it; and the whole of it is
+//! forked by counting a reference. The crate does no input or output, asks no clock and starts no
+//! thread, so it compiles for `wasm32-unknown-unknown`.
+//!
+//! ```
+//! use glovebox_vfs::{Access, OpenOptions, Vfs, VfsLimits};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut vfs = Vfs::new(VfsLimits::default());
+//! let app = vfs.add_root(Access::ReadWrite);
+//! vfs.write_file(app, "/notes/a.txt", b"one")?;
+//! vfs.mark();
+//!
+//! // As a guest does it: bytes, beneath a directory, through a handle.
+//! let dir = vfs.root_dir(app).ok_or("no root")?;
+//! let options = OpenOptions { create: true, write: true, ..OpenOptions::default() };
+//! let opened = vfs.open(dir, b"notes/b.txt", options)?;
+//! vfs.write_at(opened.inode, 0, b"two")?;
+//! vfs.release(opened.inode);
+//!
+//! let mut fork = vfs.clone();
+//! fork.remove(app, "/notes")?;
+//! assert_eq!(fork.changes(app).deleted, ["notes/a.txt"]);
+//! assert_eq!(vfs.changes(app).created, ["notes/b.txt"]);
+//! assert_eq!(vfs.read_file(app, "/notes/a.txt", 1_000)?, b"one");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Vfs`] is the file system: roots, handles, operations by path and by inode, quotas.
+//! * [`VfsLimits`] are the quotas, [`VfsError`] what a refusal means.
+//! * [`MountSource`] supplies a root that the embedder has elsewhere.
+//! * [`Changes`] and [`CommitStep`] say what a guest did, for a report and for writing it back.
+//!
+//! What it does not protect against: a [`MountSource`] that answers for more than it should (the
+//! embedder opens host files, and must not follow links doing so); whoever follows a guest's
+//! symlinks outside of it (see [`CommitStep::Symlink`]); names that are harmless here and special
+//! elsewhere. It has no permissions and no owners: a root may be changed or not.
+
+mod cache;
+mod changes;
+mod commit;
+mod content;
+mod directory;
+mod entries;
+mod error;
+mod files;
+mod host;
+mod inode;
+mod journal;
+mod limits;
+mod listing;
+mod metadata;
+mod mount;
+mod names;
+mod quota;
+mod rename;
+mod resolve;
+mod table;
+mod vfs;
+
+pub use changes::Changes;
+pub use commit::CommitStep;
+pub use directory::DirEntry;
+pub use error::{FileError, VfsError};
+pub use inode::{FileKind, InodeId, RootId, Stat};
+pub use limits::VfsLimits;
+pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};
+pub use names::{OpenOptions, Opened};
+pub use resolve::Follow;
+pub use vfs::{Access, Vfs};

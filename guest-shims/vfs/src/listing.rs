@@ -1,0 +1,189 @@
+//! Reading directories: a guest's cookies, and a mount's first touch.
+
+use std::sync::Arc;
+
+use crate::directory::{DirEntry, Entries, FIRST_PLACE};
+use crate::error::VfsError;
+use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Name, RootId, SourcePath, join};
+use crate::limits::{INODE_BYTES, entry_charge, length};
+use crate::mount::{MountSource, SourceEntry, SourceStat};
+use crate::vfs::Vfs;
+
+/// Entries returned by one call at most, whatever a guest asks for.
+const MAX_ENTRIES: usize = 1_024;
+
+/// A cookie carries the position to go on from and, above it, where the listing ends. The end is
+/// fixed when a listing starts, so a guest that renames or creates in a loop over a directory does
+/// not meet its own names for ever; the position belongs to a name for as long as it exists, so
+/// nothing is skipped or seen twice.
+#[derive(Clone, Copy)]
+struct Cookie {
+    from: u32,
+    until: u32,
+}
+
+impl Cookie {
+    /// Any 64 bits are a cookie: a guest may make them up.
+    fn decode(cookie: u64, next_place: u32) -> Self {
+        if cookie == 0 {
+            return Self { from: 1, until: next_place };
+        }
+        let from = u32::try_from(cookie & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        let until = u32::try_from(cookie >> 32).unwrap_or(u32::MAX);
+        Self { from: from.max(1), until: until.min(next_place) }
+    }
+
+    fn after(self, place: u32) -> u64 {
+        (u64::from(self.until) << 32) | u64::from(place.saturating_add(1))
+    }
+}
+
+impl Vfs {
+    /// Entries of a directory from a cookie on, `.` and `..` first, then in the order of creation
+    /// (a mount's by name). Cookie 0 is the start; an empty answer is the end. At most
+    /// `max_entries`, and at most 1,024, are returned.
+    ///
+    /// What is created after the listing started is not part of it; what is removed before it is
+    /// reached is not either; all else appears exactly once.
+    ///
+    /// # Errors
+    /// [`VfsError::NotADirectory`]; [`VfsError::Io`] and [`VfsError::MountTooLarge`] on the first
+    /// touch of a mounted directory.
+    pub fn read_dir(&mut self, dir: InodeId, cookie: u64, max_entries: usize) -> Result<Vec<DirEntry>, VfsError> {
+        self.ensure_listed(dir)?;
+        let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
+        if !self.is_linked(dir)? {
+            return Ok(Vec::new());
+        }
+        let cookie = Cookie::decode(cookie, entries.next_place());
+        let max = max_entries.min(MAX_ENTRIES);
+        let parent = self.parent(dir)?;
+        let mut found = Vec::new();
+        for (place, name, inode) in [(1, ".", dir), (2, "..", parent)] {
+            if place >= cookie.from && found.len() < max {
+                found.push(DirEntry {
+                    next_cookie: cookie.after(place),
+                    inode,
+                    kind: FileKind::Directory,
+                    name: Name::from(name),
+                });
+            }
+        }
+        let left = max.saturating_sub(found.len());
+        let from = cookie.from.max(FIRST_PLACE);
+        for (place, name) in entries.between(from, cookie.until).take(left) {
+            let Some(entry) = entries.get(name) else {
+                continue;
+            };
+            found.push(DirEntry {
+                next_cookie: cookie.after(place),
+                inode: entry.inode,
+                kind: self.inode(entry.inode)?.kind(),
+                name: name.clone(),
+            });
+        }
+        self.count_work(u64::try_from(found.len()).unwrap_or(u64::MAX));
+        Ok(found)
+    }
+
+    /// Lists a mounted directory if that was not done. Its entries are as if they had always been
+    /// there: no journal, no workspace quota.
+    pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
+        let inode = self.inode(dir)?;
+        if !matches!(inode.body, Body::Directory { listed: false, .. }) {
+            return Ok(());
+        }
+        let root = inode.root;
+        let (Some(at), Some(source)) = (inode.source.clone(), self.root(root)?.source.clone()) else {
+            return Err(VfsError::Io);
+        };
+        if self.position(dir)?.depth > self.limits.depth {
+            return Err(VfsError::NameTooLong);
+        }
+        let path: Arc<str> = Arc::from(at.path());
+        let left = self.limits.mount_entries.saturating_sub(self.state.usage.mount_entries);
+        let limit = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut listed = source.list(&path, limit).map_err(|error| self.source_failed(error))?;
+        self.count_work(u64::try_from(listed.len()).unwrap_or(u64::MAX));
+        if listed.len() > limit {
+            return Err(VfsError::MountTooLarge);
+        }
+        // The source's order may depend on the machine; ours may not.
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        listed.dedup_by(|a, b| a.name == b.name);
+
+        let mut bytes = length(&path);
+        let mut inodes = Vec::new();
+        for entry in listed {
+            if let Some(mut inode) = self.mounted_inode(root, &path, &entry, &*source) {
+                let name = Name::from(entry.name);
+                bytes = bytes.saturating_add(entry_charge(&name)).saturating_add(inode.mount_charge.unwrap_or(0));
+                inode.links.push(Link { dir, name: name.clone() });
+                inodes.push((name, inode, entry.stat));
+            }
+        }
+        if !self.make_room(bytes) {
+            return Err(VfsError::MountTooLarge);
+        }
+        self.install(dir, length(&path), inodes)?;
+        let usage = &mut Arc::make_mut(&mut self.state).usage;
+        usage.mount_bytes = usage.mount_bytes.saturating_add(bytes);
+        self.note_peak();
+        Ok(())
+    }
+
+    fn install(
+        &mut self,
+        dir: InodeId,
+        path_charge: u64,
+        inodes: Vec<(Name, Inode, SourceStat)>,
+    ) -> Result<(), VfsError> {
+        let state = Arc::make_mut(&mut self.state);
+        let mut made = Entries::default();
+        for (name, inode, stat) in inodes {
+            let id = state.table.insert(inode);
+            made.set(&name, id, true)?;
+            made.set_base(&name, Some(Arc::new(stat)));
+            state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
+        }
+        let inode = self.inode_mut(dir)?;
+        if let Some(charge) = &mut inode.mount_charge {
+            *charge = charge.saturating_add(path_charge);
+        }
+        inode.body = Body::Directory { entries: Arc::new(made), listed: true };
+        Ok(())
+    }
+
+    /// The inode for an entry that a source told of, unless it cannot be shown.
+    fn mounted_inode(
+        &self,
+        root: RootId,
+        dir: &Arc<str>,
+        entry: &SourceEntry,
+        source: &dyn MountSource,
+    ) -> Option<Inode> {
+        let name = &entry.name;
+        let shown = !name.is_empty()
+            && name != "."
+            && name != ".."
+            && name.len() <= self.limits.name_bytes
+            && !name.contains(['/', '\0']);
+        if !shown {
+            return None;
+        }
+        let mut charge = INODE_BYTES;
+        let body = match entry.stat.kind {
+            FileKind::File => Body::File { size_bytes: entry.stat.size_bytes, content: Content::Mounted },
+            FileKind::Directory => Body::Directory { entries: Arc::default(), listed: false },
+            FileKind::Symlink => {
+                let target = source.read_link(&join(dir, name)).ok()?;
+                charge = charge.saturating_add(length(&target));
+                Body::Symlink(Arc::from(target))
+            }
+        };
+        let mut inode = Inode::new(root, body, entry.stat.modified_ns);
+        inode.mount_charge = Some(charge);
+        inode.source = Some(Arc::new(SourcePath { dir: dir.clone(), name: Name::from(name.as_str()) }));
+        Some(inode)
+    }
+}

@@ -1,0 +1,82 @@
+//! What is known about an inode.
+
+use crate::error::VfsError;
+use crate::inode::{Body, FileKind, InodeId, Stat, join};
+use crate::limits::length;
+use crate::vfs::Vfs;
+
+impl Vfs {
+    /// What is known about an inode.
+    ///
+    /// # Errors
+    /// [`VfsError::BadInode`].
+    pub fn stat(&self, inode: InodeId) -> Result<Stat, VfsError> {
+        let found = self.inode(inode)?;
+        let links = if found.kind() == FileKind::Directory {
+            u64::from(self.is_linked(inode)?)
+        } else {
+            u64::try_from(found.links.len()).unwrap_or(u64::MAX)
+        };
+        let size_bytes = match &found.body {
+            Body::File { size_bytes, .. } => *size_bytes,
+            Body::Directory { .. } => 0,
+            Body::Symlink(target) => length(target),
+        };
+        Ok(Stat {
+            inode,
+            root: found.root,
+            kind: found.kind(),
+            links,
+            size_bytes,
+            accessed_ns: found.times.accessed_ns,
+            modified_ns: found.times.modified_ns,
+            changed_ns: found.times.changed_ns,
+        })
+    }
+
+    /// Sets the times of access and change; `None` leaves one as it is. A file whose times alone
+    /// were set is not reported as modified.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`], [`VfsError::BadInode`].
+    pub fn set_times(
+        &mut self,
+        inode: InodeId,
+        accessed_ns: Option<u64>,
+        modified_ns: Option<u64>,
+    ) -> Result<(), VfsError> {
+        self.check_writable(inode)?;
+        let now_ns = self.now_ns;
+        let times = &mut self.inode_mut(inode)?.times;
+        times.accessed_ns = accessed_ns.unwrap_or(times.accessed_ns);
+        times.modified_ns = modified_ns.unwrap_or(times.modified_ns);
+        times.changed_ns = now_ns;
+        Ok(())
+    }
+
+    /// A path of an inode from its root, `""` for the root itself. `None` for what has no name any
+    /// more; the name given first if there are several.
+    #[must_use]
+    pub fn path_of(&self, inode: InodeId) -> Option<String> {
+        let found = self.inode(inode).ok()?;
+        match found.links.first() {
+            Some(link) => Some(join(&self.path_of_dir(link.dir)?, &link.name)),
+            None => self.is_linked(inode).ok()?.then(String::new),
+        }
+    }
+
+    /// The path of a directory that has a name or is a root.
+    pub(crate) fn path_of_dir(&self, dir: InodeId) -> Option<String> {
+        let mut names = Vec::new();
+        let mut at = dir;
+        while let Some(link) = self.inode(at).ok()?.links.first() {
+            names.push(&*link.name);
+            at = link.dir;
+        }
+        if !self.is_linked(at).ok()? {
+            return None;
+        }
+        names.reverse();
+        Some(names.join("/"))
+    }
+}

@@ -1,0 +1,221 @@
+//! Opening, making and removing by path.
+
+use std::sync::Arc;
+
+use crate::error::VfsError;
+use crate::inode::{Body, FileKind, InodeId};
+use crate::limits::{MAX_LINKS, entry_charge};
+use crate::resolve::{End, Follow};
+use crate::vfs::Vfs;
+
+/// How [`Vfs::open`] treats what it finds. By default it opens what exists, through symlinks, to
+/// be read.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct OpenOptions {
+    /// Whether a symlink at the end is followed.
+    pub follow: Follow,
+    /// Make an empty file if there is nothing (`O_CREAT`).
+    pub create: bool,
+    /// With `create`: fail if there is something, a symlink included (`O_EXCL`).
+    pub exclusive: bool,
+    /// Empty the file (`O_TRUNC`).
+    pub truncate: bool,
+    /// Fail if it is not a directory (`O_DIRECTORY`).
+    pub directory: bool,
+    /// The handle will write.
+    pub write: bool,
+}
+
+/// What [`Vfs::open`] opened. It holds one reference; give it back with [`Vfs::release`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Opened {
+    /// The inode.
+    pub inode: InodeId,
+    /// What it is: a file or a directory.
+    pub kind: FileKind,
+    /// Whether it was made now.
+    pub created: bool,
+}
+
+impl Vfs {
+    /// Opens a file or directory.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup), and [`VfsError::AlreadyExists`] with `exclusive`;
+    /// [`VfsError::TooManySymlinks`] for a symlink that may not be followed;
+    /// [`VfsError::NotADirectory`] with `directory`; [`VfsError::IsADirectory`] for a directory
+    /// with `write`, `create` or `truncate`; [`VfsError::ReadOnly`]; [`VfsError::NoSpace`];
+    /// [`VfsError::Invalid`] for `create` with `directory`.
+    pub fn open(&mut self, at: InodeId, path: &[u8], options: OpenOptions) -> Result<Opened, VfsError> {
+        if options.create && options.directory {
+            return Err(VfsError::Invalid);
+        }
+        let end = if options.create && options.exclusive { End::Name } else { options.follow.into() };
+        let place = self.resolve(at, path, end)?;
+        let created = place.found.is_none();
+        let inode = match place.found {
+            Some(_) if options.create && options.exclusive => return Err(VfsError::AlreadyExists),
+            Some(found) => {
+                self.check_open(found, place.slash, options)?;
+                found
+            }
+            None if !options.create => return Err(VfsError::NotFound),
+            // `open("new/", O_CREAT)` asks for a file with a directory's name.
+            None if place.slash => return Err(VfsError::IsADirectory),
+            None => self.create(&place, Body::empty_file())?,
+        };
+        if options.truncate && !created {
+            self.truncate(inode)?;
+        }
+        self.retain(inode)?;
+        let kind = self.inode(inode)?.kind();
+        Ok(Opened { inode, kind, created })
+    }
+
+    fn check_open(&self, found: InodeId, slash: bool, options: OpenOptions) -> Result<(), VfsError> {
+        let changes = options.write || options.truncate;
+        match self.inode(found)?.kind() {
+            FileKind::Symlink if options.directory => Err(VfsError::NotADirectory),
+            FileKind::Symlink => Err(VfsError::TooManySymlinks),
+            FileKind::Directory if changes || options.create => Err(VfsError::IsADirectory),
+            FileKind::Directory => Ok(()),
+            FileKind::File if options.directory || slash => Err(VfsError::NotADirectory),
+            FileKind::File if changes => self.check_writable(found),
+            FileKind::File => Ok(()),
+        }
+    }
+
+    /// Makes a directory. A slash may end the path.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// [`VfsError::NoSpace`], [`VfsError::NameTooLong`] when it would lie too deep.
+    pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
+        let place = self.resolve(at, path, End::Name)?;
+        if place.found.is_some() {
+            return Err(VfsError::AlreadyExists);
+        }
+        self.create(&place, Body::empty_directory())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
+    /// [`VfsError::ReadOnly`]; [`VfsError::Invalid`] for a path that ends in `.`.
+    pub fn remove_dir(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
+        let place = self.resolve(at, path, End::Name)?;
+        let Some(name) = &place.name else {
+            return Err(if place.dot_dot { VfsError::NotEmpty } else { VfsError::Invalid });
+        };
+        let found = place.found.ok_or(VfsError::NotFound)?;
+        if self.inode(found)?.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        self.check_writable(found)?;
+        self.check_empty(found)?;
+        self.set_entry(place.dir, name, None)
+    }
+
+    /// Removes the name of a file or symlink. The file goes with its last name and handle.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
+    pub fn unlink(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
+        let place = self.resolve(at, path, End::Name)?;
+        let name = place.name.as_ref().ok_or(VfsError::IsADirectory)?;
+        let found = place.found.ok_or(VfsError::NotFound)?;
+        if self.inode(found)?.kind() == FileKind::Directory {
+            return Err(VfsError::IsADirectory);
+        }
+        if place.slash {
+            return Err(VfsError::NotADirectory);
+        }
+        self.check_writable(found)?;
+        self.set_entry(place.dir, name, None)
+    }
+
+    /// Gives a file or symlink another name in the same root. Each further name counts as an
+    /// inode.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::NotPermitted`] for a directory,
+    /// [`VfsError::CrossRoot`], [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after
+    /// 1,024 names, [`VfsError::ReadOnly`], [`VfsError::NoSpace`].
+    pub fn link(
+        &mut self,
+        from_at: InodeId,
+        from: &[u8],
+        follow: Follow,
+        to_at: InodeId,
+        to: &[u8],
+    ) -> Result<(), VfsError> {
+        let source = self.lookup(from_at, from, follow)?;
+        let place = self.resolve(to_at, to, End::Name)?;
+        let inode = self.inode(source)?;
+        let (root, kind, links) = (inode.root, inode.kind(), inode.links.len());
+        if kind == FileKind::Directory {
+            return Err(VfsError::NotPermitted);
+        }
+        if root != self.inode(place.dir)?.root {
+            return Err(VfsError::CrossRoot);
+        }
+        let name = match (&place.name, place.found) {
+            (Some(name), None) => name,
+            (None, _) | (_, Some(_)) => return Err(VfsError::AlreadyExists),
+        };
+        if place.slash || !self.is_linked(place.dir)? {
+            return Err(VfsError::NotFound);
+        }
+        self.check_writable(source)?;
+        if links >= MAX_LINKS {
+            return Err(VfsError::TooManyLinks);
+        }
+        self.check_position(self.position(place.dir)?.below(name), kind)?;
+        self.reserve(entry_charge(name), 1)?;
+        self.set_entry(place.dir, name, Some(source))
+    }
+
+    /// Makes a symlink. The target is kept as it is and resolved when the link is followed.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which
+    /// could only be meant for another namespace, such as the host's after a commit;
+    /// [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`], [`VfsError::NoSpace`].
+    pub fn symlink(&mut self, target: &[u8], at: InodeId, path: &[u8]) -> Result<(), VfsError> {
+        let target = self.check_path(target)?;
+        if target.is_empty() {
+            return Err(VfsError::NotFound);
+        }
+        if target.starts_with('/') {
+            return Err(VfsError::NotCapable);
+        }
+        let place = self.resolve(at, path, End::Name)?;
+        if place.found.is_some() {
+            return Err(VfsError::AlreadyExists);
+        }
+        if place.slash {
+            return Err(VfsError::NotFound);
+        }
+        self.create(&place, Body::Symlink(Arc::from(target)))?;
+        Ok(())
+    }
+
+    /// The target of a symlink, as it was given.
+    ///
+    /// # Errors
+    /// Those of [`lookup`](Self::lookup); [`VfsError::Invalid`] for anything but a symlink.
+    pub fn read_link(&mut self, at: InodeId, path: &[u8]) -> Result<Arc<str>, VfsError> {
+        let found = self.lookup(at, path, Follow::No)?;
+        match &self.inode(found)?.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            Body::File { .. } | Body::Directory { .. } => Err(VfsError::Invalid),
+        }
+    }
+
+    pub(crate) fn check_empty(&mut self, dir: InodeId) -> Result<(), VfsError> {
+        self.ensure_listed(dir)?;
+        let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
+        if entries.is_empty() { Ok(()) } else { Err(VfsError::NotEmpty) }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is used, what may be, and who gives way.
+
+use std::sync::Arc;
+
+use crate::error::VfsError;
+use crate::inode::{Body, Content, Inode};
+use crate::limits::{INODE_BYTES, data_charge, length};
+use crate::vfs::Vfs;
+
+impl Vfs {
+    /// Bytes charged at the moment: file contents in whole chunks, names, inodes, remembered
+    /// deletions, what is known of mounted directories, and the mount cache.
+    #[must_use]
+    pub fn bytes_used(&self) -> u64 {
+        self.state.usage.total_bytes().saturating_add(self.cache.bytes())
+    }
+
+    /// The highest [`bytes_used`](Self::bytes_used) since the start or the last
+    /// [`reset_peak`](Self::reset_peak).
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.max(self.bytes_used())
+    }
+
+    /// Starts a new measurement of the peak from what is used now.
+    pub fn reset_peak(&mut self) {
+        self.peak_bytes = self.bytes_used();
+    }
+
+    /// What counts against [`VfsLimits::inodes`](crate::VfsLimits::inodes) at the moment.
+    #[must_use]
+    pub fn inodes_used(&self) -> u64 {
+        self.state.usage.inodes
+    }
+
+    /// Sets a ceiling on [`bytes_used`](Self::bytes_used), on top of the quotas, for an embedder
+    /// whose memory is shared with something else. Default none. The mount cache shrinks to fit at
+    /// once; what else is over stays, and only growth is refused.
+    pub fn set_available_bytes(&mut self, ceiling_bytes: u64) {
+        self.available_bytes = ceiling_bytes;
+        let bound = self.cache_bound();
+        if self.cache.bytes() > bound {
+            Arc::make_mut(&mut self.cache).shrink(bound);
+        }
+    }
+
+    /// How large the cache may be at the moment.
+    pub(crate) fn cache_bound(&self) -> u64 {
+        self.available_bytes.saturating_sub(self.state.usage.total_bytes()).min(self.limits.mount_cache_bytes)
+    }
+
+    /// Makes sure that so much more may be charged to the workspace. The cache gives way.
+    pub(crate) fn reserve(&mut self, bytes: u64, inodes: u64) -> Result<(), VfsError> {
+        if bytes == 0 && inodes == 0 {
+            return Ok(());
+        }
+        let usage = &self.state.usage;
+        let workspace = usage.workspace_bytes.saturating_add(usage.tombstone_bytes).saturating_add(bytes);
+        if workspace > self.limits.bytes
+            || usage.inodes.saturating_add(inodes) > self.limits.inodes
+            || !self.make_room(bytes)
+        {
+            return Err(VfsError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that so many more bytes stay below the ceiling, at the cost of the cache.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
+        let total = self.state.usage.total_bytes().saturating_add(bytes);
+        if total > self.available_bytes {
+            return false;
+        }
+        let left = self.available_bytes.saturating_sub(total);
+        if self.cache.bytes() > left {
+            Arc::make_mut(&mut self.cache).shrink(left);
+        }
+        true
+    }
+
+    /// To be called after whatever made [`bytes_used`](Self::bytes_used) grow.
+    pub(crate) fn note_peak(&mut self) {
+        self.peak_bytes = self.peak_bytes();
+    }
+}
+
+/// What one inode is charged in the workspace, its names excepted. The one place that prices it,
+/// used when it comes and when it goes.
+pub(crate) fn workspace_charge(inode: &Inode) -> u64 {
+    let own = match (&inode.body, inode.mount_charge) {
+        (_, Some(_)) => 0,
+        (Body::Symlink(target), None) => INODE_BYTES.saturating_add(length(target)),
+        (Body::File { .. } | Body::Directory { .. }, None) => INODE_BYTES,
+    };
+    match &inode.body {
+        Body::File { size_bytes, content: Content::Private(_) } => own.saturating_add(data_charge(*size_bytes)),
+        Body::File { .. } | Body::Directory { .. } | Body::Symlink(_) => own,
+    }
+}

@@ -1,0 +1,199 @@
+//! From a guest's path to an inode, never leaving the directory it starts from.
+
+use std::borrow::Cow;
+
+use crate::error::VfsError;
+use crate::inode::{Body, FileKind, InodeId, Name};
+use crate::vfs::Vfs;
+
+/// Whether a symlink at the end of a path is followed. One before a slash always is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Follow {
+    /// The path means what the symlink points to.
+    #[default]
+    Yes,
+    /// The path means the symlink.
+    No,
+}
+
+/// What the end of a path means to an operation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// What is there, through symlinks.
+    Target,
+    /// What is there, a symlink itself unless a slash follows it.
+    Node,
+    /// The name: never through a symlink. For what makes, removes and renames.
+    Name,
+}
+
+impl From<Follow> for End {
+    fn from(follow: Follow) -> Self {
+        match follow {
+            Follow::Yes => Self::Target,
+            Follow::No => Self::Node,
+        }
+    }
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The directory that holds the name, or the directory meant if there is no name.
+    pub(crate) dir: InodeId,
+    /// The last component; `None` when the path ends in `.` or `..`.
+    pub(crate) name: Option<Name>,
+    pub(crate) found: Option<InodeId>,
+    /// Whether a slash ended the path, so that only a directory will do.
+    pub(crate) slash: bool,
+    /// Whether the path ended in `..`.
+    pub(crate) dot_dot: bool,
+}
+
+/// A path that is being walked; those below it on the stack continue when it ends.
+struct Frame<'a> {
+    text: Cow<'a, str>,
+    at: usize,
+}
+
+impl Frame<'_> {
+    /// The next component, and whether a slash follows it.
+    fn next(&mut self) -> Option<(String, bool)> {
+        self.skip_slashes();
+        let rest = self.text.get(self.at..).unwrap_or("");
+        let len = rest.find('/').unwrap_or(rest.len());
+        if len == 0 {
+            return None;
+        }
+        let component = rest.get(..len)?.to_owned();
+        self.at = self.at.saturating_add(len);
+        let slash = self.skip_slashes();
+        Some((component, slash))
+    }
+
+    fn skip_slashes(&mut self) -> bool {
+        let rest = self.text.get(self.at..).unwrap_or("");
+        let slashes = rest.len().saturating_sub(rest.trim_start_matches('/').len());
+        self.at = self.at.saturating_add(slashes);
+        slashes > 0
+    }
+
+    fn is_done(&self) -> bool {
+        self.at >= self.text.len()
+    }
+}
+
+impl Vfs {
+    /// The inode a path leads to, beneath a directory.
+    ///
+    /// # Errors
+    /// [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or when `..` or a
+    /// symlink leads above `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`];
+    /// [`VfsError::NameTooLong`]; [`VfsError::Invalid`] for a NUL; [`VfsError::IllegalBytes`].
+    pub fn lookup(&mut self, at: InodeId, path: &[u8], follow: Follow) -> Result<InodeId, VfsError> {
+        let place = self.resolve(at, path, follow.into())?;
+        let found = place.found.ok_or(VfsError::NotFound)?;
+        if place.slash && self.inode(found)?.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        Ok(found)
+    }
+
+    /// Checks what can be checked of a path without looking at any file.
+    pub(crate) fn check_path<'a>(&self, path: &'a [u8]) -> Result<&'a str, VfsError> {
+        if path.len() > self.limits.path_bytes {
+            return Err(VfsError::NameTooLong);
+        }
+        if path.contains(&0) {
+            return Err(VfsError::Invalid);
+        }
+        std::str::from_utf8(path).map_err(|_| VfsError::IllegalBytes)
+    }
+
+    pub(crate) fn resolve(&mut self, at: InodeId, path: &[u8], end: End) -> Result<Place, VfsError> {
+        let path = self.check_path(path)?;
+        if path.is_empty() {
+            return Err(VfsError::NotFound);
+        }
+        if path.starts_with('/') {
+            return Err(VfsError::NotCapable);
+        }
+        if self.inode(at)?.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        // The directories entered, the starting one first. `..` goes back along them, so it is
+        // right behind symlinks and cannot go above the start.
+        let mut dirs = vec![at];
+        let mut frames = vec![Frame { text: Cow::Borrowed(path), at: 0 }];
+        let mut hops = 0_usize;
+        let mut slash = false;
+        let mut dot_dot = false;
+        while let Some(frame) = frames.last_mut() {
+            let Some((component, slash_after)) = frame.next() else {
+                frames.pop();
+                continue;
+            };
+            // A finished path makes room at once, so that `frames` is empty at the last component
+            // and a chain of symlinks does not pile up.
+            while frames.last().is_some_and(Frame::is_done) {
+                frames.pop();
+            }
+            let last = frames.is_empty();
+            slash |= last && slash_after;
+            self.count_work(1);
+            let dir = dirs.last().copied().unwrap_or(at);
+            dot_dot = component == "..";
+            if component == "." {
+                continue;
+            }
+            if dot_dot {
+                dirs.pop();
+                if dirs.is_empty() {
+                    return Err(VfsError::NotCapable);
+                }
+                continue;
+            }
+            if component.len() > self.limits.name_bytes {
+                return Err(VfsError::NameTooLong);
+            }
+            let found = self.child(dir, &component)?;
+            if let Some(found) = found {
+                if let Body::Symlink(target) = &self.inode(found)?.body {
+                    let follow = match end {
+                        End::Target => true,
+                        End::Node => !last || slash,
+                        End::Name => !last,
+                    };
+                    if follow {
+                        let target = target.clone();
+                        hops = hops.saturating_add(1);
+                        if hops > self.limits.symlink_hops {
+                            return Err(VfsError::TooManySymlinks);
+                        }
+                        let target = self.check_path(target.as_bytes())?;
+                        if target.is_empty() {
+                            return Err(VfsError::NotFound);
+                        }
+                        if target.starts_with('/') {
+                            return Err(VfsError::NotCapable);
+                        }
+                        frames.push(Frame { text: Cow::Owned(target.to_owned()), at: 0 });
+                        continue;
+                    }
+                } else if self.inode(found)?.kind() == FileKind::Directory && !last {
+                    dirs.push(found);
+                    continue;
+                }
+            }
+            if !last {
+                return Err(match found {
+                    Some(_) => VfsError::NotADirectory,
+                    None => VfsError::NotFound,
+                });
+            }
+            return Ok(Place { dir, name: Some(Name::from(component)), found, slash, dot_dot: false });
+        }
+        let dir = dirs.last().copied().unwrap_or(at);
+        Ok(Place { dir, name: None, found: Some(dir), slash, dot_dot })
+    }
+}

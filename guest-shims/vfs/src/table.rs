@@ -1,0 +1,79 @@
+//! The inodes of a file system, in pages that forks share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::inode::{Inode, InodeId};
+
+/// Inodes per page: small enough that the copy after a fork is cheap, large enough that the map of
+/// pages is.
+const PAGE_LEN: u64 = 32;
+
+#[derive(Clone, Debug, Default)]
+struct Page {
+    slots: [Option<Arc<Inode>>; 32],
+    live_count: u32,
+}
+
+/// A flat table: whatever the tree looks like, dropping it recurses nowhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pages: BTreeMap<u64, Arc<Page>>,
+    next: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            pages: BTreeMap::new(),
+            // 0 means "no inode" to many programs.
+            next: 1,
+        }
+    }
+}
+
+fn locate(id: InodeId) -> (u64, usize) {
+    (id.0 / PAGE_LEN, usize::try_from(id.0 % PAGE_LEN).unwrap_or(0))
+}
+
+impl Table {
+    pub(crate) fn get(&self, id: InodeId) -> Option<&Inode> {
+        let (page, slot) = locate(id);
+        self.pages.get(&page)?.slots.get(slot)?.as_deref()
+    }
+
+    /// Copies the page and the inode if a fork shares them.
+    pub(crate) fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
+        let (page, slot) = locate(id);
+        let page = self.pages.get_mut(&page)?;
+        Arc::make_mut(page).slots.get_mut(slot)?.as_mut().map(Arc::make_mut)
+    }
+
+    pub(crate) fn insert(&mut self, inode: Inode) -> InodeId {
+        let id = InodeId(self.next);
+        self.next = self.next.saturating_add(1);
+        let (page, slot) = locate(id);
+        let page = Arc::make_mut(self.pages.entry(page).or_default());
+        if let Some(slot) = page.slots.get_mut(slot) {
+            *slot = Some(Arc::new(inode));
+            page.live_count = page.live_count.saturating_add(1);
+        }
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: InodeId) {
+        let (page_number, slot) = locate(id);
+        let Some(page) = self.pages.get_mut(&page_number) else {
+            return;
+        };
+        let page = Arc::make_mut(page);
+        if let Some(slot) = page.slots.get_mut(slot)
+            && slot.take().is_some()
+        {
+            page.live_count = page.live_count.saturating_sub(1);
+        }
+        if page.live_count == 0 {
+            self.pages.remove(&page_number);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The file system as a whole: its roots, its clock, what is charged and who holds what.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cache::MountCache;
+use crate::error::VfsError;
+use crate::inode::{Body, FileKind, Inode, InodeId, RootId, SourcePath, Times};
+use crate::journal::Journal;
+use crate::limits::{Usage, VfsLimits};
+use crate::mount::{MountSource, SourceError};
+use crate::quota::workspace_charge;
+use crate::table::Table;
+
+/// Whether guests (and the embedder) may change a root.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// Everything within the quotas.
+    ReadWrite,
+    /// Reading only; the rest is [`VfsError::ReadOnly`].
+    ReadOnly,
+}
+
+#[derive(Clone)]
+pub(crate) struct Root {
+    pub(crate) dir: InodeId,
+    pub(crate) access: Access,
+    pub(crate) source: Option<Arc<dyn MountSource>>,
+    /// Since [`Vfs::mark`].
+    pub(crate) marked: Arc<Journal>,
+    /// Since the root was made or last committed.
+    pub(crate) committed: Arc<Journal>,
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root")
+            .field("dir", &self.dir)
+            .field("access", &self.access)
+            .field("mounted", &self.source.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What forks share until one of them changes it.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    pub(crate) table: Table,
+    pub(crate) roots: Vec<Root>,
+    /// Open handles per inode. Not in the inode: opening a file must not copy it.
+    pub(crate) open: BTreeMap<InodeId, u64>,
+    pub(crate) usage: Usage,
+}
+
+/// An in-memory file system of one or more roots, with quotas.
+///
+/// A clone is a fork: it costs a few reference counts, whatever the file system holds, and neither
+/// sees what the other does from then on. References to open files ([`Vfs::retain`]) are part of
+/// the state, so they are forked too. What a mount's source holds is not: a fork finds there what
+/// is there when it first looks.
+///
+/// Nothing here blocks, spawns, asks the time or touches the host, except through a
+/// [`MountSource`].
+#[derive(Clone)]
+pub struct Vfs {
+    pub(crate) state: Arc<State>,
+    pub(crate) cache: Arc<MountCache>,
+    pub(crate) limits: VfsLimits,
+    pub(crate) now_ns: u64,
+    pub(crate) work: u64,
+    source_error: Option<SourceError>,
+    pub(crate) available_bytes: u64,
+    pub(crate) peak_bytes: u64,
+}
+
+/// A summary: what guests store does not belong in a log.
+impl fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vfs")
+            .field("roots", &self.state.roots)
+            .field("bytes_used", &self.bytes_used())
+            .field("inodes_used", &self.inodes_used())
+            .field("open", &self.state.open.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Vfs {
+    /// A file system without roots.
+    #[must_use]
+    pub fn new(limits: VfsLimits) -> Self {
+        Self {
+            state: Arc::default(),
+            cache: Arc::default(),
+            limits,
+            now_ns: 0,
+            work: 0,
+            source_error: None,
+            available_bytes: u64::MAX,
+            peak_bytes: 0,
+        }
+    }
+
+    /// The quotas.
+    #[must_use]
+    pub fn limits(&self) -> &VfsLimits {
+        &self.limits
+    }
+
+    /// Adds an empty directory as a root. To offer given files read-only, fill it and then call
+    /// [`Vfs::set_access`].
+    pub fn add_root(&mut self, access: Access) -> RootId {
+        self.push_root(access, None, Body::empty_directory())
+    }
+
+    /// Adds a root that shows what a source holds. Nothing but the tree's own `stat` is asked now.
+    ///
+    /// With [`Access::ReadWrite`] a file is copied into memory when it is first written; the
+    /// source is never changed: see [`Vfs::commit_plan`].
+    ///
+    /// # Errors
+    /// [`VfsError::Io`] when the source fails, [`VfsError::NotADirectory`] when it is none.
+    pub fn add_mount(&mut self, source: Arc<dyn MountSource>, access: Access) -> Result<RootId, VfsError> {
+        let stat = source.stat("").map_err(|error| self.source_failed(error))?;
+        if stat.kind != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        let body = Body::Directory { entries: Arc::default(), listed: false };
+        let id = self.push_root(access, Some(source), body);
+        let dir = self.root(id)?.dir;
+        let inode = self.inode_mut(dir)?;
+        inode.times = Times::at(stat.modified_ns);
+        inode.source = Some(Arc::new(SourcePath { dir: Arc::from(""), name: Arc::from("") }));
+        Ok(id)
+    }
+
+    fn push_root(&mut self, access: Access, source: Option<Arc<dyn MountSource>>, body: Body) -> RootId {
+        let now_ns = self.now_ns;
+        let state = Arc::make_mut(&mut self.state);
+        let id = RootId(u32::try_from(state.roots.len()).unwrap_or(u32::MAX));
+        let dir = state.table.insert(Inode::new(id, body, now_ns));
+        state.roots.push(Root { dir, access, source, marked: Arc::default(), committed: Arc::default() });
+        id
+    }
+
+    /// Changes whether a root may be changed. Handles that are open for writing stop working when
+    /// it may not. An unknown root is ignored.
+    pub fn set_access(&mut self, root: RootId, access: Access) {
+        if self.access(root).is_some_and(|now| now != access)
+            && let Some(root) = root_mut(Arc::make_mut(&mut self.state), root)
+        {
+            root.access = access;
+        }
+    }
+
+    /// Whether a root may be changed; `None` when there is no such root.
+    #[must_use]
+    pub fn access(&self, root: RootId) -> Option<Access> {
+        self.root(root).ok().map(|root| root.access)
+    }
+
+    /// The directory of a root; `None` when there is no such root.
+    #[must_use]
+    pub fn root_dir(&self, root: RootId) -> Option<InodeId> {
+        self.root(root).ok().map(|root| root.dir)
+    }
+
+    /// The root that an inode lies in.
+    ///
+    /// # Errors
+    /// [`VfsError::BadInode`].
+    pub fn root_of(&self, inode: InodeId) -> Result<RootId, VfsError> {
+        Ok(self.inode(inode)?.root)
+    }
+
+    /// Sets the time that changes are stamped with from now on, in nanoseconds since 1970. Starts
+    /// at 0: the file system has no clock of its own.
+    pub fn set_now_ns(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Units of work done since the last call, for whoever charges a guest for it: one for each
+    /// path component, entry listed, inode walked and chunk moved, about 100 ns each.
+    pub fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.work)
+    }
+
+    /// The latest failure of a [`MountSource`], for a log: the operation that met it returned
+    /// [`VfsError::Io`].
+    pub fn take_source_error(&mut self) -> Option<SourceError> {
+        self.source_error.take()
+    }
+
+    /// Keeps an inode alive until [`release`](Self::release), even if its last name goes.
+    ///
+    /// # Errors
+    /// [`VfsError::BadInode`].
+    pub fn retain(&mut self, inode: InodeId) -> Result<(), VfsError> {
+        self.inode(inode)?;
+        let count = Arc::make_mut(&mut self.state).open.entry(inode).or_default();
+        *count = count.saturating_add(1);
+        Ok(())
+    }
+
+    /// Gives back one reference. An id without references is ignored.
+    pub fn release(&mut self, inode: InodeId) {
+        if !self.state.open.contains_key(&inode) {
+            return;
+        }
+        let state = Arc::make_mut(&mut self.state);
+        if let Some(count) = state.open.get_mut(&inode) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                state.open.remove(&inode);
+                self.free_if_unused(inode);
+            }
+        }
+    }
+
+    // What follows serves the other files of this crate.
+
+    pub(crate) fn count_work(&mut self, units: u64) {
+        self.work = self.work.saturating_add(units);
+    }
+
+    pub(crate) fn source_failed(&mut self, error: SourceError) -> VfsError {
+        self.source_error = Some(error);
+        VfsError::Io
+    }
+
+    pub(crate) fn inode(&self, id: InodeId) -> Result<&Inode, VfsError> {
+        self.state.table.get(id).ok_or(VfsError::BadInode)
+    }
+
+    /// An inode to be changed: copied if a fork shares it.
+    pub(crate) fn inode_mut(&mut self, id: InodeId) -> Result<&mut Inode, VfsError> {
+        Arc::make_mut(&mut self.state).table.get_mut(id).ok_or(VfsError::BadInode)
+    }
+
+    pub(crate) fn root(&self, id: RootId) -> Result<&Root, VfsError> {
+        usize::try_from(id.0).ok().and_then(|at| self.state.roots.get(at)).ok_or(VfsError::BadInode)
+    }
+
+    /// Refuses when the root of an inode may not be changed.
+    pub(crate) fn check_writable(&self, inode: InodeId) -> Result<(), VfsError> {
+        match self.root(self.inode(inode)?.root)?.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(VfsError::ReadOnly),
+        }
+    }
+
+    /// Drops an inode that has neither name nor handle, and what is charged for it.
+    pub(crate) fn free_if_unused(&mut self, id: InodeId) {
+        let Ok(inode) = self.inode(id) else { return };
+        let is_root = self.root(inode.root).is_ok_and(|root| root.dir == id);
+        if is_root || !inode.links.is_empty() || self.state.open.contains_key(&id) {
+            return;
+        }
+        let root = inode.root;
+        let (workspace, mount) = (workspace_charge(inode), inode.mount_charge);
+        let state = Arc::make_mut(&mut self.state);
+        state.table.remove(id);
+        let usage = &mut state.usage;
+        usage.workspace_bytes = usage.workspace_bytes.saturating_sub(workspace);
+        if let Some(bytes) = mount {
+            usage.mount_bytes = usage.mount_bytes.saturating_sub(bytes);
+            usage.mount_entries = usage.mount_entries.saturating_sub(1);
+        } else {
+            usage.inodes = usage.inodes.saturating_sub(1);
+        }
+        if let Some(root) = root_mut(state, root) {
+            for journal in [&mut root.marked, &mut root.committed] {
+                if journal.written.contains(&id) {
+                    Arc::make_mut(journal).written.remove(&id);
+                }
+            }
+        }
+        self.forget_cached(id);
+    }
+
+    pub(crate) fn forget_cached(&mut self, id: InodeId) {
+        if self.cache.has(id) {
+            Arc::make_mut(&mut self.cache).forget(id);
+        }
+    }
+}
+
+pub(crate) fn root_mut(state: &mut State, id: RootId) -> Option<&mut Root> {
+    usize::try_from(id.0).ok().and_then(|at| state.roots.get_mut(at))
+}

@@ -1,0 +1,172 @@
+use glovebox_vfs::{Changes, Follow, RootId, Vfs};
+
+use crate::{fresh, touch};
+
+#[track_caller]
+fn expect(vfs: &Vfs, root: RootId, created: &[&str], modified: &[&str], deleted: &[&str]) {
+    let list = |paths: &[&str]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let Changes { created: c, modified: m, deleted: d } = vfs.changes(root);
+    assert_eq!((c, m, d), (list(created), list(modified), list(deleted)), "created, modified, deleted");
+}
+
+#[test]
+fn each_list_holds_what_it_says() {
+    let (mut vfs, root, top) = fresh();
+    for path in ["d/a", "d/b", "d/c", "x"] {
+        vfs.write_file(root, path, b"1").unwrap();
+    }
+    vfs.mark();
+    expect(&vfs, root, &[], &[], &[]);
+    vfs.write_file(root, "d/a", b"2").unwrap();
+    vfs.write_file(root, "d/z/new", b"2").unwrap();
+    vfs.symlink(b"d/a", top, b"link").unwrap();
+    vfs.unlink(top, b"d/b").unwrap();
+    vfs.create_dir(top, b"only-a-directory").unwrap();
+    expect(&vfs, root, &["d/z/new", "link"], &["d/a"], &["d/b"]);
+    vfs.mark();
+    expect(&vfs, root, &[], &[], &[]);
+}
+
+#[test]
+fn what_comes_and_goes_is_not_reported() {
+    let (mut vfs, root, top) = fresh();
+    vfs.mark();
+    vfs.write_file(root, "d/e/f", b"x").unwrap();
+    vfs.rename(top, b"d", top, b"g").unwrap();
+    vfs.remove(root, "g").unwrap();
+    expect(&vfs, root, &[], &[], &[]);
+}
+
+#[test]
+fn deleted_and_made_again_is_modified() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "f", b"same").unwrap();
+    vfs.write_file(root, "g", b"old").unwrap();
+    vfs.mark();
+    vfs.unlink(top, b"f").unwrap();
+    vfs.write_file(root, "f", b"same").unwrap();
+    // The way editors save: write beside it, rename over it.
+    vfs.write_file(root, ".g.tmp", b"new").unwrap();
+    vfs.rename(top, b".g.tmp", top, b"g").unwrap();
+    expect(&vfs, root, &[], &["f", "g"], &[]);
+}
+
+#[test]
+fn an_edit_that_restores_the_time_and_length_is_seen() {
+    let (mut vfs, root, _) = fresh();
+    vfs.set_now_ns(5);
+    vfs.write_file(root, "f", b"one").unwrap();
+    vfs.mark();
+    let file = vfs.file_stat(root, "f").unwrap().inode;
+    vfs.write_at(file, 0, b"two").unwrap();
+    vfs.set_times(file, Some(5), Some(5)).unwrap();
+    expect(&vfs, root, &[], &["f"], &[]);
+}
+
+#[test]
+fn times_alone_and_empty_writes_are_no_change() {
+    let (mut vfs, root, _) = fresh();
+    vfs.write_file(root, "f", b"one").unwrap();
+    vfs.mark();
+    let file = vfs.file_stat(root, "f").unwrap().inode;
+    vfs.set_times(file, Some(9), Some(9)).unwrap();
+    vfs.write_at(file, 0, b"").unwrap();
+    vfs.set_len(file, 3).unwrap();
+    vfs.allocate(file, 0, 2).unwrap();
+    expect(&vfs, root, &[], &[], &[]);
+}
+
+#[test]
+fn renaming_a_directory_reports_every_file_below() {
+    let (mut vfs, root, top) = fresh();
+    for path in ["d/a", "d/e/b", "d/e/c"] {
+        vfs.write_file(root, path, b"1").unwrap();
+    }
+    vfs.mark();
+    vfs.write_file(root, "d/e/c", b"2").unwrap();
+    vfs.unlink(top, b"d/a").unwrap();
+    vfs.write_file(root, "d/new", b"2").unwrap();
+    vfs.rename(top, b"d", top, b"z").unwrap();
+    let deleted = ["d/a", "d/e/b", "d/e/c"];
+    expect(&vfs, root, &["z/e/b", "z/e/c", "z/new"], &[], &deleted);
+    vfs.rename(top, b"z", top, b"d").unwrap();
+    expect(&vfs, root, &["d/new"], &["d/e/c"], &["d/a"]);
+}
+
+#[test]
+fn directories_that_swap_names_modify_what_both_have() {
+    let (mut vfs, root, top) = fresh();
+    for path in ["a/both", "a/only-a", "b/both", "b/only-b"] {
+        vfs.write_file(root, path, b"1").unwrap();
+    }
+    vfs.mark();
+    for (from, to) in [("a", "t"), ("b", "a"), ("t", "b")] {
+        vfs.rename(top, from.as_bytes(), top, to.as_bytes()).unwrap();
+    }
+    expect(&vfs, root, &["a/only-b", "b/only-a"], &["a/both", "b/both"], &["a/only-a", "b/only-b"]);
+}
+
+#[test]
+fn a_file_moved_out_of_and_back_into_a_new_directory_is_unchanged() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "d/f", b"1").unwrap();
+    vfs.mark();
+    vfs.rename(top, b"d/f", top, b"f").unwrap();
+    vfs.remove_dir(top, b"d").unwrap();
+    vfs.create_dir(top, b"d").unwrap();
+    vfs.rename(top, b"f", top, b"d/f").unwrap();
+    expect(&vfs, root, &[], &[], &[]);
+}
+
+#[test]
+fn every_name_of_a_file_is_reported() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "d/a", b"1").unwrap();
+    vfs.link(top, b"d/a", Follow::No, top, b"b").unwrap();
+    vfs.mark();
+    vfs.link(top, b"b", Follow::No, top, b"c").unwrap();
+    vfs.write_file(root, "b", b"2").unwrap();
+    expect(&vfs, root, &["c"], &["b", "d/a"], &[]);
+    vfs.unlink(top, b"b").unwrap();
+    expect(&vfs, root, &["c"], &["d/a"], &["b"]);
+}
+
+#[test]
+fn a_file_becoming_a_directory_and_back() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "f", b"1").unwrap();
+    vfs.write_file(root, "d/x", b"1").unwrap();
+    vfs.mark();
+    vfs.unlink(top, b"f").unwrap();
+    vfs.write_file(root, "f/x", b"1").unwrap();
+    vfs.remove(root, "d").unwrap();
+    vfs.write_file(root, "d", b"1").unwrap();
+    expect(&vfs, root, &["d", "f/x"], &[], &["d/x", "f"]);
+    vfs.remove(root, "f").unwrap();
+    touch(&mut vfs, top, "f").unwrap();
+    expect(&vfs, root, &["d"], &["f"], &["d/x"]);
+}
+
+#[test]
+fn a_removed_file_that_is_still_written_is_only_deleted() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "f", b"1").unwrap();
+    vfs.mark();
+    let file = vfs.file_stat(root, "f").unwrap().inode;
+    vfs.retain(file).unwrap();
+    vfs.unlink(top, b"f").unwrap();
+    vfs.write_at(file, 0, b"2").unwrap();
+    expect(&vfs, root, &[], &[], &["f"]);
+    vfs.release(file);
+    expect(&vfs, root, &[], &[], &["f"]);
+}
+
+#[test]
+fn roots_are_told_apart() {
+    let (mut vfs, root, _) = fresh();
+    let other = vfs.add_root(glovebox_vfs::Access::ReadWrite);
+    vfs.write_file(root, "a", b"1").unwrap();
+    vfs.write_file(other, "b", b"1").unwrap();
+    expect(&vfs, root, &["a"], &[], &[]);
+    expect(&vfs, other, &["b"], &[], &[]);
+}

@@ -1,0 +1,112 @@
+use glovebox_vfs::{VfsError, VfsLimits};
+
+use crate::{fresh, touch, with_limits};
+
+#[test]
+fn a_gap_reads_as_zeros_and_a_cut_does_not_come_back() {
+    let (mut vfs, root, top) = fresh();
+    let file = touch(&mut vfs, top, "f").unwrap();
+    vfs.write_at(file, 10_000, b"end").unwrap();
+    let data = vfs.read_file(root, "f", 1 << 20).unwrap();
+    assert_eq!(data.len(), 10_003);
+    assert!(data[..10_000].iter().all(|&byte| byte == 0));
+    vfs.write_at(file, 0, &[7; 10_003]).unwrap();
+    vfs.set_len(file, 5).unwrap();
+    vfs.set_len(file, 10).unwrap();
+    assert_eq!(vfs.read_file(root, "f", 99).unwrap(), b"\x07\x07\x07\x07\x07\0\0\0\0\0");
+    assert_eq!(vfs.append(file, b"ab"), Ok(12));
+    vfs.allocate(file, 4, 2).unwrap();
+    assert_eq!(vfs.stat(file).unwrap().size_bytes, 12);
+    vfs.allocate(file, 10, 5).unwrap();
+    assert_eq!(vfs.stat(file).unwrap().size_bytes, 15);
+    assert_eq!(vfs.allocate(file, 0, 0), Err(VfsError::Invalid));
+}
+
+#[test]
+fn absurd_offsets_are_refused_without_harm() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "f", b"data").unwrap();
+    let file = vfs.file_stat(root, "f").unwrap().inode;
+    let mut buffer = [1; 4];
+    for offset in [4, 5, 1 << 40, u64::MAX - 3, u64::MAX] {
+        assert_eq!(vfs.read_at(file, offset, &mut buffer), Ok(0));
+    }
+    for offset in [u64::MAX, u64::MAX - 3, 1 << 63] {
+        assert_eq!(vfs.write_at(file, offset, b"12345"), Err(VfsError::FileTooBig));
+        assert_eq!(vfs.allocate(file, offset, 5), Err(VfsError::FileTooBig));
+        assert_eq!(vfs.set_len(file, offset), Err(VfsError::FileTooBig));
+    }
+    assert_eq!(vfs.write_at(file, 1 << 62, b"x"), Err(VfsError::NoSpace));
+    assert_eq!(vfs.write_at(file, u64::MAX, b""), Ok(0));
+    assert_eq!(vfs.read_file(root, "f", 9).unwrap(), b"data");
+    assert_eq!(vfs.read_at(top, 0, &mut buffer), Err(VfsError::IsADirectory));
+    assert_eq!(vfs.write_at(top, 0, b"x"), Err(VfsError::IsADirectory));
+}
+
+#[test]
+fn a_terabyte_of_nothing_is_refused() {
+    let (mut vfs, _, top) = fresh();
+    let file = touch(&mut vfs, top, "f").unwrap();
+    let used = vfs.bytes_used();
+    assert_eq!(vfs.set_len(file, 1 << 40), Err(VfsError::NoSpace));
+    assert_eq!(vfs.allocate(file, 0, 1 << 40), Err(VfsError::NoSpace));
+    assert_eq!(vfs.write_at(file, 1 << 40, b"x"), Err(VfsError::NoSpace));
+    assert_eq!((vfs.bytes_used(), vfs.peak_bytes()), (used, used));
+    vfs.write_at(file, 0, b"still usable").unwrap();
+}
+
+#[test]
+fn a_removed_file_lives_and_counts_until_it_is_closed() {
+    let (mut vfs, root, top) = with_limits(VfsLimits { bytes: 100_000, ..VfsLimits::default() });
+    vfs.write_file(root, "f", &[1; 80_000]).unwrap();
+    let file = vfs.file_stat(root, "f").unwrap().inode;
+    vfs.retain(file).unwrap();
+    vfs.retain(file).unwrap();
+    vfs.unlink(top, b"f").unwrap();
+    assert_eq!(vfs.stat(file).unwrap().links, 0);
+    assert!(vfs.write_file(root, "g", &[1; 80_000]).is_err());
+    vfs.write_at(file, 0, b"x").unwrap();
+    vfs.release(file);
+    assert_eq!(vfs.read_at(file, 0, &mut [0; 9]), Ok(9));
+    vfs.release(file);
+    assert_eq!(vfs.read_at(file, 0, &mut [0; 9]), Err(VfsError::BadInode));
+    vfs.write_file(root, "g", &[1; 80_000]).unwrap();
+    // Releasing too often is nobody's loss.
+    vfs.release(file);
+    vfs.release(top);
+    assert!(vfs.retain(file).is_err());
+}
+
+#[test]
+fn times_are_the_callers() {
+    let (mut vfs, _, top) = fresh();
+    vfs.set_now_ns(100);
+    let file = touch(&mut vfs, top, "f").unwrap();
+    vfs.set_now_ns(200);
+    vfs.write_at(file, 0, b"x").unwrap();
+    vfs.set_now_ns(300);
+    vfs.read_at(file, 0, &mut [0]).unwrap();
+    let stat = vfs.stat(file).unwrap();
+    assert_eq!((stat.accessed_ns, stat.modified_ns, stat.changed_ns), (100, 200, 200));
+    vfs.set_times(file, Some(7), None).unwrap();
+    vfs.set_times(file, None, Some(8)).unwrap();
+    let stat = vfs.stat(file).unwrap();
+    assert_eq!((stat.accessed_ns, stat.modified_ns, stat.changed_ns), (7, 8, 300));
+    assert_eq!(vfs.stat(top).unwrap().modified_ns, 100);
+    vfs.unlink(top, b"f").unwrap();
+    assert_eq!(vfs.stat(top).unwrap().modified_ns, 300);
+}
+
+#[test]
+fn the_same_operations_give_the_same_numbers() {
+    let numbers = || {
+        let (mut vfs, _, top) = fresh();
+        let a = touch(&mut vfs, top, "a").unwrap();
+        vfs.unlink(top, b"a").unwrap();
+        let b = vfs.create_dir(top, b"b").unwrap();
+        let c = touch(&mut vfs, b, "c").unwrap();
+        assert!(a.get() < b.get() && b.get() < c.get());
+        [top, a, b, c].map(|id| id.get())
+    };
+    assert_eq!(numbers(), numbers());
+}

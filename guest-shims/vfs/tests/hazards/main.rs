@@ -1,0 +1,56 @@
+//! What a hostile or unlucky guest does to its file system, one test each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "a test may stop where it stands"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod changes;
+mod commit;
+mod files;
+mod forks;
+mod host;
+mod links;
+mod listing;
+mod mounts;
+mod paths;
+mod quotas;
+mod renames;
+
+use glovebox_vfs::{Access, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
+
+/// A file system with one writable root.
+fn fresh() -> (Vfs, RootId, InodeId) {
+    with_limits(VfsLimits::default())
+}
+
+fn with_limits(limits: VfsLimits) -> (Vfs, RootId, InodeId) {
+    let mut vfs = Vfs::new(limits);
+    let root = vfs.add_root(Access::ReadWrite);
+    let dir = vfs.root_dir(root).unwrap();
+    (vfs, root, dir)
+}
+
+const CREATE: OpenOptions = OpenOptions {
+    follow: glovebox_vfs::Follow::Yes,
+    create: true,
+    exclusive: false,
+    truncate: false,
+    directory: false,
+    write: true,
+};
+
+/// Makes an empty file and keeps no handle.
+fn touch(vfs: &mut Vfs, at: InodeId, path: &str) -> Result<InodeId, VfsError> {
+    let opened = vfs.open(at, path.as_bytes(), CREATE)?;
+    vfs.release(opened.inode);
+    Ok(opened.inode)
+}

@@ -1,0 +1,263 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
+
+use crate::support::{FakeHost, HostNode};
+use crate::touch;
+
+fn mounted(host: &Arc<FakeHost>, access: Access, limits: VfsLimits) -> (Vfs, RootId, InodeId) {
+    let mut vfs = Vfs::new(limits);
+    let root = vfs.add_mount(host.clone(), access).unwrap();
+    let dir = vfs.root_dir(root).unwrap();
+    (vfs, root, dir)
+}
+
+fn sample() -> Arc<FakeHost> {
+    let host = FakeHost::default();
+    host.dir("d");
+    host.file("d/a", b"lower a");
+    host.file("d/b", b"lower b");
+    host.dir("d/e");
+    host.file("d/e/c", b"lower c");
+    host.put("link", HostNode::Link("d/a".into()));
+    Arc::new(host)
+}
+
+#[test]
+fn nothing_is_listed_or_read_before_it_is_touched() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadOnly, VfsLimits::default());
+    assert_eq!(host.lists.load(Relaxed), 0);
+    assert!(vfs.lookup(top, b"d/a", Follow::Yes).is_ok());
+    assert_eq!(host.lists.load(Relaxed), 2);
+    assert_eq!(host.reads.load(Relaxed), 0);
+    assert_eq!(vfs.read_file(root, "link", 99).unwrap(), b"lower a");
+    assert_eq!(host.lists.load(Relaxed), 2);
+    let names: Vec<String> = vfs.list(root, "d").unwrap().iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!(names, ["a", "b", "e"]);
+    assert_eq!(host.lists.load(Relaxed), 2);
+    assert_eq!((vfs.inodes_used(), vfs.changes(root).is_empty()), (0, true));
+}
+
+#[test]
+fn a_large_file_costs_the_cache_and_no_more() {
+    let host = Arc::new(FakeHost::default());
+    let content: Vec<u8> = (0..20_000_000_u32).map(|n| (n / 7 % 256) as u8).collect();
+    host.file("big", &content);
+    let limits = VfsLimits { bytes: 0, mount_cache_bytes: 1 << 20, ..VfsLimits::default() };
+    let (mut vfs, root, _) = mounted(&host, Access::ReadOnly, limits);
+    let file = vfs.file_stat(root, "big").unwrap().inode;
+    let mut back = Vec::new();
+    let mut buffer = [0; 8_192];
+    loop {
+        let read = vfs.read_at(file, back.len() as u64, &mut buffer).unwrap();
+        if read == 0 {
+            break;
+        }
+        back.extend_from_slice(&buffer[..read]);
+    }
+    assert!(back == content);
+    assert!(vfs.peak_bytes() <= (1 << 20) + 4_096, "{}", vfs.peak_bytes());
+    assert!(vfs.bytes_used() > 900_000);
+    // Each byte was asked for once, in bounded pieces.
+    assert_eq!(host.bytes_read.load(Relaxed), 20_000_000);
+    assert!(host.longest_read.load(Relaxed) <= 64 << 10);
+    // What is in the cache is not asked for again.
+    let reads = host.reads.load(Relaxed);
+    assert_eq!(vfs.read_at(file, 19_999_990, &mut buffer), Ok(10));
+    assert_eq!(host.reads.load(Relaxed), reads);
+    // The ceiling takes the cache away, and reading still works.
+    vfs.set_available_bytes(10_000);
+    assert!(vfs.bytes_used() <= 10_000);
+    assert_eq!(vfs.read_at(file, 100, &mut buffer), Ok(8_192));
+    assert_eq!(buffer[..], content[100..8_292]);
+    assert!(vfs.bytes_used() <= 10_000);
+}
+
+#[test]
+fn the_cache_gives_way_to_files() {
+    let host = Arc::new(FakeHost::default());
+    host.file("big", &[1; 500_000]);
+    let (mut vfs, root, _) = mounted(&host, Access::ReadOnly, VfsLimits::default());
+    let own = vfs.add_root(Access::ReadWrite);
+    vfs.set_available_bytes(600_000);
+    let file = vfs.file_stat(root, "big").unwrap().inode;
+    for at in 0..500 {
+        vfs.read_at(file, at * 1_000, &mut [0; 100]).unwrap();
+    }
+    assert!(vfs.bytes_used() > 500_000);
+    vfs.write_file(own, "f", &[2; 500_000]).unwrap();
+    assert!(vfs.bytes_used() <= 600_000);
+    assert!(vfs.peak_bytes() <= 600_000);
+    assert!(vfs.write_file(own, "g", &[2; 500_000]).is_err());
+}
+
+#[test]
+fn writing_makes_a_private_copy() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
+    let file = vfs.lookup(top, b"d/a", Follow::No).unwrap();
+    assert_eq!(vfs.append(file, b" more"), Ok(12));
+    assert_eq!(vfs.read_file(root, "d/a", 99).unwrap(), b"lower a more");
+    assert_eq!(host.tree()["d/a"], HostNode::File(b"lower a".to_vec()));
+    assert_eq!(vfs.changes(root).modified, ["d/a"]);
+    let reads = host.reads.load(Relaxed);
+    // Emptying a file does not read it first.
+    vfs.write_file(root, "d/b", b"new").unwrap();
+    assert_eq!(host.reads.load(Relaxed), reads);
+    // Nor does opening, renaming, linking or removing one.
+    vfs.rename(top, b"d/e/c", top, b"c").unwrap();
+    vfs.link(top, b"c", Follow::No, top, b"c2").unwrap();
+    vfs.unlink(top, b"c").unwrap();
+    assert_eq!(host.reads.load(Relaxed), reads);
+    assert_eq!(vfs.read_file(root, "c2", 99).unwrap(), b"lower c");
+    assert_eq!(vfs.changes(root).deleted, ["d/e/c"]);
+    assert_eq!(vfs.changes(root).created, ["c2"]);
+}
+
+#[test]
+fn a_file_too_large_for_the_quota_is_refused_before_it_is_read() {
+    let host = Arc::new(FakeHost::default());
+    host.file("big", &[1; 100_000]);
+    let limits = VfsLimits { bytes: 100_000, ..VfsLimits::default() };
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, limits);
+    let file = vfs.lookup(top, b"big", Follow::No).unwrap();
+    assert_eq!(vfs.write_at(file, 0, b"x"), Err(VfsError::NoSpace));
+    assert_eq!(host.reads.load(Relaxed), 0);
+    vfs.set_len(file, 90_000).unwrap();
+    vfs.write_at(file, 0, b"x").unwrap();
+    assert_eq!(vfs.file_stat(root, "big").unwrap().size_bytes, 90_000);
+}
+
+#[test]
+fn entries_under_at_and_over_the_limit() {
+    let host = Arc::new(FakeHost::default());
+    host.dir("small");
+    host.dir("big");
+    host.file("small/a", b"");
+    for n in 0..10 {
+        host.file(&format!("big/{n}"), b"");
+    }
+    for (entries, works) in [(11, false), (12, true), (13, true)] {
+        let limits = VfsLimits { mount_entries: entries, ..VfsLimits::default() };
+        let (mut vfs, root, top) = mounted(&host, Access::ReadOnly, limits);
+        let big = vfs.lookup(top, b"big", Follow::No).unwrap();
+        let found = vfs.read_dir(big, 0, 100);
+        if works {
+            assert_eq!(found.unwrap().len(), 12);
+        } else {
+            assert_eq!(found, Err(VfsError::MountTooLarge));
+            assert_eq!(vfs.read_file(root, "small/a", 9).unwrap(), b"");
+        }
+    }
+    let (mut vfs, _, top) = mounted(&host, Access::ReadOnly, VfsLimits::default());
+    vfs.set_available_bytes(3_000);
+    assert_eq!(vfs.lookup(top, b"big/1", Follow::No), Err(VfsError::MountTooLarge));
+    assert!(vfs.bytes_used() <= 3_000);
+    vfs.set_available_bytes(u64::MAX);
+    assert!(vfs.lookup(top, b"big/1", Follow::No).is_ok());
+}
+
+#[test]
+fn a_failing_source_is_an_io_error_and_is_asked_again() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
+    host.broken.store(1, Relaxed);
+    assert_eq!(vfs.lookup(top, b"d", Follow::No), Err(VfsError::Io));
+    let error = vfs.take_source_error().unwrap();
+    assert_eq!(error.to_string(), "broken on purpose");
+    assert!(vfs.take_source_error().is_none());
+    host.broken.store(0, Relaxed);
+    let file = vfs.lookup(top, b"d/a", Follow::No).unwrap();
+    host.broken.store(1, Relaxed);
+    assert_eq!(vfs.read_at(file, 0, &mut [0; 4]), Err(VfsError::Io));
+    assert_eq!(vfs.write_at(file, 0, b"x"), Err(VfsError::Io));
+    assert!(vfs.changes(root).is_empty());
+    host.broken.store(0, Relaxed);
+    assert_eq!(vfs.write_at(file, 0, b"x"), Ok(1));
+}
+
+#[test]
+fn a_file_that_shrank_meanwhile_is_an_error_and_not_half_a_file() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
+    let file = vfs.lookup(top, b"d/a", Follow::No).unwrap();
+    host.file("d/a", b"low");
+    assert!(vfs.read_file(root, "d/a", 99).is_err());
+    let error = vfs.take_source_error().unwrap().to_string();
+    assert!(error.contains("`d/a` ended at byte 3"), "{error}");
+    assert_eq!(vfs.append(file, b"x"), Err(VfsError::Io));
+}
+
+#[test]
+fn names_that_could_confuse_are_not_shown() {
+    struct Odd;
+    impl glovebox_vfs::MountSource for Odd {
+        fn list(&self, _: &str, _: usize) -> Result<Vec<glovebox_vfs::SourceEntry>, glovebox_vfs::SourceError> {
+            let stat = self.stat("x")?;
+            let names = ["", ".", "..", "a/b", "/", "nul\0", "ok", "ok", &"n".repeat(256)];
+            Ok(names.map(|name| glovebox_vfs::SourceEntry { name: name.to_owned(), stat }).into())
+        }
+        fn stat(&self, path: &str) -> Result<glovebox_vfs::SourceStat, glovebox_vfs::SourceError> {
+            Ok(glovebox_vfs::SourceStat {
+                kind: if path.is_empty() { glovebox_vfs::FileKind::Directory } else { glovebox_vfs::FileKind::File },
+                size_bytes: 1,
+                modified_ns: 0,
+                identity: glovebox_vfs::FileIdentity::default(),
+            })
+        }
+        fn read(&self, _: &str, _: u64, _: &mut [u8]) -> Result<usize, glovebox_vfs::SourceError> {
+            Ok(usize::MAX)
+        }
+        fn read_link(&self, _: &str) -> Result<String, glovebox_vfs::SourceError> {
+            Err(glovebox_vfs::SourceError::new("none"))
+        }
+    }
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let root = vfs.add_mount(Arc::new(Odd), Access::ReadOnly).unwrap();
+    let listed = vfs.list(root, "").unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(&*listed[0].name, "ok");
+    // A source that claims to have read more than there is room for.
+    assert!(vfs.read_file(root, "ok", 9).is_err());
+}
+
+#[test]
+fn renaming_a_mounted_directory_keeps_what_is_below_readable() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
+    vfs.rename(top, b"d", top, b"z").unwrap();
+    assert_eq!(vfs.read_file(root, "z/e/c", 99).unwrap(), b"lower c");
+    assert_eq!(vfs.changes(root).deleted, ["d/a", "d/b", "d/e/c"]);
+    assert_eq!(vfs.changes(root).created, ["z/a", "z/b", "z/e/c"]);
+    touch(&mut vfs, top, "z/e/new").unwrap();
+}
+
+#[test]
+fn a_removed_mounted_file_is_readable_while_open() {
+    let host = sample();
+    let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
+    let file = vfs.lookup(top, b"d/a", Follow::No).unwrap();
+    vfs.retain(file).unwrap();
+    vfs.unlink(top, b"d/a").unwrap();
+    let mut buffer = [0; 7];
+    assert_eq!(vfs.read_at(file, 0, &mut buffer), Ok(7));
+    assert_eq!(&buffer, b"lower a");
+    // After the commit removed it from the host, it is gone and says so.
+    let plan = vfs.commit_plan(root);
+    let written = host.apply(&mut vfs, &plan);
+    vfs.mark_committed(root, written).unwrap();
+    host.file("d/a", b"another's");
+    assert_eq!(vfs.read_at(file, 0, &mut buffer), Err(VfsError::Io));
+    assert_eq!(vfs.write_at(file, 0, b"x"), Err(VfsError::Io));
+    vfs.release(file);
+}
+
+#[test]
+fn what_is_not_a_directory_is_not_mounted() {
+    let host = sample();
+    host.broken.store(1, Relaxed);
+    let mut vfs = Vfs::new(VfsLimits::default());
+    assert_eq!(vfs.add_mount(host, Access::ReadOnly), Err(VfsError::Io));
+}

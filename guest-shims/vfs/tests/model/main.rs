@@ -1,0 +1,30 @@
+//! The file system against a simple one: a map of paths.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "a test may stop where it stands"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod operations;
+mod reference;
+mod resolution;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// A runner whose seed is printed, and can be given to repeat a failure exactly. The smallest
+/// failing input is printed by proptest itself.
+fn runner(test: &str) -> TestRunner {
+    let seed = support::seed(test);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}

@@ -1,0 +1,356 @@
+//! Random operations, in memory and over a mount, with forks, marks and commits in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use glovebox_vfs::{Access, FileKind, Follow, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
+use proptest::prelude::*;
+
+use crate::reference::{End, Kind, Reference};
+use crate::runner;
+use crate::support::{FakeHost, HostNode};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Mkdir(String),
+    Rmdir(String),
+    Unlink(String),
+    Remove(String),
+    Rename(String, String),
+    Link(String, bool, String),
+    Symlink(String, String),
+    Open(String, OpenOptions),
+    /// Opens and keeps the handle.
+    Hold(String),
+    /// Writes through the n-th kept handle.
+    WriteHeld(usize, usize, Vec<u8>),
+    Write(String, usize, Vec<u8>),
+    SetLen(String, usize),
+    WriteFile(String, Vec<u8>),
+    Drop(usize),
+    Fork,
+    Mark,
+    Commit,
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        6 => Just("a"), 6 => Just("b"), 4 => Just("c"), 2 => Just("d"),
+        1 => Just("."), 1 => Just(".."),
+    ];
+    (prop::collection::vec(part, 1..4), prop::bool::weighted(0.1))
+        .prop_map(|(parts, slash)| parts.join("/") + if slash { "/" } else { "" })
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u8>(), prop_oneof![Just(0), 1..50_usize, 4_000..9_000_usize]).prop_map(|(byte, len)| vec![byte; len])
+}
+
+fn options() -> impl Strategy<Value = OpenOptions> {
+    any::<[bool; 6]>().prop_map(|[follow, create, exclusive, truncate, directory, write]| OpenOptions {
+        follow: if follow { Follow::Yes } else { Follow::No },
+        create,
+        exclusive,
+        truncate,
+        directory,
+        write,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => path().prop_map(Op::Mkdir),
+        2 => path().prop_map(Op::Rmdir),
+        3 => path().prop_map(Op::Unlink),
+        1 => path().prop_map(Op::Remove),
+        5 => (path(), path()).prop_map(|(from, to)| Op::Rename(from, to)),
+        2 => (path(), any::<bool>(), path()).prop_map(|(from, f, to)| Op::Link(from, f, to)),
+        2 => (path(), path()).prop_map(|(target, path)| Op::Symlink(target, path)),
+        4 => (path(), options()).prop_map(|(path, options)| Op::Open(path, options)),
+        1 => path().prop_map(Op::Hold),
+        1 => (0..4_usize, 0..9_000_usize, bytes()).prop_map(|(n, at, b)| Op::WriteHeld(n, at, b)),
+        3 => (path(), 0..9_000_usize, bytes()).prop_map(|(path, at, b)| Op::Write(path, at, b)),
+        2 => (path(), 0..9_000_usize).prop_map(|(path, len)| Op::SetLen(path, len)),
+        4 => (path(), bytes()).prop_map(|(path, data)| Op::WriteFile(path, data)),
+        1 => (0..4_usize).prop_map(Op::Drop),
+        1 => Just(Op::Fork),
+        1 => Just(Op::Mark),
+        1 => Just(Op::Commit),
+    ]
+}
+
+struct World {
+    vfs: Vfs,
+    root: RootId,
+    top: InodeId,
+    host: Arc<FakeHost>,
+    model: Reference,
+    held: Vec<(InodeId, u64)>,
+    forks: Vec<(Vfs, Reference, usize)>,
+    commits: usize,
+    mounted: bool,
+}
+
+impl World {
+    fn new(mounted: bool) -> Self {
+        let host = Arc::new(FakeHost::default());
+        let mut model = Reference::default();
+        let mut vfs = Vfs::new(VfsLimits {
+            // Small enough that pieces are also thrown away.
+            mount_cache_bytes: 20_000,
+            ..VfsLimits::default()
+        });
+        let root = if mounted {
+            for (path, node) in [
+                ("a", HostNode::Dir),
+                ("a/a", HostNode::File(vec![1; 10_000])),
+                ("a/b", HostNode::Dir),
+                ("a/b/c", HostNode::File(b"deep".to_vec())),
+                ("a/c", HostNode::Link("b/c".into())),
+                ("b", HostNode::File(b"b".to_vec())),
+                ("c", HostNode::Dir),
+                ("d", HostNode::Link("a".into())),
+            ] {
+                model.put(path, &node);
+                host.put(path, node);
+            }
+            vfs.add_mount(host.clone(), Access::ReadWrite).unwrap()
+        } else {
+            vfs.add_root(Access::ReadWrite)
+        };
+        model.mark();
+        Self {
+            top: vfs.root_dir(root).unwrap(),
+            vfs,
+            root,
+            host,
+            model,
+            held: Vec::new(),
+            forks: Vec::new(),
+            commits: 0,
+            mounted,
+        }
+    }
+
+    fn open(&mut self, path: &str, options: OpenOptions) -> Result<(InodeId, u64), VfsError> {
+        let expected = self.model.open(path, options);
+        let opened = self.vfs.open(self.top, path.as_bytes(), options);
+        assert_eq!(opened.map(|o| o.created), expected.clone().map(|(_, created)| created));
+        let (opened, (path, _)) = (opened?, expected?);
+        let id = if path.is_empty() { 0 } else { self.model.id(&path) };
+        Ok((opened.inode, id))
+    }
+
+    fn step(&mut self, op: Op) {
+        let top = self.top;
+        let write = OpenOptions { write: true, ..OpenOptions::default() };
+        match op {
+            Op::Mkdir(path) => {
+                let found = self.vfs.create_dir(top, path.as_bytes()).map(drop);
+                assert_eq!(found, self.model.mkdir(&path));
+            }
+            Op::Rmdir(path) => {
+                let found = self.vfs.remove_dir(top, path.as_bytes());
+                assert_eq!(found, self.model.rmdir(&path));
+            }
+            Op::Unlink(path) => {
+                let found = self.vfs.unlink(top, path.as_bytes());
+                assert_eq!(found, self.model.unlink(&path));
+            }
+            Op::Remove(path) => {
+                let found = self.vfs.remove(self.root, &path).map_err(|e| e.reason);
+                assert_eq!(found, self.model.remove(&path));
+            }
+            Op::Rename(from, to) => {
+                let found = self.vfs.rename(top, from.as_bytes(), top, to.as_bytes());
+                assert_eq!(found, self.model.rename(&from, &to));
+            }
+            Op::Link(from, follow, to) => {
+                let (follow, end) = if follow { (Follow::Yes, End::Target) } else { (Follow::No, End::Node) };
+                let found = self.vfs.link(top, from.as_bytes(), follow, top, to.as_bytes());
+                assert_eq!(found, self.model.link(&from, end, &to));
+            }
+            Op::Symlink(target, path) => {
+                let found = self.vfs.symlink(target.as_bytes(), top, path.as_bytes());
+                assert_eq!(found, self.model.symlink(&target, &path));
+            }
+            Op::Open(path, options) => {
+                if let Ok((inode, _)) = self.open(&path, options) {
+                    self.vfs.release(inode);
+                }
+            }
+            Op::Hold(path) => {
+                if let Ok((inode, id)) = self.open(&path, write) {
+                    self.held.push((inode, id));
+                }
+            }
+            Op::WriteHeld(n, at, data) => {
+                if let Some(&(inode, id)) = self.held.get(n) {
+                    self.vfs.write_at(inode, at as u64, &data).unwrap();
+                    self.model.write(id, at, &data);
+                }
+            }
+            Op::Write(path, at, data) => {
+                if let Ok((inode, id)) = self.open(&path, write) {
+                    self.vfs.write_at(inode, at as u64, &data).unwrap();
+                    self.model.write(id, at, &data);
+                    self.vfs.release(inode);
+                }
+            }
+            Op::SetLen(path, len) => {
+                if let Ok((inode, id)) = self.open(&path, write) {
+                    self.vfs.set_len(inode, len as u64).unwrap();
+                    self.model.set_len(id, len);
+                    self.vfs.release(inode);
+                }
+            }
+            Op::WriteFile(path, data) => self.write_file(&path, &data),
+            Op::Drop(n) => {
+                if n < self.held.len() {
+                    let (inode, _) = self.held.remove(n);
+                    self.vfs.release(inode);
+                }
+            }
+            Op::Fork => {
+                let fork = (self.vfs.clone(), self.model.clone(), self.commits);
+                self.forks.push(fork);
+            }
+            Op::Mark => {
+                self.vfs.mark();
+                self.model.mark();
+            }
+            Op::Commit => self.commit(),
+        }
+    }
+
+    /// Only into directories that exist: parents are tested elsewhere.
+    fn write_file(&mut self, path: &str, data: &[u8]) {
+        let options = OpenOptions { create: true, truncate: true, write: true, ..OpenOptions::default() };
+        let mut after = self.model.clone();
+        let Ok((opened, _)) = after.open(path, options) else {
+            return;
+        };
+        let id = after.id(&opened);
+        after.write(id, 0, data);
+        self.model = after;
+        self.vfs.write_file(self.root, path, data).unwrap();
+    }
+
+    fn commit(&mut self) {
+        // What was removed while open loses its source; that is tested elsewhere.
+        let model = &self.model;
+        let (kept, lost): (Vec<_>, Vec<_>) =
+            self.held.drain(..).partition(|&(_, id)| model.tree.values().any(|&(other, _)| other == id));
+        self.held = kept;
+        for (inode, _) in lost {
+            self.vfs.release(inode);
+        }
+        let plan = self.vfs.commit_plan(self.root);
+        let written = self.host.apply(&mut self.vfs, &plan);
+        self.vfs.mark_committed(self.root, written).unwrap();
+        assert!(self.vfs.commit_plan(self.root).is_empty());
+        assert_eq!(self.host.tree(), self.model.contents());
+        self.commits += 1;
+    }
+
+    fn finish(mut self) {
+        check(&mut self.vfs, self.root, &self.model);
+        for (inode, id) in &self.held {
+            let expected = &self.model.data[id];
+            assert_eq!(&read_all(&mut self.vfs, *inode), expected);
+        }
+        for (fork, model, commits) in &mut self.forks {
+            // A commit of another fork changes the host, and with it what was not read so far.
+            if !self.mounted || *commits == self.commits {
+                check(fork, self.root, model);
+            }
+        }
+        self.commit();
+        // Everything that was charged is given back.
+        for (inode, _) in std::mem::take(&mut self.held) {
+            self.vfs.release(inode);
+        }
+        for entry in self.vfs.list(self.root, "").unwrap() {
+            self.vfs.remove(self.root, &entry.name).unwrap();
+        }
+        self.vfs.mark();
+        self.vfs.mark_committed(self.root, []).unwrap();
+        assert_eq!((self.vfs.bytes_used(), self.vfs.inodes_used()), (0, 0));
+    }
+}
+
+fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
+    let mut data = vec![0; usize::try_from(vfs.stat(inode).unwrap().size_bytes).unwrap()];
+    let mut done = 0;
+    while done < data.len() {
+        // In odd steps, to meet chunk borders everywhere.
+        let end = data.len().min(done + 3_001);
+        let read = vfs.read_at(inode, done as u64, &mut data[done..end]).unwrap();
+        assert!(read > 0);
+        done += read;
+    }
+    data
+}
+
+/// Compares the whole tree, and what is said to have changed. Changes first: they must not depend
+/// on what was listed.
+fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
+    assert_eq!(vfs.changes(root), model.changes());
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![String::new()];
+    while let Some(dir) = dirs.pop() {
+        for entry in vfs.list(root, &dir).unwrap() {
+            let path = if dir.is_empty() { entry.name.to_string() } else { format!("{dir}/{}", entry.name) };
+            let kind = match entry.kind {
+                FileKind::Directory => {
+                    dirs.push(path.clone());
+                    Kind::Dir
+                }
+                FileKind::File => Kind::File,
+                FileKind::Symlink => Kind::Link,
+            };
+            let top = vfs.root_dir(root).unwrap();
+            match model.tree.get(&path) {
+                Some((id, Kind::File)) => {
+                    let stat = vfs.stat(entry.inode).unwrap();
+                    let names = model.tree.values().filter(|(other, _)| other == id);
+                    assert_eq!(stat.links, names.count() as u64, "{path}");
+                    assert_eq!(stat.size_bytes, model.data[id].len() as u64, "{path}");
+                    assert_eq!(&read_all(vfs, entry.inode), &model.data[id], "{path}");
+                }
+                Some((id, Kind::Link)) => {
+                    let target = vfs.read_link(top, path.as_bytes()).unwrap();
+                    assert_eq!(*target, *model.targets[id], "{path}");
+                }
+                _ => {}
+            }
+            found.insert(path, kind);
+        }
+    }
+    let expected: BTreeMap<String, Kind> = model.tree.iter().map(|(path, &(_, kind))| (path.clone(), kind)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(vfs.changes(root), model.changes());
+}
+
+fn run(name: &str, mounted: bool) {
+    runner(name)
+        .run(&prop::collection::vec(op(), 1..80), |ops| {
+            let mut world = World::new(mounted);
+            for op in ops {
+                world.step(op);
+            }
+            world.finish();
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn operations_agree_with_a_map_of_paths() {
+    run("operations_agree_with_a_map_of_paths", false);
+}
+
+#[test]
+fn operations_over_a_mount_agree_with_a_map_of_paths() {
+    run("operations_over_a_mount_agree_with_a_map_of_paths", true);
+}
