@@ -1,0 +1,167 @@
+//! Descriptors themselves: what they are, where they stand, closing and moving them.
+
+use glovebox_vfs::InodeId;
+
+use crate::failure::Call;
+use crate::memory::{check, narrow, write_u64};
+use crate::table::{Descriptor, Target};
+use crate::{CHANNEL_FD, Errno, Host, Stop, Wasi, layout, rights};
+
+pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
+    if fd == 0 && wasi.channel.take_park() {
+        return Err(Stop::Parked.into());
+    }
+    if fd == CHANNEL_FD {
+        let both = rights::FD_READ | rights::FD_WRITE | rights::FD_FILESTAT_GET;
+        return Ok(host.write(stat, &layout::fdstat(layout::UNKNOWN, 0, both, 0))?);
+    }
+    let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
+    let file_type = match target {
+        // Not a character device: the C library takes one that cannot seek for a terminal.
+        Target::Stdin | Target::Stdout | Target::Stderr => layout::UNKNOWN,
+        Target::File { .. } => layout::REGULAR,
+        Target::Directory { .. } | Target::Virtual { .. } => layout::DIRECTORY,
+    };
+    Ok(host.write(stat, &layout::fdstat(file_type, *flags, *rights_base, *rights_inheriting))?)
+}
+
+pub(super) fn fd_fdstat_set_flags<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, flags: u32) -> Call {
+    let descriptor = wasi.table.get_mut(fd)?;
+    let flags = fdflags(flags)?;
+    descriptor.require(rights::FD_FDSTAT_SET_FLAGS)?;
+    descriptor.flags = flags;
+    Ok(())
+}
+
+/// `fdflags`, refused if there are unknown ones.
+pub(super) fn fdflags(flags: u32) -> Result<u16, Errno> {
+    let flags = u16::try_from(flags).map_err(|_| Errno::Inval)?;
+    if flags & !rights::FDFLAGS == 0 { Ok(flags) } else { Err(Errno::Inval) }
+}
+
+/// Rights can be given up, not gained.
+pub(super) fn fd_fdstat_set_rights<H: Host>(
+    wasi: &mut Wasi,
+    _: &mut H,
+    fd: u32,
+    rights_base: u64,
+    rights_inheriting: u64,
+) -> Call {
+    let descriptor = wasi.table.get_mut(fd)?;
+    if rights_base & !descriptor.rights_base != 0 || rights_inheriting & !descriptor.rights_inheriting != 0 {
+        return Err(Errno::NotCapable.into());
+    }
+    // A preopen keeps its rights: a script must not spoil them for the executions after it.
+    if descriptor.preopen.is_none() {
+        descriptor.rights_base = rights_base;
+        descriptor.rights_inheriting = rights_inheriting;
+    }
+    Ok(())
+}
+
+pub(super) fn fd_close<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32) -> Call {
+    if wasi.table.get(fd)?.preopen.is_some() {
+        return Err(Errno::NotSup.into());
+    }
+    let closed = wasi.table.remove(fd)?;
+    wasi.release(&closed);
+    Ok(())
+}
+
+pub(super) fn fd_renumber<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, to: u32) -> Call {
+    if wasi.table.get(fd)?.preopen.is_some() || wasi.table.get(to)?.preopen.is_some() {
+        return Err(Errno::NotSup.into());
+    }
+    if let Some(replaced) = wasi.table.renumber(fd, to)? {
+        wasi.release(&replaced);
+    }
+    Ok(())
+}
+
+pub(super) fn fd_prestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
+    // `EBADF` is how the C library learns that there are no more.
+    let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;
+    let [a, b, c, d] = narrow(name.len())?.to_le_bytes();
+    Ok(host.write(stat, &[0, 0, 0, 0, a, b, c, d])?)
+}
+
+pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
+    let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;
+    if narrow(name.len())? > path_len {
+        return Err(Errno::NameTooLong.into());
+    }
+    Ok(host.write(path, name.as_bytes())?)
+}
+
+/// The file a descriptor refers to, if it can be positioned.
+fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
+    if fd == CHANNEL_FD {
+        return Err(Errno::Spipe.into());
+    }
+    let descriptor = wasi.table.get(fd)?;
+    match descriptor.target {
+        Target::File { inode, position } => {
+            descriptor.require(right)?;
+            Ok((inode, position))
+        }
+        Target::Stdin | Target::Stdout | Target::Stderr => Err(Errno::Spipe.into()),
+        Target::Directory { .. } | Target::Virtual { .. } => Err(Errno::Badf.into()),
+    }
+}
+
+pub(super) fn fd_seek<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    offset: i64,
+    whence: u32,
+    position: u32,
+) -> Call {
+    const SET: u32 = 0;
+    const CURRENT: u32 = 1;
+    const END: u32 = 2;
+    check(host, position, 8)?;
+    // Asking where one is needs less than moving.
+    let asking = whence == CURRENT && offset == 0;
+    let (inode, current) = seekable(wasi, fd, if asking { rights::FD_TELL } else { rights::FD_SEEK })?;
+    let from = match whence {
+        SET => 0,
+        CURRENT => current,
+        END => wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes,
+        _ => return Err(Errno::Inval.into()),
+    };
+    // Positions are signed to the guest.
+    let to = from.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or(Errno::Inval)?;
+    if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
+        *position = to;
+    }
+    write_u64(host, position, to)
+}
+
+pub(super) fn fd_tell<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, position: u32) -> Call {
+    let (_, current) = seekable(wasi, fd, rights::FD_TELL)?;
+    write_u64(host, position, current)
+}
+
+pub(super) fn fd_sync<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32) -> Call {
+    wasi.table.get(fd)?;
+    Ok(())
+}
+
+pub(super) fn fd_datasync<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32) -> Call {
+    wasi.table.get(fd)?;
+    Ok(())
+}
+
+pub(super) fn fd_advise<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, _offset: u64, _len: u64, advice: u32) -> Call {
+    /// `advice` has this many values, from `normal` to `noreuse`.
+    const ADVICES: u32 = 6;
+    seekable(wasi, fd, 0)?;
+    if advice < ADVICES { Ok(()) } else { Err(Errno::Inval.into()) }
+}
+
+pub(super) fn fd_allocate<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, offset: u64, len: u64) -> Call {
+    let (inode, _) = seekable(wasi, fd, 0)?;
+    wasi.table.get(fd)?.require(rights::FD_ALLOCATE).map_err(|_| Errno::Badf)?;
+    wasi.change_vfs(host, |vfs| vfs.allocate(inode, offset, len))
+}

@@ -1,0 +1,298 @@
+//! Reading and writing.
+//!
+//! Bytes go through a buffer of at most 64 KiB and are paid for before each piece. All addresses were checked when the
+//! array of pieces was decoded, so a call does not fail half way for them. A read or write that was partly done
+//! answers how much; the error comes with the next call, as POSIX has it.
+
+use glovebox_vfs::InodeId;
+
+use crate::failure::{Call, Failure};
+use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
+use crate::stdin::Source;
+use crate::table::Target;
+use crate::{CHANNEL_FD, Errno, Host, Stream, Wasi, prices, rights};
+
+pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
+    check(host, nread, 4)?;
+    if fd == CHANNEL_FD {
+        let regions = read_iovecs(host, iovs, iovs_len)?;
+        let count = scatter(host, &regions, &mut wasi.channel)?;
+        return write_u32(host, nread, count);
+    }
+    let target = readable(wasi, fd)?;
+    let regions = read_iovecs(host, iovs, iovs_len)?;
+    let count = match target {
+        Target::Stdin => scatter(host, &regions, &mut wasi.stdin)?,
+        Target::File { inode, position } => {
+            let count = read_file(wasi, host, inode, position, &regions)?;
+            advance(wasi, fd, position.saturating_add(u64::from(count)))?;
+            count
+        }
+        Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
+        Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
+    };
+    write_u32(host, nread, count)
+}
+
+pub(super) fn fd_pread<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    iovs: u32,
+    iovs_len: u32,
+    offset: u64,
+    nread: u32,
+) -> Call {
+    check(host, nread, 4)?;
+    let inode = match positional(wasi, fd, rights::FD_READ)? {
+        Target::File { inode, .. } => inode,
+        _ => return Err(Errno::IsDir.into()),
+    };
+    let regions = read_iovecs(host, iovs, iovs_len)?;
+    let count = read_file(wasi, host, inode, offset, &regions)?;
+    write_u32(host, nread, count)
+}
+
+pub(super) fn fd_write<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    iovs: u32,
+    iovs_len: u32,
+    nwritten: u32,
+) -> Call {
+    check(host, nwritten, 4)?;
+    if fd == CHANNEL_FD {
+        let regions = read_iovecs(host, iovs, iovs_len)?;
+        let count = write_channel(wasi, host, &regions)?;
+        return write_u32(host, nwritten, count);
+    }
+    let descriptor = wasi.table.get(fd)?;
+    let append = descriptor.flags & rights::APPEND != 0;
+    let target = descriptor.target.clone();
+    descriptor.require(rights::FD_WRITE).map_err(|_| Errno::Badf)?;
+    let regions = read_iovecs(host, iovs, iovs_len)?;
+    let count = match target {
+        Target::Stdout => write_stream(wasi, host, Stream::Stdout, &regions)?,
+        Target::Stderr if heed_park(wasi, host, &regions)? => PARK_LEN,
+        Target::Stderr => write_stream(wasi, host, Stream::Stderr, &regions)?,
+        Target::File { inode, position } => {
+            let start = if append { None } else { Some(position) };
+            let (count, end) = write_file(wasi, host, inode, start, &regions)?;
+            if count > 0 {
+                advance(wasi, fd, end)?;
+            }
+            count
+        }
+        Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } => {
+            return Err(Errno::Badf.into());
+        }
+    };
+    write_u32(host, nwritten, count)
+}
+
+/// Writes at `offset` even if the descriptor appends, as POSIX says (Linux does otherwise).
+pub(super) fn fd_pwrite<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    iovs: u32,
+    iovs_len: u32,
+    offset: u64,
+    nwritten: u32,
+) -> Call {
+    check(host, nwritten, 4)?;
+    let inode = match positional(wasi, fd, rights::FD_WRITE)? {
+        Target::File { inode, .. } => inode,
+        _ => return Err(Errno::Badf.into()),
+    };
+    let regions = read_iovecs(host, iovs, iovs_len)?;
+    let (count, _) = write_file(wasi, host, inode, Some(offset), &regions)?;
+    write_u32(host, nwritten, count)
+}
+
+/// What a descriptor that may be read refers to. The missing right is `EBADF`, as POSIX has it for a descriptor that was
+/// opened for writing.
+fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
+    let descriptor = wasi.table.get(fd)?;
+    descriptor.require(rights::FD_READ).map_err(|_| Errno::Badf)?;
+    Ok(descriptor.target.clone())
+}
+
+fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
+    if fd == CHANNEL_FD {
+        return Err(Errno::Spipe);
+    }
+    let descriptor = wasi.table.get(fd)?;
+    if matches!(descriptor.target, Target::Stdin | Target::Stdout | Target::Stderr) {
+        return Err(Errno::Spipe);
+    }
+    descriptor.require(right).map_err(|_| Errno::Badf)?;
+    Ok(descriptor.target.clone())
+}
+
+fn advance(wasi: &mut Wasi, fd: u32, to: u64) -> Result<(), Errno> {
+    if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
+        *position = to;
+    }
+    Ok(())
+}
+
+/// Delivers bytes that the host already holds.
+fn scatter<H: Host>(host: &mut H, regions: &[Region], source: &mut impl Source) -> Call<u32> {
+    let mut count = 0_u32;
+    for chunk in regions.iter().flat_map(|region| region.chunks()) {
+        let rest = u32::try_from(source.rest_bytes()).unwrap_or(u32::MAX);
+        let len = rest.min(chunk.len);
+        if len == 0 {
+            break;
+        }
+        host.charge(prices::bytes(u64::from(len)))?;
+        host.write(chunk.at, source.next(len))?;
+        count = count.saturating_add(len);
+    }
+    Ok(count)
+}
+
+fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset: u64, regions: &[Region]) -> Call<u32> {
+    // Not more is paid for than there is: a reader's buffer is often larger than the file.
+    let length = wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes;
+    let mut buffer = Buffer::default();
+    let mut count = 0_u32;
+    for chunk in regions.iter().flat_map(|region| region.chunks()) {
+        let left = u32::try_from(length.saturating_sub(offset)).unwrap_or(u32::MAX);
+        let mut chunk = Region { at: chunk.at, len: chunk.len.min(left) };
+        if chunk.len == 0 {
+            break;
+        }
+        host.charge(prices::bytes(u64::from(chunk.len)))?;
+        // A mounted file may be delivered in parts.
+        while chunk.len > 0 {
+            let bytes = buffer.of(chunk.len);
+            let read = match wasi.with_vfs(host, |vfs| vfs.read_at(inode, offset, bytes)) {
+                Ok(read) => read,
+                Err(Failure::Errno(_)) if count > 0 => return Ok(count),
+                Err(failure) => return Err(failure),
+            };
+            let read_bytes = bytes.get(..read).unwrap_or_default();
+            if read_bytes.is_empty() {
+                return Ok(count);
+            }
+            host.write(chunk.at, read_bytes)?;
+            let read = u32::try_from(read).unwrap_or(chunk.len);
+            offset = offset.saturating_add(u64::from(read));
+            count = count.saturating_add(read);
+            chunk = Region { at: chunk.at.saturating_add(read), len: chunk.len.saturating_sub(read) };
+        }
+    }
+    Ok(count)
+}
+
+/// Writes from `start` on, or at the end of the file; answers how much was written and where it ends.
+fn write_file<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    inode: InodeId,
+    start: Option<u64>,
+    regions: &[Region],
+) -> Call<(u32, u64)> {
+    let mut buffer = Buffer::default();
+    let mut end = start.unwrap_or(0);
+    let mut count = 0_u32;
+    for chunk in regions.iter().flat_map(|region| region.chunks()) {
+        host.charge(prices::bytes(u64::from(chunk.len)))?;
+        let bytes = buffer.of(chunk.len);
+        host.read(chunk.at, bytes)?;
+        let written = wasi.change_vfs(host, |vfs| match start {
+            None => vfs.append(inode, bytes),
+            Some(_) => {
+                let written = vfs.write_at(inode, end, bytes)?;
+                Ok(end.saturating_add(u64::try_from(written).unwrap_or(u64::MAX)))
+            }
+        });
+        match written {
+            Ok(new_end) => end = new_end,
+            Err(Failure::Errno(_)) if count > 0 => break,
+            Err(failure) => return Err(failure),
+        }
+        count = count.saturating_add(chunk.len);
+    }
+    Ok((count, end))
+}
+
+/// The length of the frame that asks for parking.
+const PARK_LEN: u32 = 5;
+
+/// Whether a write to standard error is the frame that asks for parking. Preparation only.
+fn heed_park<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
+    let [region] = regions else { return Ok(false) };
+    if !wasi.channel.parking_allowed() || region.len != PARK_LEN {
+        return Ok(false);
+    }
+    let frame: [u8; 5] = read_array(host, region.at)?;
+    Ok(wasi.channel.heed_park(&frame))
+}
+
+/// Takes what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.
+fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions: &[Region]) -> Call<u32> {
+    let mut buffer = Buffer::default();
+    let mut count = 0_u32;
+    for chunk in regions.iter().flat_map(|region| region.chunks()) {
+        host.charge(prices::bytes(u64::from(chunk.len)))?;
+        let room = wasi.room_bytes();
+        let capture = match stream {
+            Stream::Stdout => &mut wasi.stdout,
+            Stream::Stderr => &mut wasi.stderr,
+        };
+        let kept = capture.accepts(chunk.len, room);
+        if kept > 0 {
+            let bytes = buffer.of(kept);
+            host.read(chunk.at, bytes)?;
+            capture.append(bytes, room);
+            host.output(stream, bytes);
+        }
+        capture.count(chunk.len, kept);
+        count = count.saturating_add(chunk.len);
+    }
+    Ok(count)
+}
+
+/// Takes the whole write or nothing, so that a reply is never cut within a frame.
+fn write_channel<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+    let total = regions.iter().fold(0_u32, |sum, region| sum.saturating_add(region.len));
+    if u64::from(total) > wasi.limits.channel_bytes {
+        return Err(Errno::NoSpc.into());
+    }
+    let room = wasi.room_bytes();
+    if u64::from(total) > room {
+        return Err(Errno::NoMem.into());
+    }
+    host.charge(prices::bytes(u64::from(total)))?;
+    let mut frame = vec![0; size(total)];
+    let mut rest = frame.as_mut_slice();
+    for region in regions {
+        let Some((piece, after)) = rest.split_at_mut_checked(size(region.len)) else {
+            break;
+        };
+        host.read(region.at, piece)?;
+        rest = after;
+    }
+    wasi.channel.reply(&frame, room)?;
+    Ok(total)
+}
+
+/// The bounded buffer between guest and host, as large as the largest piece needs.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    fn of(&mut self, len: u32) -> &mut [u8] {
+        let len = size(len.min(CHUNK_BYTES));
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self.bytes.get_mut(..len).unwrap_or_default()
+    }
+}

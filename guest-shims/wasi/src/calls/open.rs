@@ -1,0 +1,106 @@
+//! Opening.
+
+use glovebox_vfs::{FileKind, OpenOptions};
+
+use super::descriptor::fdflags;
+use crate::access::{Place, RealPlace, follow};
+use crate::failure::Call;
+use crate::memory::{check, write_u32};
+use crate::table::{Descriptor, Target};
+use crate::{Errno, Host, Wasi, prices, rights};
+
+/// What the guest asked for beside the path.
+struct Request {
+    options: OpenOptions,
+    rights_base: u64,
+    rights_inheriting: u64,
+    flags: u16,
+}
+
+#[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+pub(super) fn path_open<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    dirflags: u32,
+    path: u32,
+    path_len: u32,
+    oflags: u32,
+    rights_base: u64,
+    rights_inheriting: u64,
+    fdflags_: u32,
+    opened: u32,
+) -> Call {
+    check(host, opened, 4)?;
+    if oflags & !(rights::CREAT | rights::DIRECTORY | rights::EXCL | rights::TRUNC) != 0 {
+        return Err(Errno::Inval.into());
+    }
+    let flags = fdflags(fdflags_)?;
+    let options = OpenOptions {
+        follow: follow(dirflags)?,
+        create: oflags & rights::CREAT != 0,
+        exclusive: oflags & rights::EXCL != 0,
+        truncate: oflags & rights::TRUNC != 0,
+        directory: oflags & rights::DIRECTORY != 0,
+        write: rights_base & rights::FD_WRITE != 0,
+    };
+    let mut needed = rights::PATH_OPEN;
+    if options.create {
+        needed |= rights::PATH_CREATE_FILE;
+    }
+    if options.truncate {
+        needed |= rights::PATH_FILESTAT_SET_SIZE;
+    }
+    let place = wasi.place(host, fd, needed, path, path_len)?;
+    // Rights that we do not know are ignored: some libraries ask for all 64 bits.
+    let (rights_base, rights_inheriting) = (rights_base & rights::ALL, rights_inheriting & rights::ALL);
+    let inherited = wasi.table.get(fd)?.rights_inheriting;
+    if (rights_base | rights_inheriting) & !inherited != 0 {
+        return Err(Errno::NotCapable.into());
+    }
+    // Before anything is created.
+    if !wasi.table.has_room(wasi.limits.open_files) {
+        wasi.events.open_file_limit();
+        return Err(Errno::Mfile.into());
+    }
+    let request = Request { options, rights_base, rights_inheriting, flags };
+    let target = match place {
+        Place::Virtual { path } => open_virtual(path, &request)?,
+        Place::Real(place) => open_real(wasi, host, &place, &request)?,
+    };
+    let Request { rights_base, rights_inheriting, flags, .. } = request;
+    let descriptor = Descriptor { target, flags, rights_base, rights_inheriting, preopen: None };
+    match wasi.table.insert(descriptor, wasi.limits.open_files) {
+        Ok(fd) => write_u32(host, opened, fd),
+        Err(refused) => {
+            wasi.release(&refused);
+            Err(Errno::Mfile.into())
+        }
+    }
+}
+
+fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
+    let options = &request.options;
+    if options.create && options.directory {
+        Err(Errno::Inval)
+    } else if options.create && options.exclusive {
+        Err(Errno::Exist)
+    } else if options.write || options.truncate {
+        Err(Errno::IsDir)
+    } else {
+        Ok(Target::Virtual { path })
+    }
+}
+
+fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPlace, request: &Request) -> Call<Target> {
+    if request.options.create {
+        host.charge(prices::DIRECTORY_CHANGE)?;
+    }
+    let options = request.options;
+    let opened = wasi.change_vfs(host, |vfs| vfs.open(place.at, place.path.as_bytes(), options));
+    let opened = wasi.watch(&[place], opened)?;
+    Ok(match opened.kind {
+        FileKind::Directory => Target::Directory { inode: opened.inode },
+        FileKind::File | FileKind::Symlink => Target::File { inode: opened.inode, position: 0 },
+    })
+}

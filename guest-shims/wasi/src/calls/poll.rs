@@ -1,0 +1,145 @@
+//! Waiting.
+
+use crate::clock::ClockId;
+use crate::failure::Call;
+use crate::layout::{event, field};
+use crate::memory::{check, check_array, offset, read_array, write_u32};
+use crate::stdin::Source;
+use crate::table::Target;
+use crate::{CHANNEL_FD, Errno, Host, Wasi, prices, rights};
+
+/// Subscriptions in one call. No C library makes more than it has descriptors and a timeout; it is what bounds the host's
+/// memory here.
+const MAX_SUBSCRIPTIONS: u32 = 1024;
+
+const SUBSCRIPTION_BYTES: u32 = 48;
+const EVENT_BYTES: u32 = 32;
+
+const CLOCK: u8 = 0;
+const FD_READ: u8 = 1;
+const FD_WRITE: u8 = 2;
+
+/// `subclockflags`: the timeout is a time, not a duration.
+const ABSTIME: u16 = 1;
+/// `eventrwflags`: nothing more will come.
+const HANGUP: u16 = 1;
+
+/// What becomes of one subscription.
+enum Fate {
+    /// It has happened.
+    Ready { errno: Errno, available_bytes: u64, flags: u16 },
+    /// It will have happened after so long.
+    After { wait_ns: u64 },
+}
+
+struct Subscription {
+    userdata: u64,
+    event_type: u8,
+    fate: Fate,
+}
+
+pub(super) fn poll_oneoff<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    subscriptions: u32,
+    events: u32,
+    count: u32,
+    ready: u32,
+) -> Call {
+    if count == 0 || count > MAX_SUBSCRIPTIONS {
+        return Err(Errno::Inval.into());
+    }
+    check_array(host, subscriptions, count, u64::from(SUBSCRIPTION_BYTES))?;
+    check_array(host, events, count, u64::from(EVENT_BYTES))?;
+    check(host, ready, 4)?;
+    host.charge(prices::ELEMENT.saturating_mul(u64::from(count)))?;
+    // All are read before the first event is written: the two arrays may overlap.
+    let mut all = Vec::new();
+    for index in 0..count {
+        let at = offset(subscriptions, index.saturating_mul(SUBSCRIPTION_BYTES))?;
+        let bytes: [u8; 48] = read_array(host, at)?;
+        all.push(decode(wasi, host, &bytes)?);
+    }
+    let waited = wait(wasi, host, &all)?;
+    let mut at = events;
+    let mut happened = 0_u32;
+    for subscription in &all {
+        let (errno, available_bytes, flags) = match subscription.fate {
+            Fate::Ready { errno, available_bytes, flags } => (errno, available_bytes, flags),
+            Fate::After { wait_ns } if wait_ns <= waited => (Errno::Success, 0, 0),
+            Fate::After { .. } => continue,
+        };
+        let event = event(subscription.userdata, errno.code(), subscription.event_type, available_bytes, flags);
+        host.write(at, &event)?;
+        at = at.saturating_add(EVENT_BYTES);
+        happened = happened.saturating_add(1);
+    }
+    write_u32(host, ready, happened)
+}
+
+/// Waits for the first event, and answers for how long.
+fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u64> {
+    let mut shortest = u64::MAX;
+    for subscription in all {
+        match subscription.fate {
+            Fate::Ready { .. } => return Ok(0),
+            Fate::After { wait_ns } => shortest = shortest.min(wait_ns),
+        }
+    }
+    if shortest > 0 {
+        host.charge(prices::SLEEP)?;
+        wasi.clock.sleep(host, shortest)?;
+    }
+    Ok(shortest)
+}
+
+fn decode<H: Host>(wasi: &mut Wasi, host: &mut H, bytes: &[u8; 48]) -> Call<Subscription> {
+    let userdata = u64::from_le_bytes(field(bytes, 0));
+    let [event_type] = field(bytes, 8);
+    let fate = match event_type {
+        CLOCK => match clock_wait(wasi, host, bytes) {
+            Ok(wait_ns) => Fate::After { wait_ns },
+            Err(errno) => Fate::Ready { errno, available_bytes: 0, flags: 0 },
+        },
+        FD_READ | FD_WRITE => {
+            let fd = u32::from_le_bytes(field(bytes, 16));
+            match available(wasi, fd, event_type) {
+                Ok((available_bytes, flags)) => Fate::Ready { errno: Errno::Success, available_bytes, flags },
+                Err(errno) => Fate::Ready { errno, available_bytes: 0, flags: 0 },
+            }
+        }
+        _ => return Err(Errno::Inval.into()),
+    };
+    Ok(Subscription { userdata, event_type, fate })
+}
+
+/// How long it is until a clock subscription happens.
+fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u64, Errno> {
+    let id = ClockId::try_from(u32::from_le_bytes(field(bytes, 16)))?;
+    let timeout = u64::from_le_bytes(field(bytes, 24));
+    match u16::from_le_bytes(field(bytes, 40)) {
+        0 => Ok(timeout),
+        ABSTIME => Ok(timeout.saturating_sub(wasi.clock.now(host, id))),
+        _ => Err(Errno::Inval),
+    }
+}
+
+/// What a descriptor could deliver or take now. All are always ready: there is nothing that could block.
+fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
+    let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
+    if fd == CHANNEL_FD {
+        return Ok(if event_type == FD_READ { at_end(wasi.channel.rest_bytes()) } else { (1, 0) });
+    }
+    let descriptor = wasi.table.get(fd)?;
+    let right = if event_type == FD_READ { rights::FD_READ } else { rights::FD_WRITE };
+    descriptor.require(right).map_err(|_| Errno::Badf)?;
+    descriptor.require(rights::POLL_FD_READWRITE)?;
+    Ok(match (&descriptor.target, event_type) {
+        (Target::Stdin, FD_READ) => at_end(wasi.stdin.rest_bytes()),
+        (Target::File { inode, position }, FD_READ) => {
+            let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
+            (stat.size_bytes.saturating_sub(*position), 0)
+        }
+        _ => (1, 0),
+    })
+}

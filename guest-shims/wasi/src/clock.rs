@@ -1,0 +1,109 @@
+//! The guest's clocks.
+
+use crate::{Errno, Host, Stop};
+
+/// Where the guest's time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's clocks. The monotonic clock continues from what it showed before (see
+    /// [`Wasi::set_clock`](crate::Wasi::set_clock)).
+    Host,
+    /// Time stands still, except that a sleep moves it on at once by what was slept.
+    Fixed {
+        /// Nanoseconds since 1970.
+        realtime_ns: u64,
+        /// What the monotonic clock shows.
+        monotonic_ns: u64,
+    },
+}
+
+/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread, and
+/// nothing it could subtract its waiting with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockId {
+    Realtime,
+    Monotonic,
+}
+
+impl TryFrom<u32> for ClockId {
+    type Error = Errno;
+
+    fn try_from(id: u32) -> Result<Self, Errno> {
+        match id {
+            0 => Ok(Self::Realtime),
+            1..=3 => Ok(Self::Monotonic),
+            _ => Err(Errno::Inval),
+        }
+    }
+}
+
+/// The clocks' state.
+#[derive(Clone, Debug)]
+pub(crate) struct ClockState {
+    source: Clock,
+    /// Under [`Clock::Host`]: what the monotonic clock showed when this instance was made.
+    base_ns: u64,
+    /// Under [`Clock::Fixed`]: what was slept.
+    slept_ns: u64,
+}
+
+impl ClockState {
+    pub(crate) fn new(source: Clock) -> Self {
+        Self { source, base_ns: 0, slept_ns: 0 }
+    }
+
+    pub(crate) fn now<H: Host>(&self, host: &mut H, id: ClockId) -> u64 {
+        match (self.source, id) {
+            (Clock::Host, ClockId::Realtime) => host.realtime_ns(),
+            (Clock::Host, ClockId::Monotonic) => self.base_ns.saturating_add(host.monotonic_ns()),
+            (Clock::Fixed { realtime_ns, .. }, ClockId::Realtime) => realtime_ns.saturating_add(self.slept_ns),
+            (Clock::Fixed { monotonic_ns, .. }, ClockId::Monotonic) => monotonic_ns.saturating_add(self.slept_ns),
+        }
+    }
+
+    pub(crate) fn sleep<H: Host>(&mut self, host: &mut H, duration_ns: u64) -> Result<(), Stop> {
+        match self.source {
+            Clock::Host => host.sleep_ns(duration_ns),
+            Clock::Fixed { .. } => {
+                self.slept_ns = self.slept_ns.saturating_add(duration_ns);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nanoseconds: 1 for a clock that is exact by definition, 1,000 for the host's, whose finer digits a guest
+    /// has no honest use for.
+    pub(crate) fn resolution_ns(&self) -> u64 {
+        match self.source {
+            Clock::Host => 1_000,
+            Clock::Fixed { .. } => 1,
+        }
+    }
+
+    /// What the monotonic clock shows without the host's share.
+    pub(crate) fn monotonic_base_ns(&self) -> u64 {
+        match self.source {
+            Clock::Host => self.base_ns,
+            Clock::Fixed { monotonic_ns, .. } => monotonic_ns.saturating_add(self.slept_ns),
+        }
+    }
+
+    pub(crate) fn set_base_ns(&mut self, base_ns: u64) {
+        self.base_ns = base_ns;
+    }
+
+    /// Changes the source. The guest's monotonic clock never goes back.
+    pub(crate) fn set_source(&mut self, source: Clock) {
+        let shown = self.monotonic_base_ns();
+        self.source = match source {
+            Clock::Host => {
+                self.base_ns = shown;
+                source
+            }
+            Clock::Fixed { realtime_ns, monotonic_ns } => {
+                Clock::Fixed { realtime_ns, monotonic_ns: monotonic_ns.max(shown) }
+            }
+        };
+        self.slept_ns = 0;
+    }
+}

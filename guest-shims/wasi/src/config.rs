@@ -1,0 +1,104 @@
+//! What a guest is given and how much of it.
+
+use glovebox_vfs::Vfs;
+
+use crate::{Clock, Entropy, Mount, StringError};
+
+/// Limits on what the host side holds for a guest. All are finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WasiLimits {
+    /// Kept bytes of standard output per execution (default 2,000,000). The guest may write more: it is counted,
+    /// charged and dropped.
+    pub stdout_bytes: u64,
+    /// Kept bytes of standard error per execution (default 1,000,000).
+    pub stderr_bytes: u64,
+    /// Bytes of the driver's reply on the channel per execution (default 16 MiB); beyond it the driver sees `ENOSPC`.
+    pub channel_bytes: u64,
+    /// Open descriptors, standard streams and preopens included (default 256); beyond it the guest sees `EMFILE`.
+    pub open_files: u32,
+    /// Linear memory, file system, output, channel, standard input, arguments and environment together
+    /// (default 128,000,000). The file system beyond it: `ENOSPC`; the channel: `ENOMEM`; output is dropped as past its cap.
+    pub memory_bytes: u64,
+}
+
+impl Default for WasiLimits {
+    fn default() -> Self {
+        Self {
+            stdout_bytes: 2_000_000,
+            stderr_bytes: 1_000_000,
+            channel_bytes: 16 * 1024 * 1024,
+            open_files: 256,
+            memory_bytes: 128_000_000,
+        }
+    }
+}
+
+/// A guest's world at its start.
+#[derive(Debug)]
+pub struct WasiConfig {
+    /// The file system; its roots are seen where `mounts` says.
+    pub vfs: Vfs,
+    /// Preopens from descriptor 3 on, in this order.
+    pub mounts: Vec<Mount>,
+    /// Whether one more preopen follows, `/`: a read-only directory that holds nothing but the mounts.
+    ///
+    /// A C library asks for its preopens once, so a guest that was snapshotted after that does not know mounts that
+    /// were added later. It does send every path that no preopen of its own covers to `/`, and there mounts are looked up anew
+    /// each time. Besides, a path outside every mount then reaches us, is refused (`ENOTCAPABLE`) and recorded, where
+    /// otherwise the library would refuse it in silence.
+    pub root_preopen: bool,
+    /// Limits.
+    pub limits: WasiLimits,
+    /// Arguments, the program's name first.
+    pub args: Vec<String>,
+    /// Environment variables.
+    pub env: Vec<(String, String)>,
+    /// Standard input; at its end there is end of file.
+    pub stdin: Vec<u8>,
+    /// Clock.
+    pub clock: Clock,
+    /// Entropy.
+    pub entropy: Entropy,
+}
+
+impl WasiConfig {
+    /// Nothing mounted and nothing passed, default limits, and a guest that is the same each time: clocks fixed at zero,
+    /// entropy from seed 0.
+    pub fn new(vfs: Vfs) -> Self {
+        Self {
+            vfs,
+            mounts: Vec::new(),
+            root_preopen: false,
+            limits: WasiLimits::default(),
+            args: Vec::new(),
+            env: Vec::new(),
+            stdin: Vec::new(),
+            clock: Clock::Fixed { realtime_ns: 0, monotonic_ns: 0 },
+            entropy: Entropy::seeded(0),
+        }
+    }
+}
+
+/// Why a guest's world cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WasiError {
+    /// An argument or variable that cannot be passed on.
+    #[error("the guest's arguments or environment cannot be passed on")]
+    String(#[from] StringError),
+    /// Not an absolute, normalized path.
+    #[error("cannot mount at `{0}`; use an absolute path without `.`, `..` or doubled slashes")]
+    MountPath(String),
+    /// Two mounts at one path.
+    #[error("`{0}` is mounted twice; give each mount a path of its own")]
+    MountTwice(String),
+    /// The mount's root is not one of this file system.
+    #[error("the file system has no root for `{0}`; add the root to the same file system first")]
+    UnknownRoot(String),
+    /// A preopen of the image has no mount.
+    #[error("the image was made with `{0}` preopened; mount something there")]
+    PreopenWithoutMount(String),
+    /// More mounts than descriptors.
+    #[error("no descriptor is left to preopen `{0}`; raise the limit on open files")]
+    TooManyMounts(String),
+}

@@ -1,0 +1,96 @@
+//! What happened that an operator may want to know.
+
+use crate::Stream;
+
+/// The longest path an event quotes, in bytes.
+const QUOTED_BYTES: usize = 256;
+
+/// Something a guest tried and was refused. Events of one kind are counted, so their number is bounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecurityEvent {
+    /// Paths that would have left their preopened directory.
+    PathEscape {
+        /// How often.
+        count: u64,
+        /// The first such path, at most 256 bytes of it.
+        first_path: String,
+    },
+    /// Writes, or new files and directories, that the workspace's quota or the memory limit refused.
+    QuotaExceeded {
+        /// How often.
+        count: u64,
+    },
+    /// Descriptors refused because too many were open.
+    OpenFileLimit {
+        /// How often.
+        count: u64,
+    },
+    /// Output past its cap.
+    OutputTruncated {
+        /// Where to.
+        stream: Stream,
+        /// What the guest had written altogether.
+        total_bytes: u64,
+    },
+}
+
+impl SecurityEvent {
+    /// The event's name in logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::PathEscape { .. } => "path_escape",
+            Self::QuotaExceeded { .. } => "quota_exceeded",
+            Self::OpenFileLimit { .. } => "open_file_limit",
+            Self::OutputTruncated { .. } => "output_truncated",
+        }
+    }
+}
+
+/// Counts since they were last taken. The two streams keep their own counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventLog {
+    escapes: u64,
+    first_escape: Option<String>,
+    quota: u64,
+    open_files: u64,
+}
+
+impl EventLog {
+    pub(crate) fn path_escape(&mut self, path: &str) {
+        self.escapes = self.escapes.saturating_add(1);
+        self.first_escape.get_or_insert_with(|| {
+            let mut end = path.len().min(QUOTED_BYTES);
+            while !path.is_char_boundary(end) {
+                end = end.saturating_sub(1);
+            }
+            path.get(..end).unwrap_or_default().to_owned()
+        });
+    }
+
+    pub(crate) fn quota_exceeded(&mut self) {
+        self.quota = self.quota.saturating_add(1);
+    }
+
+    pub(crate) fn open_file_limit(&mut self) {
+        self.open_files = self.open_files.saturating_add(1);
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<SecurityEvent> {
+        let log = std::mem::take(self);
+        let mut events = Vec::new();
+        if log.escapes > 0 {
+            events.push(SecurityEvent::PathEscape {
+                count: log.escapes,
+                first_path: log.first_escape.unwrap_or_default(),
+            });
+        }
+        if log.quota > 0 {
+            events.push(SecurityEvent::QuotaExceeded { count: log.quota });
+        }
+        if log.open_files > 0 {
+            events.push(SecurityEvent::OpenFileLimit { count: log.open_files });
+        }
+        events
+    }
+}

@@ -1,0 +1,62 @@
+//! WASI preview 1 over an in-memory file system, generic over guest memory.
+//!
+//! A guest's whole world outside its linear memory is one value, [`Wasi`]: descriptors, files, arguments, standard
+//! streams, clocks, random bytes. The embedder brings the rest, memory, fuel, time and waiting, as a [`Host`]. There
+//! is no thread, no host file and no engine in here: it compiles for `wasm32-unknown-unknown` unchanged.
+//!
+//! ```
+//! use glovebox_vfs::{Access, Vfs, VfsLimits};
+//! use glovebox_wasi::{Errno, Mount, Wasi, WasiConfig};
+//!
+//! let mut vfs = Vfs::new(VfsLimits::default());
+//! let app = vfs.add_root(Access::ReadWrite);
+//! let mut config = WasiConfig::new(vfs);
+//! config.mounts.push(Mount::new("/app", app));
+//! let mut wasi = Wasi::new(config).unwrap();
+//!
+//! wasi.begin_execution();
+//! wasi.set_stdin(b"what the guest reads".to_vec());
+//! // … the guest runs, and its imports call `wasi.fd_write(&mut host, fd, iovs, iovs_len, nwritten)` …
+//! assert_eq!(wasi.take_output().stdout.text(), "");
+//! assert_eq!(u32::from(Errno::NotCapable), 76);
+//! ```
+//!
+//! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
+//! [`SecurityEvent`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
+//!
+//! What it does not protect against: a [`Host`] that does not stop a guest that is out of fuel, and an embedder that
+//! lets linear memory grow without asking [`Wasi::host_bytes`].
+
+mod access;
+mod calls;
+mod channel;
+mod clock;
+mod config;
+mod entropy;
+mod errno;
+mod events;
+mod failure;
+mod functions;
+mod host;
+mod layout;
+mod memory;
+mod mounts;
+mod output;
+pub mod prices;
+mod rights;
+mod stdin;
+mod strings;
+mod table;
+mod wasi;
+
+pub use channel::{CHANNEL_FD, PARK_FRAME};
+pub use clock::Clock;
+pub use config::{WasiConfig, WasiError, WasiLimits};
+pub use entropy::Entropy;
+pub use errno::Errno;
+pub use events::SecurityEvent;
+pub use host::{Fault, Host, Stop, Stream};
+pub use mounts::Mount;
+pub use output::{Captured, Output, whole_characters};
+pub use strings::StringError;
+pub use wasi::Wasi;

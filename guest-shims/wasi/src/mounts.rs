@@ -1,0 +1,125 @@
+//! Where the guest sees which root of the file system.
+
+use std::collections::BTreeMap;
+
+use glovebox_vfs::RootId;
+
+use crate::Errno;
+
+/// A root of the file system at an absolute guest path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// An absolute path without `.`, `..` or doubled slashes, such as `/app`.
+    pub path: String,
+    /// The root.
+    pub root: RootId,
+}
+
+impl Mount {
+    /// A mount of `root` at `path`.
+    pub fn new(path: impl Into<String>, root: RootId) -> Self {
+        Self { path: path.into(), root }
+    }
+}
+
+/// What lies at a path above the mounts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Above {
+    /// Inside a mount: its root, and the path from there.
+    Mounted { root: RootId, path: String },
+    /// A directory that exists only because a mount lies below it, by its absolute path.
+    Virtual { path: String },
+}
+
+/// Whether a path can be mounted at.
+pub(crate) fn is_mountable(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.contains('\0')
+        && (path == "/" || path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")))
+}
+
+/// Resolves `path`, relative to the virtual directory `at`.
+///
+/// The directories above the mounts hold no links, so this is lexical until a mount is reached; from there on the file
+/// system resolves, and refuses to leave the mount. Outside every mount: `ENOTCAPABLE`.
+pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, Errno> {
+    if path.starts_with('/') {
+        return Err(Errno::NotCapable);
+    }
+    if path.is_empty() {
+        return Err(Errno::NoEnt);
+    }
+    let mut here = at.trim_end_matches('/').to_owned();
+    let mut mounted = find(mounts, &here).map(|root| (root, path));
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (part, after) = rest.split_once('/').unwrap_or((rest, ""));
+        rest = after;
+        match part {
+            "" | "." => continue,
+            ".." if mounted.is_some() => break,
+            ".." => {
+                let Some(slash) = here.rfind('/') else {
+                    return Err(Errno::NotCapable);
+                };
+                here.truncate(slash);
+            }
+            name => {
+                here.push('/');
+                here.push_str(name);
+                if let Some(root) = find(mounts, &here) {
+                    mounted = Some((root, rest));
+                } else if !is_above_a_mount(mounts, &here) {
+                    if mounted.is_some() {
+                        break;
+                    }
+                    return Err(Errno::NotCapable);
+                }
+            }
+        }
+    }
+    Ok(match mounted {
+        Some((root, "")) => Above::Mounted { root, path: ".".to_owned() },
+        // After the mount's own name there may be more slashes; a path from the mount must not begin with one.
+        Some((root, rest)) => {
+            let rest = rest.trim_start_matches('/');
+            Above::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
+        }
+        None => Above::Virtual { path: if here.is_empty() { "/".to_owned() } else { here } },
+    })
+}
+
+/// The names in a virtual directory, each with the root mounted there, if one is.
+pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<RootId>> {
+    let prefix = format!("{}/", at.trim_end_matches('/'));
+    let mut names = BTreeMap::new();
+    for mount in mounts {
+        let Some(below) = mount.path.strip_prefix(&prefix) else {
+            continue;
+        };
+        match below.split_once('/') {
+            None if below.is_empty() => {}
+            None => {
+                names.insert(below.to_owned(), Some(mount.root));
+            }
+            Some((name, _)) => {
+                names.entry(name.to_owned()).or_insert(None);
+            }
+        }
+    }
+    names
+}
+
+fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
+    let path = if path.is_empty() { "/" } else { path };
+    mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
+}
+
+fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
+    mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
+}
+
+/// A number for a virtual directory, the same on every machine (FNV-1a).
+pub(crate) fn virtual_inode(path: &str) -> u64 {
+    path.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
+}

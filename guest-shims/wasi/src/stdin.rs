@@ -1,0 +1,53 @@
+//! The guest's standard input.
+
+use std::sync::Arc;
+
+use crate::memory::size;
+
+/// Bytes that are read once, from the beginning.
+pub(crate) trait Source {
+    /// How many are left.
+    fn rest_bytes(&self) -> u64;
+
+    /// The next at most `len` bytes.
+    fn next(&mut self, len: u32) -> &[u8];
+}
+
+/// Bytes given beforehand, and how far the guest has read; at their end there is end of file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stdin {
+    // Shared: a fork of the instance reads the same bytes.
+    bytes: Arc<[u8]>,
+    position: usize,
+}
+
+impl Stdin {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes: bytes.into(), position: 0 }
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.position..).unwrap_or_default()
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        u64::try_from(self.position).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Source for Stdin {
+    fn rest_bytes(&self) -> u64 {
+        u64::try_from(self.rest().len()).unwrap_or(u64::MAX)
+    }
+
+    fn next(&mut self, len: u32) -> &[u8] {
+        let count = size(len).min(self.rest().len());
+        let from = self.position;
+        self.position = from.saturating_add(count);
+        self.bytes.get(from..self.position).unwrap_or_default()
+    }
+}

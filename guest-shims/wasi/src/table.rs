@@ -1,0 +1,167 @@
+//! The descriptor table.
+
+use glovebox_vfs::InodeId;
+
+use crate::memory::size;
+use crate::{Errno, rights};
+
+/// What a descriptor refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Stdin,
+    Stdout,
+    Stderr,
+    File {
+        inode: InodeId,
+        position: u64,
+    },
+    Directory {
+        inode: InodeId,
+    },
+    /// A directory above the mounts, by its absolute path.
+    Virtual {
+        path: String,
+    },
+}
+
+impl Target {
+    /// The inode a descriptor keeps alive.
+    pub(crate) fn inode(&self) -> Option<InodeId> {
+        match self {
+            Self::File { inode, .. } | Self::Directory { inode } => Some(*inode),
+            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } => None,
+        }
+    }
+}
+
+/// One open descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub(crate) target: Target,
+    pub(crate) flags: u16,
+    pub(crate) rights_base: u64,
+    pub(crate) rights_inheriting: u64,
+    /// The guest's path of it, for a preopen.
+    pub(crate) preopen: Option<String>,
+}
+
+impl Descriptor {
+    pub(crate) fn stdio(target: Target) -> Self {
+        let rights_base = if target == Target::Stdin { rights::INPUT } else { rights::OUTPUT };
+        Self { target, flags: 0, rights_base, rights_inheriting: 0, preopen: None }
+    }
+
+    pub(crate) fn preopen(target: Target, path: String) -> Self {
+        Self { target, flags: 0, rights_base: rights::ALL, rights_inheriting: rights::ALL, preopen: Some(path) }
+    }
+
+    /// Whether the descriptor has all of `rights`; `ENOTCAPABLE` if not.
+    pub(crate) fn require(&self, rights: u64) -> Result<(), Errno> {
+        if self.rights_base & rights == rights { Ok(()) } else { Err(Errno::NotCapable) }
+    }
+}
+
+/// The first descriptor that is not standard input, output or error.
+const FIRST_FREE: usize = 3;
+
+/// Open descriptors by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    // No longer than the limit on open files.
+    slots: Vec<Option<Descriptor>>,
+    open_count: u32,
+}
+
+impl Table {
+    /// A table with the three standard streams.
+    pub(crate) fn new() -> Self {
+        let mut table = Self::default();
+        table.restore_stdio();
+        table
+    }
+
+    /// Puts the three standard streams back in their places, whatever the guest did with them, and gives back what
+    /// was there instead.
+    pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
+        let mut replaced = Vec::new();
+        if self.slots.len() < FIRST_FREE {
+            self.slots.resize(FIRST_FREE, None);
+        }
+        for (slot, target) in self.slots.iter_mut().zip([Target::Stdin, Target::Stdout, Target::Stderr]) {
+            match slot.replace(Descriptor::stdio(target)) {
+                None => self.open_count = self.open_count.saturating_add(1),
+                Some(old) => replaced.push(old),
+            }
+        }
+        replaced
+    }
+
+    pub(crate) fn get(&self, fd: u32) -> Result<&Descriptor, Errno> {
+        self.slots.get(size(fd)).and_then(Option::as_ref).ok_or(Errno::Badf)
+    }
+
+    pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Descriptor, Errno> {
+        self.slots.get_mut(size(fd)).and_then(Option::as_mut).ok_or(Errno::Badf)
+    }
+
+    /// Whether one more descriptor fits under `limit`; asked before a file is created for it.
+    pub(crate) fn has_room(&self, limit: u32) -> bool {
+        self.open_count < limit
+    }
+
+    /// Puts a descriptor into the lowest free slot that no standard stream has: a script that closes its
+    /// standard output must not find its prints in the next file it opens.
+    pub(crate) fn insert(&mut self, descriptor: Descriptor, limit: u32) -> Result<u32, Descriptor> {
+        if !self.has_room(limit) {
+            return Err(descriptor);
+        }
+        let free = self.slots.iter().skip(FIRST_FREE).position(Option::is_none);
+        let slot = free.map_or(self.slots.len().max(FIRST_FREE), |index| index.saturating_add(FIRST_FREE));
+        let Ok(fd) = u32::try_from(slot) else {
+            return Err(descriptor);
+        };
+        if slot >= self.slots.len() {
+            self.slots.resize(slot.saturating_add(1), None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(descriptor);
+            self.open_count = self.open_count.saturating_add(1);
+        }
+        Ok(fd)
+    }
+
+    pub(crate) fn remove(&mut self, fd: u32) -> Result<Descriptor, Errno> {
+        let removed = self.slots.get_mut(size(fd)).and_then(Option::take).ok_or(Errno::Badf)?;
+        self.open_count = self.open_count.saturating_sub(1);
+        Ok(removed)
+    }
+
+    /// Moves `from` to `to`, both open, and gives back what was there.
+    pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
+        self.get(from)?;
+        self.get(to)?;
+        if from == to {
+            return Ok(None);
+        }
+        let moved = self.remove(from)?;
+        let place = self.get_mut(to)?;
+        Ok(Some(std::mem::replace(place, moved)))
+    }
+
+    /// Open descriptors that are neither standard streams nor preopens.
+    pub(crate) fn opened_by_guest(&self) -> u32 {
+        let opened = self.slots.iter().skip(FIRST_FREE).flatten().filter(|descriptor| descriptor.preopen.is_none());
+        u32::try_from(opened.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Every open descriptor.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Option<Descriptor>> {
+        self.slots.iter_mut().filter(|slot| slot.is_some())
+    }
+
+    /// Counts again after slots were emptied through [`Self::iter_mut`].
+    pub(crate) fn recount(&mut self) {
+        let open = self.slots.iter().filter(|slot| slot.is_some()).count();
+        self.open_count = u32::try_from(open).unwrap_or(u32::MAX);
+    }
+}

@@ -1,0 +1,370 @@
+//! A guest's WASI state: what the embedder does with it.
+
+use std::fmt;
+
+use glovebox_vfs::{RootId, Vfs};
+
+use crate::channel::Channel;
+use crate::clock::{ClockId, ClockState};
+use crate::entropy::Generator;
+use crate::events::EventLog;
+use crate::mounts::is_mountable;
+use crate::output::Capture;
+use crate::stdin::Stdin;
+use crate::strings::Strings;
+use crate::table::{Descriptor, Table, Target};
+use crate::{
+    Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, WasiConfig, WasiError, WasiLimits,
+};
+
+/// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
+/// entropy, driver channel.
+///
+/// A clone is a fork: it shares file contents until one of the two writes, and goes on at the same positions.
+#[derive(Clone)]
+pub struct Wasi {
+    pub(crate) vfs: Vfs,
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) table: Table,
+    pub(crate) args: Strings,
+    pub(crate) env: Strings,
+    pub(crate) stdin: Stdin,
+    pub(crate) stdout: Capture,
+    pub(crate) stderr: Capture,
+    pub(crate) clock: ClockState,
+    pub(crate) entropy: Generator,
+    pub(crate) channel: Channel,
+    pub(crate) events: EventLog,
+    pub(crate) limits: WasiLimits,
+    pub(crate) linear_memory_bytes: u64,
+}
+
+impl Wasi {
+    /// The state of a guest that is about to start.
+    pub fn new(config: WasiConfig) -> Result<Self, WasiError> {
+        let WasiConfig { vfs, mounts, root_preopen, limits, args, env, stdin, clock, entropy } = config;
+        let mut wasi = Self {
+            vfs,
+            mounts: Vec::new(),
+            table: Table::new(),
+            args: Strings::new(args)?,
+            env: environment(env)?,
+            stdin: Stdin::new(stdin),
+            stdout: Capture::new(limits.stdout_bytes),
+            stderr: Capture::new(limits.stderr_bytes),
+            clock: ClockState::new(clock),
+            entropy: Generator::new(entropy),
+            channel: Channel::new(limits.channel_bytes),
+            events: EventLog::default(),
+            limits,
+            linear_memory_bytes: 0,
+        };
+        for mount in &mounts {
+            let target = directory(&wasi.vfs, mount)?;
+            wasi.preopen(target, &mount.path)?;
+        }
+        // `/` itself may be mounted for real.
+        if root_preopen && !mounts.iter().any(|mount| mount.path == "/") {
+            wasi.preopen(Target::Virtual { path: "/".to_owned() }, "/")?;
+        }
+        check_mounts(&wasi.vfs, &mounts)?;
+        wasi.mounts = mounts;
+        Ok(wasi)
+    }
+
+    fn preopen(&mut self, target: Target, path: &str) -> Result<(), WasiError> {
+        let descriptor = Descriptor::preopen(target, path.to_owned());
+        match self.table.insert(descriptor, self.limits.open_files) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(WasiError::TooManyMounts(path.to_owned())),
+        }
+    }
+
+    /// The file system.
+    pub fn vfs(&self) -> &Vfs {
+        &self.vfs
+    }
+
+    /// The file system, to change it between executions. The guest is not charged for it.
+    pub fn vfs_mut(&mut self) -> &mut Vfs {
+        &mut self.vfs
+    }
+
+    /// What is mounted where.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The root mounted at exactly `path`.
+    pub fn mount_root(&self, path: &str) -> Option<RootId> {
+        self.mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
+    }
+
+    /// How many descriptors the guest has open beside the standard streams and the preopens.
+    pub fn open_files(&self) -> u32 {
+        self.table.opened_by_guest()
+    }
+
+    /// Puts another file system under a guest that comes from an image.
+    ///
+    /// Preopens keep their descriptor and path and refer to the mount of the same path among the new ones; every
+    /// one must have one. Other files and directories that the guest had open are closed. On an error nothing has changed.
+    pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
+        check_mounts(&vfs, &mounts)?;
+        let mut table = self.table.clone();
+        for slot in table.iter_mut() {
+            let Some(descriptor) = slot else { continue };
+            if let (Some(path), Target::Directory { .. }) = (&descriptor.preopen, &descriptor.target) {
+                let mount = mounts.iter().find(|mount| mount.path == *path);
+                let mount = mount.ok_or_else(|| WasiError::PreopenWithoutMount(path.clone()))?;
+                descriptor.target = directory(&vfs, mount)?;
+            } else if descriptor.preopen.is_none() && descriptor.target.inode().is_some() {
+                *slot = None;
+            }
+        }
+        table.recount();
+        self.table = table;
+        self.vfs = vfs;
+        self.mounts = mounts;
+        Ok(())
+    }
+
+    /// Mounts a root of the present file system; what was mounted at the same path is replaced.
+    ///
+    /// A guest that has started sees a mount at a new path only through the preopen `/`
+    /// ([`WasiConfig::root_preopen`]).
+    pub fn add_mount(&mut self, mount: Mount) -> Result<(), WasiError> {
+        check_mounts(&self.vfs, std::slice::from_ref(&mount))?;
+        let target = directory(&self.vfs, &mount)?;
+        for slot in self.table.iter_mut() {
+            if let Some(Descriptor { preopen: Some(path), target: old @ Target::Directory { .. }, .. }) = slot
+                && *path == mount.path
+            {
+                *old = target.clone();
+            }
+        }
+        match self.mounts.iter_mut().find(|known| known.path == mount.path) {
+            Some(known) => *known = mount,
+            None => self.mounts.push(mount),
+        }
+        Ok(())
+    }
+
+    /// Sets what `args_get` delivers, the program's name first.
+    pub fn set_args(&mut self, args: impl IntoIterator<Item = String>) -> Result<(), StringError> {
+        self.args = Strings::new(args)?;
+        Ok(())
+    }
+
+    /// Sets what `environ_get` delivers.
+    pub fn set_env(&mut self, env: impl IntoIterator<Item = (String, String)>) -> Result<(), StringError> {
+        self.env = environment(env)?;
+        Ok(())
+    }
+
+    /// Sets standard input; the guest reads it from the beginning.
+    pub fn set_stdin(&mut self, bytes: Vec<u8>) {
+        self.stdin = Stdin::new(bytes);
+    }
+
+    /// How many bytes of standard input the guest has read.
+    pub fn stdin_position(&self) -> u64 {
+        self.stdin.position()
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &WasiLimits {
+        &self.limits
+    }
+
+    /// Sets the limits. What is held already stays, even if the new limits would refuse it.
+    pub fn set_limits(&mut self, limits: WasiLimits) {
+        self.stdout.set_cap_bytes(limits.stdout_bytes);
+        self.stderr.set_cap_bytes(limits.stderr_bytes);
+        self.channel.set_cap_bytes(limits.channel_bytes);
+        self.limits = limits;
+    }
+
+    /// Sets where time comes from.
+    ///
+    /// The guest's monotonic clock never goes back: under [`Clock::Host`] it continues from what it shows now without
+    /// the host's share, under [`Clock::Fixed`] it shows at least that.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock.set_source(clock);
+    }
+
+    /// Makes what the monotonic clock shows now the base a clone continues from in another instance, whose
+    /// [`Host::monotonic_ns`] begins at zero again. Call it on the state that is saved, not on one that goes on running.
+    pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
+        let now = self.monotonic_ns(host);
+        self.clock.set_base_ns(now);
+    }
+
+    /// Sets what the monotonic clock showed when this instance was made. Only used under [`Clock::Host`].
+    pub fn set_monotonic_base_ns(&mut self, base_ns: u64) {
+        self.clock.set_base_ns(base_ns);
+    }
+
+    /// What the guest's monotonic clock shows, in nanoseconds.
+    pub fn monotonic_ns<H: Host>(&self, host: &mut H) -> u64 {
+        self.clock.now(host, ClockId::Monotonic)
+    }
+
+    /// What the guest's real-time clock shows, in nanoseconds since 1970.
+    pub fn realtime_ns<H: Host>(&self, host: &mut H) -> u64 {
+        self.clock.now(host, ClockId::Realtime)
+    }
+
+    /// Sets where random bytes come from; a seeded generator begins at its beginning.
+    pub fn set_entropy(&mut self, entropy: Entropy) {
+        self.entropy = Generator::new(entropy);
+    }
+
+    /// How far the seeded generator has gone, in 32-bit words. `None` under [`Entropy::Host`].
+    pub fn entropy_position(&self) -> Option<u128> {
+        self.entropy.position()
+    }
+
+    /// Moves the seeded generator; nothing under [`Entropy::Host`].
+    pub fn set_entropy_position(&mut self, words: u128) {
+        self.entropy.set_position(words);
+    }
+
+    /// Random bytes from the guest's source, for the embedder's own use (reseeding an interpreter).
+    pub fn fill_random<H: Host>(&mut self, host: &mut H, into: &mut [u8]) {
+        self.entropy.fill(host, into);
+    }
+
+    /// Begins an execution: output, channel and events are empty, parking is neither armed nor allowed, and the standard
+    /// streams are in their places with all their rights, whatever the guest did with them.
+    pub fn begin_execution(&mut self) {
+        self.stdout.take();
+        self.stderr.take();
+        self.channel = Channel::new(self.limits.channel_bytes);
+        self.events.take();
+        for replaced in self.table.restore_stdio() {
+            self.release(&replaced);
+        }
+    }
+
+    /// Gives up what a closed descriptor kept alive.
+    pub(crate) fn release(&mut self, closed: &Descriptor) {
+        if let Some(inode) = closed.target.inode() {
+            self.vfs.release(inode);
+        }
+    }
+
+    /// What was captured of one stream so far.
+    pub fn output(&self, stream: Stream) -> &[u8] {
+        match stream {
+            Stream::Stdout => self.stdout.bytes(),
+            Stream::Stderr => self.stderr.bytes(),
+        }
+    }
+
+    /// Takes the captured output and starts counting again.
+    pub fn take_output(&mut self) -> Output {
+        Output { stdout: self.stdout.take(), stderr: self.stderr.take() }
+    }
+
+    /// Takes what was refused since last asked. Ask before [`Self::take_output`], which forgets truncation.
+    pub fn take_events(&mut self) -> Vec<SecurityEvent> {
+        let mut events = self.events.take();
+        for (stream, capture) in [(Stream::Stdout, &mut self.stdout), (Stream::Stderr, &mut self.stderr)] {
+            if let Some(total_bytes) = capture.take_loss() {
+                events.push(SecurityEvent::OutputTruncated { stream, total_bytes });
+            }
+        }
+        events
+    }
+
+    /// Sets what the driver reads from the channel, from its beginning; after it there is end of file.
+    pub fn channel_send(&mut self, request: Vec<u8>) {
+        self.channel.send(request);
+    }
+
+    /// Takes what the driver wrote to the channel.
+    pub fn channel_take(&mut self) -> Vec<u8> {
+        self.channel.take()
+    }
+
+    /// Whether the guest may have itself parked through the channel. Preparation only.
+    pub fn allow_parking(&mut self, allowed: bool) {
+        self.channel.allow_parking(allowed);
+    }
+
+    /// Parks the guest at its next `fd_fdstat_get(0)`.
+    pub fn arm_park(&mut self) {
+        self.channel.arm_park();
+    }
+
+    /// Tells how large the guest's memories are, for the common limit.
+    pub fn set_linear_memory_bytes(&mut self, bytes: u64) {
+        self.linear_memory_bytes = bytes;
+    }
+
+    /// What the host side holds for the guest, in bytes: file system with mount cache, output, channel, standard input,
+    /// arguments, environment. An embedder refuses `memory.grow` when linear memory and this exceed the limit.
+    pub fn host_bytes(&self) -> u64 {
+        self.vfs.bytes_used().saturating_add(self.buffer_bytes())
+    }
+
+    /// What is left of [`WasiLimits::memory_bytes`].
+    pub fn room_bytes(&self) -> u64 {
+        self.vfs_ceiling_bytes().saturating_sub(self.vfs.bytes_used())
+    }
+
+    fn buffer_bytes(&self) -> u64 {
+        [
+            self.stdout.held_bytes(),
+            self.stderr.held_bytes(),
+            self.channel.held_bytes(),
+            self.stdin.held_bytes(),
+            self.args.held_bytes(),
+            self.env.held_bytes(),
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+
+    /// How many bytes the file system may have.
+    pub(crate) fn vfs_ceiling_bytes(&self) -> u64 {
+        self.limits.memory_bytes.saturating_sub(self.linear_memory_bytes).saturating_sub(self.buffer_bytes())
+    }
+}
+
+impl fmt::Debug for Wasi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the contents: they are the guest's, and may be large or secret.
+        f.debug_struct("Wasi").field("mounts", &self.mounts).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+fn environment(env: impl IntoIterator<Item = (String, String)>) -> Result<Strings, StringError> {
+    let mut strings = Vec::new();
+    for (name, value) in env {
+        if name.is_empty() || name.contains('=') {
+            return Err(StringError::Name(name));
+        }
+        strings.push(format!("{name}={value}"));
+    }
+    Strings::new(strings)
+}
+
+fn directory(vfs: &Vfs, mount: &Mount) -> Result<Target, WasiError> {
+    let inode = vfs.root_dir(mount.root).ok_or_else(|| WasiError::UnknownRoot(mount.path.clone()))?;
+    Ok(Target::Directory { inode })
+}
+
+fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
+    for (index, mount) in mounts.iter().enumerate() {
+        if !is_mountable(&mount.path) {
+            return Err(WasiError::MountPath(mount.path.clone()));
+        }
+        if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {
+            return Err(WasiError::MountTwice(mount.path.clone()));
+        }
+        directory(vfs, mount)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Every call of WASI preview 1, its limits, and hostile arguments, against a host that lives in a vector.
+
+#[cfg(test)]
+mod descriptors;
+#[cfg(test)]
+mod directories;
+#[cfg(test)]
+mod embedding;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod mounts;
+#[cfg(test)]
+mod paths;
+#[cfg(test)]
+mod polling;
+#[cfg(test)]
+mod reading_and_writing;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod world;

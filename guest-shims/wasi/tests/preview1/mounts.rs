@@ -1,0 +1,251 @@
+use std::sync::Arc;
+
+use glovebox_vfs::{Access, FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat, Vfs, VfsLimits};
+use glovebox_wasi::{Errno, Mount, SecurityEvent, Wasi, WasiConfig, WasiError};
+
+use crate::support::{ALL_RIGHTS, APP, CREAT, DATA, DIRECTORY, EXCL, Guest, OTHER_PATH, OUT, PATH, READ, STAT, call};
+
+const ROOT: u32 = 4;
+
+/// `/app` at 3, `/` at 4, and mounts at `/data` and `/deep/down` that came after the guest had asked for its preopens.
+fn guest() -> Guest {
+    let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
+    for path in ["/data", "/deep/down"] {
+        let root = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
+        guest.wasi.add_mount(Mount::new(path, root)).unwrap();
+        guest.wasi.vfs_mut().write_file(root, "file", path.as_bytes()).unwrap();
+    }
+    guest
+}
+
+#[test]
+fn the_root_is_one_more_preopen() {
+    let mut guest = guest();
+    call!(guest, fd_prestat_get(ROOT, OUT)).unwrap();
+    assert_eq!(guest.u32_at(OUT + 4), 1);
+    call!(guest, fd_prestat_dir_name(ROOT, DATA, 1)).unwrap();
+    assert_eq!(guest.get(DATA, 1), b"/");
+    assert_eq!(call!(guest, fd_prestat_get(5, OUT)), Err(Errno::Badf));
+    assert_eq!(call!(guest, fd_close(ROOT)), Err(Errno::NotSup));
+}
+
+#[test]
+fn mounts_that_came_later_are_reached_through_the_root() {
+    let mut guest = guest();
+    for (path, content) in
+        [("data/file", "/data"), ("deep/down/file", "/deep/down"), ("./deep/../deep/down/./file", "/deep/down")]
+    {
+        let fd = guest.open_at(ROOT, path, 0, READ, 0).unwrap();
+        assert_eq!(guest.read(fd, 100).unwrap(), content.as_bytes());
+    }
+    let fd = guest.open_at(ROOT, "app/new", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
+    guest.write(fd, b"abc").unwrap();
+    assert_eq!(guest.content("new"), b"abc");
+    assert_eq!(guest.stat(ROOT, "data//").unwrap().0, 3);
+    assert_eq!(guest.stat(ROOT, "data//file").unwrap().0, 4);
+}
+
+#[test]
+fn directories_above_the_mounts_are_listed_and_walked() {
+    let mut guest = guest();
+    assert_eq!(guest.names(ROOT, 4096), [".", "..", "app", "data", "deep"]);
+    let deep = guest.open_at(ROOT, "deep", DIRECTORY, READ, 0).unwrap();
+    assert_eq!(guest.names(deep, 40), [".", "..", "down"]);
+    let down = guest.open_at(deep, "down", DIRECTORY, READ, 0).unwrap();
+    assert_eq!(guest.names(down, 4096), [".", "..", "file"]);
+    assert_eq!(guest.stat(deep, "../data/file").unwrap().2, 5);
+    assert_eq!(guest.stat(ROOT, ".").unwrap(), guest.stat(deep, "..").unwrap());
+    call!(guest, fd_filestat_get(deep, STAT)).unwrap();
+    assert_eq!((guest.get(STAT + 16, 1), guest.u64_at(STAT)), (vec![3], 0));
+    call!(guest, fd_fdstat_get(deep, STAT)).unwrap();
+    assert_eq!(guest.get(STAT, 1), [3]);
+    call!(guest, fd_close(deep)).unwrap();
+    assert_eq!(guest.read(ROOT, 1), Err(Errno::IsDir));
+}
+
+#[test]
+fn outside_the_mounts_there_is_nothing_and_the_attempt_is_recorded() {
+    let mut guest = guest();
+    for path in ["etc/passwd", "..", "../etc/passwd", "app/../etc/passwd", "data/../data/file", "/etc/passwd", "tmp"] {
+        assert_eq!(guest.open_at(ROOT, path, CREAT, ALL_RIGHTS, 0), Err(Errno::NotCapable), "{path}");
+    }
+    assert_eq!(guest.stat(ROOT, ""), Err(Errno::NoEnt));
+    let first_path = "/etc/passwd".to_owned();
+    assert_eq!(guest.wasi.take_events(), [SecurityEvent::PathEscape { count: 7, first_path }]);
+}
+
+#[test]
+fn directories_above_the_mounts_cannot_be_changed() {
+    let mut guest = guest();
+    assert_eq!(guest.open_at(ROOT, "deep", 0, ALL_RIGHTS, 0), Err(Errno::IsDir));
+    assert_eq!(guest.open_at(ROOT, "deep", CREAT | EXCL, READ, 0), Err(Errno::Exist));
+    assert_eq!(guest.open_at(ROOT, "deep", CREAT | DIRECTORY, READ, 0), Err(Errno::Inval));
+    let (len, file) = (guest.path("deep"), guest.other_path("app/x"));
+    assert_eq!(call!(guest, path_create_directory(ROOT, PATH, len)), Err(Errno::Exist));
+    assert_eq!(call!(guest, path_remove_directory(ROOT, PATH, len)), Err(Errno::Busy));
+    assert_eq!(call!(guest, path_unlink_file(ROOT, PATH, len)), Err(Errno::IsDir));
+    assert_eq!(call!(guest, path_rename(ROOT, PATH, len, ROOT, OTHER_PATH, file)), Err(Errno::Busy));
+    assert_eq!(call!(guest, path_symlink(OTHER_PATH, file, ROOT, PATH, len)), Err(Errno::Exist));
+    assert_eq!(call!(guest, path_link(ROOT, 0, PATH, len, ROOT, OTHER_PATH, file)), Err(Errno::Perm));
+    assert_eq!(call!(guest, path_readlink(ROOT, PATH, len, DATA, 10, OUT)), Err(Errno::Inval));
+    assert_eq!(call!(guest, path_filestat_set_times(ROOT, 0, PATH, len, 0, 0, 0)), Err(Errno::Rofs));
+    assert_eq!(call!(guest, fd_filestat_set_times(ROOT, 0, 0, 0)), Err(Errno::Rofs));
+    let len = guest.path("app");
+    assert!(call!(guest, path_remove_directory(ROOT, PATH, len)).is_err());
+    assert_eq!(guest.stat(ROOT, "app").unwrap().0, 3);
+}
+
+#[test]
+fn nothing_is_renamed_or_linked_from_one_mount_into_another() {
+    let mut guest = guest();
+    let (from, to) = (guest.path("data/file"), guest.other_path("app/file"));
+    assert_eq!(call!(guest, path_rename(ROOT, PATH, from, ROOT, OTHER_PATH, to)), Err(Errno::Xdev));
+    assert_eq!(call!(guest, path_link(ROOT, 0, PATH, from, ROOT, OTHER_PATH, to)), Err(Errno::Xdev));
+}
+
+#[test]
+fn the_innermost_mount_is_meant() {
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let (root, inner) = (vfs.add_root(Access::ReadWrite), vfs.add_root(Access::ReadWrite));
+    vfs.write_file(root, "a/file", b"outer").unwrap();
+    vfs.write_file(inner, "file", b"inner").unwrap();
+    let mut config = WasiConfig::new(vfs);
+    config.mounts = vec![Mount::new("/a/b", inner)];
+    config.root_preopen = true;
+    let mut guest = Guest { wasi: Wasi::new(config).unwrap(), ..Guest::new() };
+    guest.wasi.add_mount(Mount::new("/", root)).unwrap();
+    for (path, content) in [("a/file", "outer"), ("a/b/file", "inner"), ("./a/../a/file", "outer")] {
+        let fd = guest.open_at(ROOT, path, 0, READ, 0).unwrap();
+        assert_eq!(guest.read(fd, 100).unwrap(), content.as_bytes(), "{path}");
+    }
+}
+
+#[test]
+fn an_image_gets_a_new_file_system_and_keeps_its_preopens() {
+    let mut guest = guest();
+    let old = guest.open("old", CREAT).unwrap();
+    call!(guest, fd_renumber(old, 2)).unwrap();
+    let directory = guest.open_at(ROOT, "deep", DIRECTORY, READ, 0).unwrap();
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let app = vfs.add_root(Access::ReadWrite);
+    let data = vfs.add_root(Access::ReadOnly);
+    vfs.write_file(app, "file", b"new").unwrap();
+    let other = Vfs::new(VfsLimits::default());
+    assert_eq!(guest.wasi.set_file_system(other, vec![]), Err(WasiError::PreopenWithoutMount("/app".to_owned())),);
+    assert_eq!(guest.stat(APP, "old").unwrap().0, 4, "an error changes nothing");
+
+    guest.wasi.set_file_system(vfs, vec![Mount::new("/data", data), Mount::new("/app", app)]).unwrap();
+    guest.wasi.begin_execution();
+    assert_eq!(guest.content("file"), b"new");
+    assert_eq!(guest.stat(APP, "old"), Err(Errno::NoEnt));
+    assert_eq!(guest.names(ROOT, 4096), [".", "..", "app", "data"]);
+    assert_eq!(guest.names(directory, 4096), [".", ".."], "no mount is below it any more");
+    assert_eq!(guest.wasi.mount_root("/data"), Some(data));
+    assert_eq!(guest.wasi.mount_root("/none"), None);
+    assert_eq!(guest.write(2, b"x"), Ok(1));
+}
+
+#[test]
+fn mounts_that_make_no_sense_are_refused() {
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let app = vfs.add_root(Access::ReadWrite);
+    let foreign = {
+        let mut other = Vfs::new(VfsLimits::default());
+        other.add_root(Access::ReadWrite);
+        other.add_root(Access::ReadWrite)
+    };
+    let make = |mounts: Vec<Mount>| {
+        let mut config = WasiConfig::new(vfs.clone());
+        config.mounts = mounts;
+        Wasi::new(config).map(|_| ())
+    };
+    for path in ["", "app", "/app/", "//app", "/a/../b", "/./a", "/a\0b", "/a//b"] {
+        assert_eq!(make(vec![Mount::new(path, app)]), Err(WasiError::MountPath(path.to_owned())));
+    }
+    let twice = make(vec![Mount::new("/app", app), Mount::new("/app", app)]);
+    assert_eq!(twice, Err(WasiError::MountTwice("/app".to_owned())));
+    assert_eq!(make(vec![Mount::new("/app", foreign)]), Err(WasiError::UnknownRoot("/app".to_owned())));
+    let many: Vec<Mount> = (0..300).map(|i| Mount::new(format!("/m{i}"), app)).collect();
+    assert_eq!(make(many), Err(WasiError::TooManyMounts("/m253".to_owned())));
+    assert_eq!(make(vec![Mount::new("/", app)]), Ok(()));
+}
+
+#[test]
+fn a_mount_can_be_replaced() {
+    let mut guest = guest();
+    let root = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
+    guest.wasi.vfs_mut().write_file(root, "replaced", b"").unwrap();
+    guest.wasi.add_mount(Mount::new("/app", root)).unwrap();
+    assert_eq!(guest.stat(APP, "replaced").unwrap().0, 4);
+    assert_eq!(guest.stat(ROOT, "app/replaced").unwrap().0, 4);
+    assert_eq!(guest.wasi.mounts().len(), 3);
+}
+
+/// A host directory with one file of 200,000 bytes that arrives in small pieces and breaks off at `breaks_at`.
+struct Slow {
+    breaks_at: u64,
+}
+
+const SLOW_BYTES: u64 = 200_000;
+
+impl MountSource for Slow {
+    fn list(&self, _dir: &str, _limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
+        Ok(vec![SourceEntry { name: "file".to_owned(), stat: self.stat("file")? }])
+    }
+
+    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+        let kind = if path.is_empty() { FileKind::Directory } else { FileKind::File };
+        let inode = u64::try_from(path.len()).unwrap();
+        let identity = FileIdentity { device: 1, inode };
+        Ok(SourceStat { kind, size_bytes: SLOW_BYTES, modified_ns: 0, identity })
+    }
+
+    fn read(&self, _path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        if offset >= self.breaks_at {
+            return Err(SourceError::new("unplugged"));
+        }
+        let len = into.len().min(1_000).min(usize::try_from(SLOW_BYTES - offset).unwrap());
+        for (byte, at) in into[..len].iter_mut().zip(offset..) {
+            *byte = u8::try_from(at % 251).unwrap();
+        }
+        Ok(len)
+    }
+
+    fn read_link(&self, _path: &str) -> Result<String, SourceError> {
+        Err(SourceError::new("no links"))
+    }
+}
+
+fn slow(breaks_at: u64) -> (Guest, u32) {
+    let mut guest = guest();
+    let root = guest.wasi.vfs_mut().add_mount(Arc::new(Slow { breaks_at }), Access::ReadOnly).unwrap();
+    guest.wasi.add_mount(Mount::new("/slow", root)).unwrap();
+    let fd = guest.open_at(ROOT, "slow/file", 0, READ, 0).unwrap();
+    (guest, fd)
+}
+
+#[test]
+fn a_mounted_file_is_read_whole_however_it_arrives() {
+    let (mut guest, fd) = slow(u64::MAX);
+    let expected: Vec<u8> = (0..SLOW_BYTES).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    assert_eq!(guest.read(fd, 300_000).unwrap(), expected);
+    assert_eq!(guest.read(fd, 10).unwrap(), b"");
+    assert!(guest.host.charged >= SLOW_BYTES);
+}
+
+#[test]
+fn a_mount_that_fails_half_way_delivers_what_came_and_then_the_error() {
+    let (mut guest, fd) = slow(131_072);
+    assert_eq!(guest.read(fd, 300_000).unwrap().len(), 131_072);
+    assert_eq!(guest.read(fd, 300_000), Err(Errno::Io));
+}
+
+#[test]
+fn a_mounts_cache_makes_room_instead_of_breaking_the_memory_limit() {
+    let (mut guest, fd) = slow(u64::MAX);
+    let limit = guest.wasi.limits().memory_bytes;
+    guest.wasi.set_linear_memory_bytes(limit - guest.wasi.host_bytes() - 70_000);
+    assert_eq!(guest.read(fd, 300_000).map(|bytes| bytes.len()), Ok(200_000));
+    let linear = limit - guest.wasi.room_bytes() - guest.wasi.host_bytes();
+    assert!(linear + guest.wasi.host_bytes() <= limit);
+}

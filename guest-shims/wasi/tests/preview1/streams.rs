@@ -1,0 +1,250 @@
+use glovebox_vfs::VfsLimits;
+use glovebox_wasi::{
+    CHANNEL_FD, Captured, Errno, PARK_FRAME, SecurityEvent, Stop, Stream, WasiLimits, whole_characters,
+};
+
+use crate::support::{CREAT, DATA, Guest, IOVS, OUT, STAT, call};
+
+fn with_limits(limits: WasiLimits) -> Guest {
+    Guest::with(VfsLimits::default(), |config| config.limits = limits)
+}
+
+#[test]
+fn standard_input_is_read_to_its_end_and_stays_there() {
+    let mut guest = Guest::new();
+    guest.wasi.set_stdin(b"hello".to_vec());
+    assert_eq!(guest.read(0, 3).unwrap(), b"hel");
+    assert_eq!(guest.wasi.stdin_position(), 3);
+    let mut fork = Guest { wasi: guest.wasi.clone(), ..Guest::new() };
+    assert_eq!(guest.read(0, 100).unwrap(), b"lo");
+    assert_eq!(guest.read(0, 100).unwrap(), b"");
+    assert_eq!(fork.read(0, 100).unwrap(), b"lo", "a fork reads on from where it was made");
+    guest.wasi.set_stdin(b"again".to_vec());
+    assert_eq!(guest.read(0, 100).unwrap(), b"again");
+}
+
+#[test]
+fn streams_refuse_the_wrong_direction_and_positions() {
+    let mut guest = Guest::new();
+    assert_eq!(guest.write(0, b"x"), Err(Errno::Badf));
+    assert_eq!(guest.read(1, 1), Err(Errno::Badf));
+    for fd in [0, 1, 2, CHANNEL_FD] {
+        let count = guest.iovs(&[(DATA, 1)]);
+        assert_eq!(call!(guest, fd_seek(fd, 0, 1, OUT)), Err(Errno::Spipe));
+        assert_eq!(call!(guest, fd_tell(fd, OUT)), Err(Errno::Spipe));
+        assert_eq!(call!(guest, fd_pread(fd, IOVS, count, 0, OUT)), Err(Errno::Spipe));
+        assert_eq!(call!(guest, fd_pwrite(fd, IOVS, count, 0, OUT)), Err(Errno::Spipe));
+        assert_eq!(call!(guest, fd_advise(fd, 0, 0, 0)), Err(Errno::Spipe));
+        assert_eq!(call!(guest, fd_allocate(fd, 0, 1)), Err(Errno::Spipe));
+    }
+    assert_eq!(call!(guest, fd_filestat_set_size(1, 0)), Err(Errno::Inval));
+    assert_eq!(call!(guest, fd_filestat_set_times(1, 0, 0, 0)), Err(Errno::Badf));
+    assert_eq!(call!(guest, fd_readdir(1, DATA, 100, 0, OUT)), Err(Errno::NotDir));
+}
+
+#[test]
+fn the_c_library_takes_no_stream_for_a_terminal() {
+    let mut guest = Guest::new();
+    for fd in 0..3 {
+        call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
+        let (kind, rights) = (guest.get(STAT, 1)[0], guest.u64_at(STAT + 8));
+        // wasi-libc, `isatty`: a character device without the rights to seek and tell.
+        assert_ne!(kind, 2);
+        assert_eq!(rights & (1 << 2 | 1 << 5), 0, "a stream is not seekable");
+        call!(guest, fd_filestat_get(fd, STAT)).unwrap();
+        assert_eq!(guest.get(STAT + 16, 1)[0], 0);
+    }
+}
+
+#[test]
+fn output_is_kept_streamed_and_counted_by_stream() {
+    let mut guest = Guest::new();
+    assert_eq!(guest.write(1, b"out"), Ok(3));
+    assert_eq!(guest.write(2, b"error"), Ok(5));
+    let count = guest.iovs(&[(DATA, 2), (DATA + 2, 0), (DATA + 2, 3)]);
+    call!(guest, fd_write(1, IOVS, count, OUT)).unwrap();
+    assert_eq!(guest.wasi.output(Stream::Stdout), b"outerror");
+    assert_eq!(guest.wasi.output(Stream::Stderr), b"error");
+    let streamed: Vec<u8> = guest.host.streamed.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+    assert_eq!(streamed, b"outerrorerror");
+    let output = guest.wasi.take_output();
+    assert_eq!(output.stdout.total_bytes, 8);
+    assert!(!output.stdout.truncated && !output.stderr.truncated);
+    assert_eq!(guest.wasi.take_output().stdout, Captured::default());
+}
+
+#[test]
+fn output_under_at_and_over_its_cap_and_usable_after() {
+    for (len, kept, truncated) in [(9, 9, false), (10, 10, false), (11, 10, true)] {
+        let mut guest = with_limits(WasiLimits { stdout_bytes: 10, ..WasiLimits::default() });
+        assert_eq!(guest.write(1, &vec![b'x'; len]), Ok(u32::try_from(len).unwrap()), "the write itself succeeds");
+        let streamed: usize = guest.host.streamed.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert_eq!(streamed, kept, "nothing is streamed that is not kept");
+        assert_eq!(guest.write(2, b"fine"), Ok(4), "the other stream has its own cap");
+        let events = guest.wasi.take_events();
+        let total_bytes = u64::try_from(len).unwrap();
+        let expected = SecurityEvent::OutputTruncated { stream: Stream::Stdout, total_bytes };
+        assert_eq!(events, if truncated { vec![expected] } else { vec![] });
+        assert!(guest.wasi.take_events().is_empty());
+        let stdout = guest.wasi.take_output().stdout;
+        assert_eq!((stdout.bytes.len(), stdout.truncated, stdout.total_bytes), (kept, truncated, total_bytes));
+
+        guest.wasi.begin_execution();
+        assert_eq!(guest.write(1, b"next"), Ok(4));
+        assert_eq!(guest.wasi.take_output().stdout.text(), "next");
+    }
+}
+
+#[test]
+fn a_log_of_two_gigabytes_is_not_held() {
+    let mut guest = with_limits(WasiLimits { stdout_bytes: 1_000, ..WasiLimits::default() });
+    let iovs = vec![(0, 1 << 20); 1024];
+    let count = guest.iovs(&iovs);
+    for _ in 0..2 {
+        call!(guest, fd_write(1, IOVS, count, OUT)).unwrap();
+    }
+    assert!(guest.wasi.host_bytes() < 100_000, "{}", guest.wasi.host_bytes());
+    assert!(guest.host.charged >= 1 << 30, "what is dropped is paid for all the same");
+    let stdout = guest.wasi.take_output().stdout;
+    assert_eq!((stdout.bytes.len(), stdout.total_bytes), (1_000, 2 << 30));
+}
+
+#[test]
+fn output_that_memory_has_no_room_for_is_dropped_not_held() {
+    let mut guest = with_limits(WasiLimits { memory_bytes: 5_000_000, ..WasiLimits::default() });
+    guest.wasi.set_linear_memory_bytes(5_000_000 - 1_000 - guest.wasi.host_bytes());
+    assert_eq!(guest.write(1, &[b'x'; 900]), Ok(900));
+    assert_eq!(guest.write(1, &[b'x'; 900]), Ok(900));
+    assert!(guest.wasi.room_bytes() <= 100);
+    let stdout = guest.wasi.take_output().stdout;
+    assert!(stdout.truncated && stdout.bytes.len() <= 1_000 && stdout.bytes.len() >= 900);
+    assert_eq!(stdout.total_bytes, 1_800);
+    assert_eq!(guest.write(1, b"room again"), Ok(10));
+    assert_eq!(guest.wasi.output(Stream::Stdout), b"room again");
+}
+
+#[test]
+fn no_character_is_cut_in_two() {
+    for (bytes, whole) in [
+        (&b"abc"[..], &b"abc"[..]),
+        (b"", b""),
+        ("aé".as_bytes(), "aé".as_bytes()),
+        (b"a\xC3", b"a"),
+        (b"a\xE2\x82", b"a"),
+        (b"a\xE2", b"a"),
+        ("a€".as_bytes(), "a€".as_bytes()),
+        (b"a\xF0\x9F\x98", b"a"),
+        ("😀".as_bytes(), "😀".as_bytes()),
+        // Not UTF-8 anyway: shown as it is.
+        (b"a\xFF", b"a\xFF"),
+        (b"\x80\x80\x80\x80", b"\x80\x80\x80\x80"),
+    ] {
+        assert_eq!(whole_characters(bytes), whole, "{bytes:?}");
+    }
+    let captured = Captured { bytes: b"a\xE2\x82".to_vec(), total_bytes: 4, truncated: true };
+    assert_eq!(captured.text(), "a");
+    let damaged = Captured { truncated: false, ..captured };
+    assert_eq!(damaged.text(), "a\u{FFFD}", "what the guest itself left unfinished is shown");
+}
+
+#[test]
+fn a_closed_stream_is_not_the_next_file_and_returns_with_the_next_execution() {
+    let mut guest = Guest::new();
+    call!(guest, fd_close(1)).unwrap();
+    assert_eq!(guest.write(1, b"x"), Err(Errno::Badf));
+    let fd = guest.open("file", CREAT).unwrap();
+    assert!(fd > 3);
+    call!(guest, fd_renumber(fd, 2)).unwrap();
+    assert_eq!(guest.write(2, b"into the file"), Ok(13));
+    call!(guest, fd_fdstat_set_rights(0, 0, 0)).unwrap();
+    assert_eq!(guest.read(0, 1), Err(Errno::Badf));
+
+    guest.wasi.begin_execution();
+    assert_eq!(guest.write(1, b"one"), Ok(3));
+    assert_eq!(guest.write(2, b"two"), Ok(3));
+    assert_eq!(guest.read(0, 1).unwrap(), b"");
+    assert_eq!(guest.content("file"), b"into the file");
+    assert_eq!(guest.wasi.take_output().stderr.text(), "two");
+}
+
+#[test]
+fn the_channel_carries_request_and_reply() {
+    let mut guest = Guest::new();
+    guest.wasi.channel_send(b"request".to_vec());
+    call!(guest, fd_filestat_get(CHANNEL_FD, STAT)).unwrap();
+    assert_eq!(guest.u64_at(STAT + 32), 7);
+    call!(guest, fd_fdstat_get(CHANNEL_FD, STAT)).unwrap();
+    assert_eq!(guest.read(CHANNEL_FD, 3).unwrap(), b"req");
+    assert_eq!(guest.read(CHANNEL_FD, 100).unwrap(), b"uest");
+    assert_eq!(guest.read(CHANNEL_FD, 100).unwrap(), b"");
+    assert_eq!(guest.write(CHANNEL_FD, b"re"), Ok(2));
+    assert_eq!(guest.write(CHANNEL_FD, b"ply"), Ok(3));
+    assert_eq!(guest.wasi.channel_take(), b"reply");
+    assert_eq!(guest.wasi.channel_take(), b"");
+}
+
+#[test]
+fn the_channel_cannot_be_closed_or_moved() {
+    let mut guest = Guest::new();
+    assert_eq!(call!(guest, fd_close(CHANNEL_FD)), Err(Errno::Badf));
+    assert_eq!(call!(guest, fd_renumber(CHANNEL_FD, 0)), Err(Errno::Badf));
+    assert_eq!(call!(guest, fd_renumber(0, CHANNEL_FD)), Err(Errno::Badf));
+    assert_eq!(call!(guest, fd_prestat_get(CHANNEL_FD, OUT)), Err(Errno::Badf));
+}
+
+#[test]
+fn a_reply_under_at_and_over_its_cap() {
+    let mut guest = with_limits(WasiLimits { channel_bytes: 10, ..WasiLimits::default() });
+    assert_eq!(guest.write(CHANNEL_FD, &[1; 11]), Err(Errno::NoSpc));
+    assert_eq!(guest.write(CHANNEL_FD, &[1; 9]), Ok(9));
+    assert_eq!(guest.write(CHANNEL_FD, &[2; 2]), Err(Errno::NoSpc));
+    assert_eq!(guest.write(CHANNEL_FD, &[2; 1]), Ok(1));
+    assert_eq!(guest.wasi.channel_take(), [1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    assert_eq!(guest.write(CHANNEL_FD, &[3; 10]), Ok(10));
+}
+
+#[test]
+fn a_reply_that_memory_has_no_room_for_is_refused() {
+    let mut guest = Guest::new();
+    guest.wasi.set_linear_memory_bytes(u64::MAX);
+    assert_eq!(guest.wasi.room_bytes(), 0);
+    assert_eq!(guest.write(CHANNEL_FD, b"x"), Err(Errno::NoMem));
+    guest.wasi.set_linear_memory_bytes(0);
+    assert_eq!(guest.write(CHANNEL_FD, b"x"), Ok(1));
+}
+
+#[test]
+fn a_guest_parks_only_when_allowed_and_only_at_the_question_for_standard_input() {
+    let mut guest = Guest::new();
+    assert_eq!(guest.write(CHANNEL_FD, PARK_FRAME), Ok(5));
+    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
+    assert_eq!(guest.wasi.channel_take(), PARK_FRAME, "just bytes when parking is not allowed");
+
+    guest.wasi.allow_parking(true);
+    assert_eq!(guest.write(CHANNEL_FD, PARK_FRAME), Ok(5));
+    assert_eq!(guest.wasi.channel_take(), b"");
+    assert_eq!(call!(guest, fd_fdstat_get(1, STAT)), Ok(()));
+    assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
+    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()), "once");
+
+    guest.wasi.arm_park();
+    assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
+    guest.wasi.arm_park();
+    guest.wasi.begin_execution();
+    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
+}
+
+#[test]
+fn a_guest_that_cannot_reach_the_channel_parks_through_standard_error() {
+    let mut guest = Guest::new();
+    guest.write(2, PARK_FRAME).unwrap();
+    assert_eq!(guest.wasi.take_output().stderr.bytes, PARK_FRAME, "just output when parking is not allowed");
+    guest.wasi.allow_parking(true);
+    guest.write(2, b"\0parx").unwrap();
+    guest.write(1, PARK_FRAME).unwrap();
+    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
+    guest.wasi.take_output();
+    assert_eq!(guest.write(2, PARK_FRAME), Ok(5));
+    assert_eq!(guest.wasi.take_output().stderr, Captured::default());
+    assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
+}
