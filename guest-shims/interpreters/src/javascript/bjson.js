@@ -1,0 +1,2 @@
+// What scripts import as `bjson` and `qjs:bjson`.
+export * from 'glovebox:bjson';

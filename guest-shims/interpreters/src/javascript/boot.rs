@@ -1,0 +1,329 @@
+//! From the unprepared module to a parked interpreter.
+
+use std::sync::LazyLock;
+
+use crate::{Anchors, DriverError, Machine, Value};
+
+use super::{
+    build::Build,
+    compile::{NAME_BYTES, SOURCE_BYTES},
+    guest::{EVAL_MODULE, Guest, SCRATCH_BYTES},
+    state::{Addresses, Booted},
+    value::JsValue,
+};
+
+/// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS counts this stack, while frames
+/// use the native one, at most 25 times as much (`JSON.parse`, nested parentheses): the engine gives 40 times as much.
+const STACK_BYTES: u32 = 320 << 10;
+
+/// The shadow stack itself, new because one build has only 60 KiB. What is not counted (native code below the
+/// last check) fits into the rest.
+const SHADOW_PAGES: u32 = 16;
+const PAGE_BYTES: u32 = 64 << 10;
+
+/// How much of the shadow stack the first call may have used when the runtime notes where it begins.
+const FIRST_FRAME_BYTES: u32 = 4 << 10;
+
+/// A stack size that nothing else in the runtime looks like.
+const STACK_MARK: u32 = 0x5a17_c0de;
+/// A rejection's reason that nothing else in memory looks like.
+const REASON_MARK: u32 = 0x3e1e_c7ed;
+
+/// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
+const STRUCT_BYTES: u32 = 1 << 10;
+
+/// The largest memory that boot may have grown to.
+const MEMORY_BYTES_MOST: u64 = 16 << 20;
+
+/// The native modules under names that the boot scripts import.
+const NATIVE: [(&str, &str); 3] = [
+    ("js_init_module_std", "glovebox:std"),
+    ("js_init_module_os", "glovebox:os"),
+    ("js_init_module_bjson", "glovebox:bjson"),
+];
+
+/// The boot scripts, in order.
+const SCRIPTS: [(&str, &str); 7] = [
+    ("glovebox:prelude", include_str!("prelude.js")),
+    ("glovebox:text", include_str!("text.js")),
+    ("glovebox:inspect", include_str!("inspect.js")),
+    ("glovebox:console", include_str!("console.js")),
+    ("glovebox:globals", include_str!("globals.js")),
+    ("glovebox:driver", include_str!("driver.js")),
+    ("glovebox:warm", include_str!("warm.js")),
+];
+
+const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
+const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
+
+/// The modules that scripts see.
+const FACADES: [(&str, &str); 6] = [
+    ("std", include_str!("std.js")),
+    ("qjs:std", include_str!("std.js")),
+    ("os", include_str!("os.js")),
+    ("qjs:os", include_str!("os.js")),
+    ("bjson", include_str!("bjson.js")),
+    ("qjs:bjson", include_str!("bjson.js")),
+];
+
+/// Everything that shapes the image.
+pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
+    let sources = SCRIPTS.iter().chain(&FACADES).chain([&NATIVES, &FINISH]);
+    let mut code = format!("{STACK_BYTES} {SHADOW_PAGES} {SOURCE_BYTES} {NAME_BYTES} {SCRATCH_BYTES}");
+    for (name, source) in sources {
+        code.push_str(name);
+        code.push_str(source);
+    }
+    code
+});
+
+fn fault(what: impl Into<String>) -> DriverError {
+    DriverError::Boot(what.into())
+}
+
+pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<Anchors, DriverError> {
+    let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
+    guest.call(build.initialise, &[])?;
+    // The allocator takes all memory there is when it is first used: the new stack must not be among it.
+    let first = allocate(&mut guest, 1)?;
+    guest.release(first)?;
+    let old_pages = guest.machine.grow(SHADOW_PAGES)?;
+    let stack_top = old_pages.checked_add(SHADOW_PAGES).and_then(|pages| pages.checked_mul(PAGE_BYTES));
+    let stack_top = stack_top.ok_or_else(|| fault("its memory has no room for a stack"))?;
+    guest.machine.set_global("__stack_pointer", stack_top)?;
+
+    let mut at = Addresses { scratch: allocate(&mut guest, SCRATCH_BYTES)?, ..Addresses::default() };
+    guest.scratch = at.scratch;
+    at.source = allocate(&mut guest, SOURCE_BYTES)?;
+    at.name = allocate(&mut guest, NAME_BYTES)?;
+    at.key = allocate(&mut guest, NAME_BYTES)?;
+    at.runtime = not_null(guest.call_word("JS_NewRuntime", &[])?, "a runtime")?;
+    guest.runtime = at.runtime;
+    (at.stack_limit_at, at.stack_limit) = limit_stack(&mut guest, stack_top)?;
+    guest.call("js_std_init_handlers", &[Value::I32(at.runtime)])?;
+    at.context = not_null(guest.call_word("JS_NewContext", &[Value::I32(at.runtime)])?, "a context")?;
+    guest.context = at.context;
+
+    for (init, name) in NATIVE {
+        guest.write_text(at.name, name.as_bytes())?;
+        not_null(guest.call_word(init, &[Value::I32(at.context), Value::I32(at.name)])?, name)?;
+    }
+    guest.load_modules(true)?;
+    let tracker = [at.runtime, build.rejection_tracker, 0].map(Value::I32);
+    guest.call("JS_SetHostPromiseRejectionTracker", &tracker)?;
+
+    let mut booted = Booted { guest, at };
+    booted.at.rejections = booted.find_rejections()?;
+    booted.evaluate(NATIVES, EVAL_MODULE)?;
+    let (warm, scripts) = SCRIPTS.split_last().ok_or_else(|| fault("no boot scripts"))?;
+    for script in scripts {
+        booted.evaluate(*script, 0)?;
+    }
+    let words = booted.take_functions()?;
+    booted.at.words = words;
+    booted.evaluate(*warm, 0)?;
+    for module in FACADES {
+        booted.evaluate(module, EVAL_MODULE)?;
+    }
+    booted.evaluate(FINISH, EVAL_MODULE)?;
+    booted.at.random_state = booted.find_random_state()?;
+    booted.settle_clock()?;
+    let runtime = booted.at.runtime;
+    booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
+    booted.guest.flush()?;
+    if booted.rejection()?.is_some() {
+        return Err(fault("a boot script left a rejected promise"));
+    }
+    Ok(booted.at.into_anchors())
+}
+
+fn allocate(guest: &mut Guest<'_>, bytes: u32) -> Result<u32, DriverError> {
+    guest.allocate(bytes)?.ok_or_else(|| fault("no memory"))
+}
+
+fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
+    if at == 0 { Err(fault(format!("it made no `{what}`"))) } else { Ok(at) }
+}
+
+/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build
+/// switches its own limit off on WASI.
+fn limit_stack(guest: &mut Guest<'_>, stack_top: u32) -> Result<(u32, u32), DriverError> {
+    let set = |guest: &mut Guest<'_>, bytes| {
+        guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])
+    };
+    set(guest, STACK_MARK)?;
+    let mut found = None;
+    for offset in (0..STRUCT_BYTES).step_by(4) {
+        if guest.read_word(guest.runtime + offset)? == STACK_MARK && found.replace(guest.runtime + offset).is_some() {
+            return Err(fault("its stack limit is ambiguous"));
+        }
+    }
+    let size_at = found.ok_or_else(|| fault("it has no stack limit"))?;
+    set(guest, STACK_BYTES)?;
+    let top = guest.read_word(size_at + 4)?;
+    if top > stack_top || stack_top - top > FIRST_FRAME_BYTES {
+        return Err(fault("its stack is not where it was put"));
+    }
+    let limit = top - STACK_BYTES;
+    guest.write_word(size_at + 8, limit)?;
+    Ok((size_at + 8, limit))
+}
+
+/// `xorshift64star`, without the multiplication at its end.
+fn next_random(mut state: u64) -> u64 {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^ (state >> 27)
+}
+
+impl Booted<'_> {
+    /// Evaluates a text of ours, which must neither throw nor wait.
+    fn evaluate(&mut self, (name, source): (&str, &str), flags: u32) -> Result<(), DriverError> {
+        let value = self.value_of(name, source, flags)?;
+        self.guest.free(value)?;
+        while let Some(completed) = self.guest.job()? {
+            if !completed {
+                return Err(self.thrown(name)?);
+            }
+        }
+        // A module that throws rejects its promise.
+        if let Some((_, reason)) = self.rejection()? {
+            let text = self.guest.text(reason)?.unwrap_or_default();
+            return Err(fault(format!("`{name}` failed: {text}")));
+        }
+        Ok(())
+    }
+
+    fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
+        let at = self.place(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        self.guest.write_text(self.at.name, name.as_bytes())?;
+        let bytes = u32::try_from(source.len()).map_err(|_| fault("too much source"))?;
+        let value = self.guest.eval(at, bytes, self.at.name, flags)?;
+        self.displace(at)?;
+        if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
+    }
+
+    /// The pending exception as an error.
+    fn thrown(&mut self, name: &str) -> Result<DriverError, DriverError> {
+        let thrown = self.guest.exception()?;
+        let text = self.guest.text(thrown)?.unwrap_or_default();
+        self.guest.free(thrown)?;
+        Ok(fault(format!("`{name}` threw {text}")))
+    }
+
+    /// Takes the functions that the host calls out of `$glovebox`, and gives `exit` its uncatchable error. They are
+    /// ours from here on, and so outlive the script's globals.
+    fn take_functions(&mut self) -> Result<u32, DriverError> {
+        let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
+        self.at.tick = self.function(shared, "tick")?;
+        self.at.reset = self.function(shared, "reset")?;
+        self.at.prepare = self.function(shared, "prepare")?;
+        self.at.facts = self.function(shared, "facts")?;
+        self.at.report = self.function(shared, "report")?;
+        self.at.complain = self.function(shared, "complain")?;
+        let arm = self.function(shared, "arm")?;
+        let error = self.uncatchable()?;
+        self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;
+        let words = self.function(shared, "buffer")?;
+        let args = [Value::I32(self.at.context), Value::I32(self.at.scratch), Value::I64(JsValue::object(words).0)];
+        let words = not_null(self.guest.call_word("JS_GetArrayBuffer", &args)?, "buffer")?;
+        self.guest.free(shared)?;
+        Ok(words)
+    }
+
+    /// An object in a property of `object`; the reference becomes ours.
+    fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
+        self.guest.write_text(self.at.name, name.as_bytes())?;
+        let value = self.guest.property(object, self.at.name)?;
+        value.address().ok_or_else(|| fault(format!("the boot scripts left no `{name}`")))
+    }
+
+    /// An error that the interpreter marked as uncatchable, which only an interrupted script has.
+    fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
+        let handler = |slot, argument| [self.at.runtime, slot, argument].map(Value::I32);
+        // Called as an interrupt handler, the allocator gives an address: not zero, so go on and interrupt.
+        let interrupting = handler(self.guest.build.allocator, 1);
+        let off = handler(0, 0);
+        self.guest.call("JS_SetInterruptHandler", &interrupting)?;
+        let at = self.place(b"for (;;);")?.ok_or_else(|| fault("no memory"))?;
+        let looped = self.guest.eval(at, 9, self.at.name, 0)?;
+        self.guest.call("JS_SetInterruptHandler", &off)?;
+        if !looped.is_exception() {
+            return Err(fault("it cannot be interrupted"));
+        }
+        Ok(self.guest.exception()?)
+    }
+
+    /// The head of the list that the rejection tracker keeps: found by the entry of a rejection that we make.
+    fn find_rejections(&mut self) -> Result<u32, DriverError> {
+        let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
+        let reason = JsValue::int(REASON_MARK);
+        let mut wanted = promise.0.to_le_bytes().to_vec();
+        wanted.extend(reason.0.to_le_bytes());
+        let bytes = self.guest.machine.memory_bytes();
+        if bytes > MEMORY_BYTES_MOST {
+            return Err(fault("its memory is too large"));
+        }
+        let mut memory = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        self.guest.machine.read(0, &mut memory)?;
+        let mut head = None;
+        for entry in (8..memory.len().saturating_sub(16)).step_by(8) {
+            if memory.get(entry..entry + 16) != Some(wanted.as_slice()) {
+                continue;
+            }
+            let entry = u32::try_from(entry - 8).map_err(|_| fault("its memory is too large"))?;
+            let (previous, next) = (self.guest.read_word(entry)?, self.guest.read_word(entry + 4)?);
+            // The only entry: both of its links are the head, and both of the head's are the entry.
+            if previous == next
+                && u64::from(next) + 8 <= bytes
+                && self.guest.read_word(next)? == entry
+                && self.guest.read_word(next + 4)? == entry
+                && head.replace(next).is_some()
+            {
+                return Err(fault("its list of rejections is ambiguous"));
+            }
+        }
+        self.at.rejections = head.ok_or_else(|| fault("it keeps no list of rejections"))?;
+        self.guest.handled(promise, reason)?;
+        self.guest.free(promise)?;
+        if self.rejection()?.is_some() {
+            return Err(fault("its list of rejections cannot be emptied"));
+        }
+        Ok(self.at.rejections)
+    }
+
+    /// Where the state of `Math.random` is: the one place in the context that moves on as the generator does.
+    fn find_random_state(&mut self) -> Result<u32, DriverError> {
+        let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
+        let mut before = Vec::with_capacity(places.len());
+        for place in &places {
+            before.push(self.guest.read_long(*place)?);
+        }
+        let drawn = self.value_of("glovebox:random", "Math.random()", 0)?;
+        self.guest.free(drawn)?;
+        let mut found = None;
+        for (place, before) in places.into_iter().zip(before) {
+            let after = self.guest.read_long(place)?;
+            if before != 0 && after == next_random(before) && found.replace(place).is_some() {
+                return Err(fault("its random state is ambiguous"));
+            }
+        }
+        found.ok_or_else(|| fault("it has no random state"))
+    }
+
+    /// Makes `performance.now()` count from here: `JSContext.time_origin` stands right before the random state.
+    fn settle_clock(&mut self) -> Result<(), DriverError> {
+        let [old_at, new_at] = [self.at.words + OLD_ORIGIN_OFFSET, self.at.words + NEW_ORIGIN_OFFSET];
+        let (old, new) = (self.guest.read_long(old_at)?, self.guest.read_long(new_at)?);
+        let origin_at = self.at.random_state.checked_sub(8).ok_or_else(|| fault("it has no time origin"))?;
+        if self.guest.read_long(origin_at)? != old {
+            return Err(fault("its time origin is not where it should be"));
+        }
+        self.guest.machine.write(origin_at, &new.to_le_bytes())?;
+        Ok(())
+    }
+}
+
+/// Where `globals.js` leaves the clock's origins, as doubles.
+const NEW_ORIGIN_OFFSET: u32 = 16;
+const OLD_ORIGIN_OFFSET: u32 = 24;

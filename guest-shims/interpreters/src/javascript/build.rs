@@ -1,0 +1,36 @@
+//! What differs between the builds of QuickJS-NG that have a recipe.
+
+/// One pinned binary, as far as the driver must know it. Table slots are the binary's own; a wrong one shows at
+/// preparation, where each is used and its effect is checked.
+#[derive(Debug)]
+pub(super) struct Build {
+    /// The function that runs the C library's constructors. `_start` and `qjs_init` are never called.
+    pub(super) initialise: &'static str,
+    /// The function that installs the module loader; its signature follows from `module_loader`.
+    pub(super) set_module_loader: &'static str,
+    /// Table slots of `js_module_loader` and, where the build has it, `js_module_check_attributes`.
+    pub(super) module_loader: &'static [u32],
+    /// Table slot of `js_std_promise_rejection_tracker`.
+    pub(super) rejection_tracker: u32,
+    /// Table slot of `js_def_malloc`: of the functions with an interrupt handler's signature the one that gives
+    /// something other than zero.
+    pub(super) allocator: u32,
+}
+
+/// `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
+pub(super) static REACTOR_0_17: Build = Build {
+    initialise: "_initialize",
+    set_module_loader: "JS_SetModuleLoaderFunc2",
+    module_loader: &[70, 71],
+    rejection_tracker: 72,
+    allocator: 240,
+};
+
+/// `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
+pub(super) static COMMAND_0_11: Build = Build {
+    initialise: "__wasm_call_ctors",
+    set_module_loader: "JS_SetModuleLoaderFunc",
+    module_loader: &[2],
+    rejection_tracker: 3,
+    allocator: 211,
+};

@@ -1,0 +1,94 @@
+'use strict';
+// What the host calls: each function is held by the host alone, no script can reach it.
+{
+  const $ = globalThis.$glovebox;
+  const { inspect, uncurry, userFrames, writeErr } = $;
+  const { constructorName, isError, read, safeString } = $.text;
+  const { getenviron, setenv, unsetenv } = $.std;
+  const standardIn = $.std.in;
+  const flush = uncurry(standardIn.flush);
+  const clearError = uncurry(standardIn.clearerr ?? standardIn.flush);
+
+  // Bounds of what goes back to the host, in UTF-16 units.
+  const MOST_NAME = 256;
+  const MOST_MESSAGE = 16384;
+  const MOST_TRACEBACK = 65536;
+
+  const slice = uncurry(String.prototype.slice);
+  const { keys } = Object;
+
+  const cut = (text, most) => (text.length > most ? slice(text, 0, most) + '…' : text);
+  const nameOf = (value) => {
+    try {
+      return constructorName(value) ?? '';
+    } catch {
+      return '';
+    }
+  };
+
+  // Says what was thrown, without printing. The host reads the properties one by one.
+  const facts = (thrown) => {
+    let type = '';
+    let message;
+    let traceback;
+    let stack = '';
+    if (isError(thrown)) {
+      type = nameOf(thrown);
+      if (type === '' || type === 'Error') {
+        const own = read(thrown, 'name');
+        if (typeof own === 'string' && own !== '') type = own;
+      }
+      const text = read(thrown, 'message');
+      message = text === undefined ? '' : safeString(text);
+      traceback = inspect(thrown, 2);
+      const frames = read(thrown, 'stack');
+      stack = typeof frames === 'string' ? userFrames(frames) : '';
+    } else {
+      const shown = inspect(thrown, 2);
+      if (thrown !== null && (typeof thrown === 'object' || typeof thrown === 'function')) type = nameOf(thrown);
+      const text = type === '' ? undefined : read(thrown, 'message');
+      message = typeof thrown === 'string' ? thrown : typeof text === 'string' ? text : shown;
+      traceback = `Uncaught ${shown}`;
+    }
+    return {
+      type: cut(type, MOST_NAME),
+      message: cut(message, MOST_MESSAGE),
+      traceback: cut(traceback, MOST_TRACEBACK),
+      stack: cut(stack, MOST_MESSAGE),
+    };
+  };
+
+  $.facts = facts;
+
+  // Says what was thrown and prints it: the end of an execution.
+  $.report = (thrown) => {
+    const found = facts(thrown);
+    writeErr(found.traceback + '\n');
+    return found;
+  };
+
+  $.complain = (text) => {
+    writeErr(text);
+  };
+
+  // The environment of the running execution; the image's own is empty.
+  let environment = keys(getenviron());
+  for (let i = 0; i < environment.length; i++) unsetenv(environment[i]);
+  environment = [];
+
+  // Makes the input of one execution visible: `scriptArgs`, the environment, a rewound standard input.
+  $.prepare = (input) => {
+    const names = [input.name];
+    for (let i = 0; i < input.args.length; i++) names[i + 1] = input.args[i];
+    $.global('scriptArgs', names);
+    for (let i = 0; i < environment.length; i++) unsetenv(environment[i]);
+    environment = keys(input.env);
+    for (let i = 0; i < environment.length; i++) setenv(environment[i], input.env[environment[i]]);
+    if (input.stdin) {
+      // What was read ahead belongs to the execution before.
+      flush(standardIn);
+      clearError(standardIn);
+    }
+  };
+  $.prepare({ name: '<sandbox>', args: [], env: {}, stdin: false });
+}

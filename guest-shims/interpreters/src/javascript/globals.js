@@ -1,0 +1,217 @@
+'use strict';
+// Timers, exit, and the other globals that are not the language's own.
+{
+  const $ = globalThis.$glovebox;
+  const { uncurry } = $;
+  const native = { __proto__: null, sleep: $.os.sleep, now: uncurry(performance.now), clock: performance };
+
+  // Node's longest delay; a longer one fires at once there too.
+  const MOST_DELAY_MS = 2147483647;
+  // Chains of iterator helpers call each other natively, without a stack check; deeper ones would trap.
+  const MOST_HELPERS = 1000;
+
+  const bind = uncurry(Function.prototype.bind);
+  const then = uncurry(Promise.prototype.then);
+  const mapGet = uncurry(Map.prototype.get);
+  const mapSet = uncurry(Map.prototype.set);
+  const mapDelete = uncurry(Map.prototype.delete);
+  const mapClear = uncurry(Map.prototype.clear);
+  const mapSize = uncurry(Reflect.getOwnPropertyDescriptor(Map.prototype, 'size').get);
+  const weakGet = uncurry(WeakMap.prototype.get);
+  const weakSet = uncurry(WeakMap.prototype.set);
+  const { apply, defineProperty } = Reflect;
+  const { ceil } = Math;
+  const dateNow = Date.now;
+  const PromiseClass = Promise;
+  const Failure = TypeError;
+  const OutOfRange = RangeError;
+
+  // What the host reads after each call, in this order: see `state.rs`.
+  const words = new Int32Array(new ArrayBuffer(32));
+  const times = new Float64Array(words.buffer);
+  const TIMERS = 0;
+  const EXITED = 1;
+  const EXIT_CODE = 2;
+  const FRESH_ORIGIN = 2;
+  const OLD_ORIGIN = 3;
+  $.buffer = words.buffer;
+
+  // A heap of timers by due time, then by age, without a prototype: numeric setters on `Array.prototype` are a
+  // script's to define.
+  let heap = { __proto__: null };
+  let heapSize = 0;
+  let nextId = 1;
+  const live = new Map();
+  const now = () => native.now(native.clock);
+  const before = (a, b) => a.due < b.due || (a.due === b.due && a.id < b.id);
+
+  const push = (timer) => {
+    let at = heapSize++;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!before(timer, heap[parent])) break;
+      heap[at] = heap[parent];
+      at = parent;
+    }
+    heap[at] = timer;
+  };
+
+  const pop = () => {
+    const top = heap[0];
+    const last = heap[--heapSize];
+    delete heap[heapSize];
+    if (heapSize > 0) {
+      let at = 0;
+      for (;;) {
+        let child = at * 2 + 1;
+        if (child >= heapSize) break;
+        if (child + 1 < heapSize && before(heap[child + 1], heap[child])) child++;
+        if (!before(heap[child], last)) break;
+        heap[at] = heap[child];
+        at = child;
+      }
+      heap[at] = last;
+    }
+    return top;
+  };
+
+  const count = () => {
+    words[TIMERS] = mapSize(live);
+  };
+
+  const start = (callback, delay, args, every) => {
+    if (typeof callback !== 'function') throw new Failure('the timer callback must be a function');
+    let wait = +delay;
+    if (!(wait >= 1 && wait <= MOST_DELAY_MS)) wait = 1;
+    let call = callback;
+    if (args.length > 0) {
+      const bound = [callback, undefined];
+      for (let i = 0; i < args.length; i++) bound[i + 2] = args[i];
+      call = apply(bind, undefined, bound);
+    }
+    const timer = { id: nextId++, due: now() + wait, call, every: every ? wait : 0 };
+    mapSet(live, timer.id, timer);
+    push(timer);
+    count();
+    return timer.id;
+  };
+
+  const stop = (id) => {
+    mapDelete(live, id);
+    count();
+  };
+
+  const setTimeout = (callback, delay, ...args) => start(callback, delay, args, false);
+  const setInterval = (callback, delay, ...args) => start(callback, delay, args, true);
+  const clearTimeout = (id) => stop(id);
+  const clearInterval = (id) => stop(id);
+
+  // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it.
+  $.tick = () => {
+    while (heapSize > 0) {
+      const timer = heap[0];
+      if (mapGet(live, timer.id) !== timer) {
+        pop();
+        continue;
+      }
+      for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
+      pop();
+      if (timer.every > 0) {
+        // Never due before now, or an interval shorter than its callback would starve the others.
+        timer.due = now() + timer.every;
+        push(timer);
+      } else stop(timer.id);
+      return timer.call;
+    }
+    mapClear(live);
+    count();
+    return undefined;
+  };
+
+  // Forgets what a failed execution left to do.
+  $.reset = () => {
+    heap = { __proto__: null };
+    heapSize = 0;
+    mapClear(live);
+    $.resetConsole();
+    words[TIMERS] = 0;
+    words[EXITED] = 0;
+  };
+
+  // An error that the interpreter itself marked as uncatchable: throwing it runs no `catch` and no `finally`.
+  let unwinding;
+  $.arm = (error) => {
+    unwinding = error;
+  };
+  const exit = (code) => {
+    words[EXIT_CODE] = code === undefined ? 0 : code | 0;
+    words[EXITED] = 1;
+    throw unwinding;
+  };
+
+  const settled = PromiseClass.resolve();
+  // No look-up of `Promise[Symbol.species]`, which is a script's to replace.
+  defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
+  const queueMicrotask = (callback) => {
+    if (typeof callback !== 'function') throw new Failure('the microtask must be a function');
+    then(settled, () => {
+      callback();
+    });
+  };
+
+  const sleepAsync = (delay) => new PromiseClass((resolve) => setTimeout(resolve, delay));
+  const handler = () => {
+    throw new Failure('read and write handlers are not available in this sandbox; read `std.in` instead');
+  };
+
+  $.overrides = {
+    __proto__: null,
+    std: { __proto__: null, exit },
+    os: {
+      __proto__: null, setTimeout, clearTimeout, setInterval, clearInterval, sleepAsync, setReadHandler: handler, setWriteHandler: handler,
+    },
+  };
+  $.global('setTimeout', setTimeout);
+  $.global('setInterval', setInterval);
+  $.global('clearTimeout', clearTimeout);
+  $.global('clearInterval', clearInterval);
+  if (typeof globalThis.queueMicrotask !== 'function') $.global('queueMicrotask', queueMicrotask);
+
+  // The interpreter's `performance.timeOrigin` is its monotonic clock's reading at boot, equal in every instance.
+  let origin;
+  const timeNow = performance.now;
+  const clock = {
+    now: timeNow,
+    get timeOrigin() {
+      origin ??= dateNow() - now();
+      return origin;
+    },
+    toJSON: () => ({ timeOrigin: clock.timeOrigin }),
+  };
+  times[OLD_ORIGIN] = performance.timeOrigin;
+  // Instances count from here.
+  times[FRESH_ORIGIN] = times[OLD_ORIGIN] + now();
+  $.global('performance', clock);
+
+  const depths = new WeakMap();
+  const Helpers = globalThis.Iterator?.prototype;
+  const guard = (name) => {
+    const helper = Helpers?.[name];
+    if (typeof helper !== 'function') return;
+    const guarded = {
+      [name](argument) {
+        const depth = ((typeof this === 'object' && this !== null && weakGet(depths, this)) || 0) + 1;
+        if (depth > MOST_HELPERS) throw new OutOfRange(`more than ${MOST_HELPERS} nested iterator helpers`);
+        const made = apply(helper, this, [argument]);
+        weakSet(depths, made, depth);
+        return made;
+      },
+    }[name];
+    defineProperty(Helpers, name, { __proto__: null, value: guarded, writable: true, configurable: true, enumerable: false });
+  };
+  guard('map');
+  guard('filter');
+  guard('take');
+  guard('drop');
+  guard('flatMap');
+}

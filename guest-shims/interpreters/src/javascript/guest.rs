@@ -1,0 +1,194 @@
+//! The interpreter's C API, called through a [`Machine`].
+
+use crate::{Callee, DriverError, Machine, MachineError, Value};
+
+use super::{build::Build, value::JsValue};
+
+/// Evaluate as a module (`JS_EVAL_TYPE_MODULE`); without it, as a script.
+pub(super) const EVAL_MODULE: u32 = 1;
+/// Only compile, and give back what `JS_EvalFunction` runs (`JS_EVAL_FLAG_COMPILE_ONLY`).
+pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
+/// A script that may use `await` at its top and gives a promise (`JS_EVAL_FLAG_ASYNC`).
+pub(super) const EVAL_ASYNC: u32 = 1 << 7;
+
+/// The longest string taken out of the guest: twice what the boot scripts ever send.
+const STRING_BYTES_MOST: u32 = 1 << 20;
+
+/// Bytes of the scratch area: eight for results by address, the rest for arguments.
+pub(super) const SCRATCH_BYTES: u32 = 64;
+const ARGUMENTS_OFFSET: u32 = 16;
+
+/// A runtime with its one context, as seen from outside.
+pub(super) struct Guest<'a> {
+    pub(super) machine: &'a mut dyn Machine,
+    pub(super) build: &'static Build,
+    /// `JSRuntime *`.
+    pub(super) runtime: u32,
+    /// `JSContext *`.
+    pub(super) context: u32,
+    /// [`SCRATCH_BYTES`] that are ours.
+    pub(super) scratch: u32,
+}
+
+/// The `u32` that a call gave back.
+fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
+    match result {
+        Some(Value::I32(word)) => Ok(word),
+        _ => Err(MachineError::Missing(name.to_owned())),
+    }
+}
+
+impl Guest<'_> {
+    /// Calls `name`, which gives nothing back that matters.
+    pub(super) fn call(&mut self, name: &str, args: &[Value]) -> Result<(), MachineError> {
+        self.machine.call(Callee::Export(name), args).map(drop)
+    }
+
+    /// Calls `name`, which gives a number or an address.
+    pub(super) fn call_word(&mut self, name: &str, args: &[Value]) -> Result<u32, MachineError> {
+        word(self.machine.call(Callee::Export(name), args)?, name)
+    }
+
+    /// Calls `name`, which gives a `JSValue`.
+    pub(super) fn call_value(&mut self, name: &str, args: &[Value]) -> Result<JsValue, MachineError> {
+        match self.machine.call(Callee::Export(name), args)? {
+            Some(Value::I64(bits)) => Ok(JsValue(bits)),
+            _ => Err(MachineError::Missing(name.to_owned())),
+        }
+    }
+
+    /// `malloc`; `None` if the guest is out of memory.
+    pub(super) fn allocate(&mut self, bytes: u32) -> Result<Option<u32>, MachineError> {
+        let at = self.call_word("malloc", &[Value::I32(bytes)])?;
+        Ok((at != 0).then_some(at))
+    }
+
+    /// `free`.
+    pub(super) fn release(&mut self, at: u32) -> Result<(), MachineError> {
+        self.call("free", &[Value::I32(at)])
+    }
+
+    /// Gives one reference back.
+    pub(super) fn free(&mut self, value: JsValue) -> Result<(), MachineError> {
+        self.call("JS_FreeValue", &[Value::I32(self.context), Value::I64(value.0)])
+    }
+
+    /// The pending exception; the caller owns it.
+    pub(super) fn exception(&mut self) -> Result<JsValue, MachineError> {
+        self.call_value("JS_GetException", &[Value::I32(self.context)])
+    }
+
+    /// `JS_Eval` of a zero-terminated text.
+    pub(super) fn eval(&mut self, at: u32, bytes: u32, name: u32, flags: u32) -> Result<JsValue, MachineError> {
+        let args = [self.context, at, bytes, name, flags].map(Value::I32);
+        self.call_value("JS_Eval", &args)
+    }
+
+    /// Runs what [`EVAL_COMPILE_ONLY`] gave, and takes it over.
+    pub(super) fn run(&mut self, compiled: JsValue) -> Result<JsValue, MachineError> {
+        self.call_value("JS_EvalFunction", &[Value::I32(self.context), Value::I64(compiled.0)])
+    }
+
+    /// Calls a function value with at most five arguments; it takes none of them over.
+    pub(super) fn apply(&mut self, function: JsValue, arguments: &[JsValue]) -> Result<JsValue, MachineError> {
+        let at = self.scratch + ARGUMENTS_OFFSET;
+        let mut count = 0;
+        for (argument, offset) in arguments.iter().zip((0..SCRATCH_BYTES - ARGUMENTS_OFFSET).step_by(8)) {
+            self.machine.write(at + offset, &argument.0.to_le_bytes())?;
+            count += 1;
+        }
+        let args = [
+            Value::I32(self.context),
+            Value::I64(function.0),
+            Value::I64(JsValue::UNDEFINED.0),
+            Value::I32(count),
+            Value::I32(at),
+        ];
+        self.call_value("JS_Call", &args)
+    }
+
+    /// A property by its zero-terminated name; the caller owns it.
+    pub(super) fn property(&mut self, object: JsValue, name: u32) -> Result<JsValue, MachineError> {
+        self.call_value("JS_GetPropertyStr", &[Value::I32(self.context), Value::I64(object.0), Value::I32(name)])
+    }
+
+    /// Runs one pending job. `None` when there is none, else whether it ended without an exception.
+    pub(super) fn job(&mut self) -> Result<Option<bool>, MachineError> {
+        let left = self.call_word("JS_ExecutePendingJob", &[Value::I32(self.runtime), Value::I32(self.scratch)])?;
+        Ok(match left {
+            0 => None,
+            1 => Some(true),
+            // Negative: it threw.
+            _ => Some(false),
+        })
+    }
+
+    /// A value as text, bounded and decoded leniently; `None` if it cannot be converted.
+    pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
+        let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
+        let at = self.call_word("JS_ToCStringLen2", &args)?;
+        if at == 0 {
+            self.discard_exception()?;
+            return Ok(None);
+        }
+        let bytes = self.read_word(self.scratch)?.min(STRING_BYTES_MOST);
+        let mut text = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        self.machine.read(at, &mut text)?;
+        self.call("JS_FreeCString", &[Value::I32(self.context), Value::I32(at)])?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Drops the pending exception.
+    pub(super) fn discard_exception(&mut self) -> Result<(), MachineError> {
+        let thrown = self.exception()?;
+        self.free(thrown)
+    }
+
+    /// A `u32` in guest memory.
+    pub(super) fn read_word(&mut self, at: u32) -> Result<u32, MachineError> {
+        let mut bytes = [0; 4];
+        self.machine.read(at, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// A `u64` in guest memory.
+    pub(super) fn read_long(&mut self, at: u32) -> Result<u64, MachineError> {
+        let mut bytes = [0; 8];
+        self.machine.read(at, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Sets a `u32` in guest memory.
+    pub(super) fn write_word(&mut self, at: u32, word: u32) -> Result<(), MachineError> {
+        self.machine.write(at, &word.to_le_bytes())
+    }
+
+    /// Writes `text` and a terminating zero at `at`.
+    pub(super) fn write_text(&mut self, at: u32, text: &[u8]) -> Result<(), MachineError> {
+        self.machine.write(at, text)?;
+        let length = u32::try_from(text.len()).map_err(|_| MachineError::OutOfBounds(at))?;
+        let end = at.checked_add(length).ok_or(MachineError::OutOfBounds(at))?;
+        self.machine.write(end, &[0])
+    }
+
+    /// Switches the loading of modules from files on or off.
+    pub(super) fn load_modules(&mut self, on: bool) -> Result<(), MachineError> {
+        let slots = self.build.module_loader;
+        let mut args = vec![Value::I32(self.runtime), Value::I32(0)];
+        args.extend(slots.iter().map(|slot| Value::I32(if on { *slot } else { 0 })));
+        args.push(Value::I32(0));
+        self.call(self.build.set_module_loader, &args)
+    }
+
+    /// Tells the interpreter's own list of unhandled rejections that this one is handled.
+    pub(super) fn handled(&mut self, promise: JsValue, reason: JsValue) -> Result<(), MachineError> {
+        let args =
+            [Value::I32(self.context), Value::I64(promise.0), Value::I64(reason.0), Value::I32(1), Value::I32(0)];
+        self.machine.call(Callee::Table(self.build.rejection_tracker), &args).map(drop)
+    }
+
+    /// `fflush(NULL)`: everything that a script left in a buffer, unclosed files too.
+    pub(super) fn flush(&mut self) -> Result<(), DriverError> {
+        Ok(self.call("fflush", &[Value::I32(0)])?)
+    }
+}

@@ -1,0 +1,119 @@
+//! QuickJS-NG, called through its C API.
+//!
+//! The official builds carry a `name` section, so the functions that `quickjs.h` and `quickjs-libc.h` declare can be
+//! exported without touching code. [`boot`] makes a runtime and a context, evaluates the boot scripts (`console`,
+//! timers, reports), and notes where things are. An execution is `JS_Eval`, the jobs and timers that it leaves, and
+//! `fflush`: a handful of calls.
+//!
+//! The boot scripts rely on nothing that a script can replace, and share with the host only the addresses in
+//! [`state::Addresses`]. A script that damages them damages its own interpreter.
+
+mod boot;
+mod build;
+mod compile;
+mod guest;
+mod report;
+mod run;
+mod state;
+mod value;
+
+use crate::{Anchors, Diagnostic, Driver, DriverError, Machine, Raised, Report, Script};
+use build::Build;
+use compile::Compiled;
+use report::{Facts, OUT_OF_MEMORY};
+use state::Booted;
+
+/// Drives QuickJS-NG.
+#[derive(Clone, Copy, Debug)]
+pub struct JavaScript {
+    build: &'static Build,
+}
+
+impl JavaScript {
+    /// For QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
+    pub fn reactor() -> Self {
+        Self { build: &build::REACTOR_0_17 }
+    }
+
+    /// For QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
+    pub fn command() -> Self {
+        Self { build: &build::COMMAND_0_11 }
+    }
+}
+
+impl Driver for JavaScript {
+    fn boot_args(&self) -> Vec<String> {
+        vec!["quickjs".to_owned()]
+    }
+
+    /// None: scripts see no variable that their caller did not set.
+    fn boot_env(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn boot_code(&self) -> &[u8] {
+        boot::CODE.as_bytes()
+    }
+
+    fn is_out_of_memory(&self, raised: &Raised) -> bool {
+        // The second is what is left when there is no memory for the first either.
+        let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
+        unsayable || (raised.type_name.as_str(), raised.message.as_str()) == OUT_OF_MEMORY
+    }
+
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+        boot::boot(machine, self.build)
+    }
+
+    /// Gives `Math.random` a state of its own, straight into the context.
+    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        let mut seed = [0; 8];
+        machine.fill_random(&mut seed);
+        if seed == [0; 8] {
+            // The one state that an xorshift generator never leaves.
+            seed[0] = 1;
+        }
+        Ok(machine.write(anchors.get("random_state")?, &seed)?)
+    }
+
+    fn execute(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Report, DriverError> {
+        Booted::new(machine, anchors, self.build)?.execute(script)
+    }
+
+    fn validate(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Vec<Diagnostic>, DriverError> {
+        let mut booted = Booted::new(machine, anchors, self.build)?;
+        // Imports are no business of a parser: without a loader no file is opened.
+        booted.guest.load_modules(false)?;
+        let compiled = booted.compile(script)?;
+        booted.guest.load_modules(true)?;
+        Ok(match compiled {
+            Compiled::Program(program, _) => {
+                booted.guest.free(program)?;
+                Vec::new()
+            }
+            Compiled::Failed(thrown, facts) => {
+                booted.guest.free(thrown)?;
+                if facts.is_missing_module() {
+                    return Ok(Vec::new());
+                }
+                vec![facts.into_diagnostic(script)]
+            }
+            Compiled::OutOfMemory => vec![Facts::out_of_memory().into_diagnostic(script)],
+        })
+    }
+
+    /// Nothing: JavaScript has no exit handlers, and every execution has flushed its files.
+    fn close(&self, _machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
+        Ok(())
+    }
+}

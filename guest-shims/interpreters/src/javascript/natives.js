@@ -1,0 +1,6 @@
+// The interpreter's own modules, for the boot scripts. A module, because nothing else can import.
+import * as std from 'glovebox:std';
+import * as os from 'glovebox:os';
+import * as bjson from 'glovebox:bjson';
+
+globalThis.$glovebox = { __proto__: null, std, os, bjson };

@@ -1,0 +1,49 @@
+'use strict';
+// What the other boot scripts share. `$glovebox` is a global only while the interpreter boots; afterwards it lives on
+// in their closures, where no script reaches it.
+{
+  const $ = globalThis.$glovebox;
+
+  // `uncurry(f)(self, ...rest)` is `f.call(self, ...rest)`, whatever a script does to `Function.prototype.call` later.
+  const uncurry = Function.prototype.bind.bind(Function.prototype.call);
+  $.uncurry = uncurry;
+
+  const includes = uncurry(String.prototype.includes);
+  const indexOf = uncurry(String.prototype.indexOf);
+  const slice = uncurry(String.prototype.slice);
+  const { out, err } = $.std;
+  const puts = uncurry(out.puts);
+  const flush = uncurry(out.flush);
+
+  // Written through at once, so that what was printed survives a hard stop; `out` first, so that the two streams
+  // keep the order of the program.
+  $.writeOut = (text) => {
+    puts(out, text);
+    flush(out);
+  };
+  $.writeErr = (text) => {
+    flush(out);
+    puts(err, text);
+    flush(err);
+  };
+
+  // A stack without the frames of these boot scripts.
+  $.userFrames = (stack) => {
+    if (!includes(stack, '(glovebox:')) return stack;
+    let kept = '';
+    for (let from = 0; from < stack.length; ) {
+      let to = indexOf(stack, '\n', from);
+      to = to < 0 ? stack.length : to + 1;
+      const line = slice(stack, from, to);
+      if (!includes(line, '(glovebox:')) kept += line;
+      from = to;
+    }
+    return kept;
+  };
+
+  // Adds a global as the language's own are: writable, configurable, not enumerable.
+  const { defineProperty } = Reflect;
+  $.global = (name, value) => {
+    defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
+  };
+}

@@ -1,0 +1,209 @@
+//! What was thrown, as the boot scripts describe it.
+
+use crate::{Diagnostic, DriverError, Raised, Script};
+
+use super::{state::Booted, value::JsValue};
+
+/// What `facts` and `report` of `driver.js` say.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    type_name: String,
+    message: String,
+    traceback: String,
+    stack: String,
+}
+
+/// A place in a source, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+impl Position {
+    /// Behind every place.
+    pub(super) const END: Self = Self { line: u32::MAX, column: u32::MAX };
+
+    /// The same place with its column counted in code points: QuickJS counts bytes.
+    fn in_characters(self, source: &str) -> Self {
+        let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let Some(line) = lines(source).nth(index) else { return self };
+        let before = line.char_indices().take_while(|(at, _)| *at < bytes).count();
+        Self { line: self.line, column: u32::try_from(before).map_or(self.column, |before| before.saturating_add(1)) }
+    }
+}
+
+impl Facts {
+    /// The innermost place in the file called `name`.
+    pub(super) fn position(&self, name: &str) -> Option<Position> {
+        self.stack.lines().find_map(|frame| position_in(frame, name))
+    }
+
+    pub(super) fn is_syntax_error(&self) -> bool {
+        self.type_name == "SyntaxError"
+    }
+
+    /// Whether a source is a module that only lacks what it imports.
+    pub(super) fn is_missing_module(&self) -> bool {
+        self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
+    }
+
+    pub(super) fn into_diagnostic(self, script: &Script<'_>) -> Diagnostic {
+        let place = self.position(script.name).unwrap_or(Position { line: 1, column: 1 });
+        let Position { line, column } = place.in_characters(script.source);
+        Diagnostic { line, column, message: format!("{}: {}", self.type_name, self.message) }
+    }
+
+    pub(super) fn out_of_memory() -> Self {
+        let (type_name, message) = OUT_OF_MEMORY;
+        Self {
+            type_name: type_name.to_owned(),
+            message: message.to_owned(),
+            traceback: format!("{type_name}: {message}"),
+            stack: String::new(),
+        }
+    }
+
+    pub(super) fn into_raised(self, name: &str) -> Raised {
+        let line = self.position(name).map(|position| position.line);
+        Raised { type_name: self.type_name, message: self.message, traceback: self.traceback, line }
+    }
+}
+
+/// The lines of a source, as ECMA-262 separates them.
+fn lines(source: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(source);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some(end) = text.find(['\n', '\r', '\u{2028}', '\u{2029}']) else { return rest.take() };
+        let (line, after) = text.split_at(end);
+        let width = if after.starts_with("\r\n") { 2 } else { after.chars().next().map_or(0, char::len_utf8) };
+        rest = after.get(width..);
+        Some(line)
+    })
+}
+
+/// The place that a frame such as `    at f (main.js:3:14)` names, if it is in the file called `name`.
+fn position_in(frame: &str, name: &str) -> Option<Position> {
+    let frame = frame.trim();
+    let frame = frame.strip_suffix(')').unwrap_or(frame);
+    let (rest, column) = frame.rsplit_once(':')?;
+    let (file, line) = rest.rsplit_once(':')?;
+    let before = file.strip_suffix(name)?;
+    if !(before.is_empty() || before.ends_with('(') || before.ends_with(' ')) {
+        return None;
+    }
+    Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
+}
+
+impl Booted<'_> {
+    /// Asks a describing function about a thrown value, which stays the caller's.
+    fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
+        let answer = self.guest.apply(JsValue::object(function), &[thrown])?;
+        if answer.is_exception() {
+            // Describing a value takes memory; where none is left, that is what happened to the script too.
+            let failure = self.guest.exception()?;
+            let text = self.guest.text(failure)?.unwrap_or_default();
+            self.guest.free(failure)?;
+            // Without memory for the error, QuickJS throws `null`.
+            let facts = if failure.is_null() || text == Facts::out_of_memory().traceback {
+                Facts::out_of_memory()
+            } else {
+                Facts { traceback: UNDESCRIBED.to_owned(), message: UNDESCRIBED.to_owned(), ..Facts::default() }
+            };
+            if function == self.at.report {
+                self.complain(&facts.traceback)?;
+            }
+            return Ok(facts);
+        }
+        let facts = Facts {
+            type_name: self.text_property(answer, "type")?,
+            message: self.text_property(answer, "message")?,
+            traceback: self.text_property(answer, "traceback")?,
+            stack: self.text_property(answer, "stack")?,
+        };
+        self.guest.free(answer)?;
+        Ok(facts)
+    }
+
+    fn is_exhausted(&mut self) -> Result<bool, DriverError> {
+        let Some(at) = self.guest.allocate(PROBE_BYTES)? else { return Ok(true) };
+        self.guest.release(at)?;
+        Ok(false)
+    }
+
+    fn text_property(&mut self, object: JsValue, name: &str) -> Result<String, DriverError> {
+        self.guest.write_text(self.at.key, name.as_bytes())?;
+        let value = self.guest.property(object, self.at.key)?;
+        if value.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(String::new());
+        }
+        let text = self.guest.text(value)?;
+        self.guest.free(value)?;
+        Ok(text.unwrap_or_default())
+    }
+
+    /// What was thrown, without printing it; the value stays the caller's.
+    pub(super) fn facts(&mut self, thrown: JsValue) -> Result<Facts, DriverError> {
+        self.describe(self.at.facts, thrown)
+    }
+
+    /// Prints what was thrown to standard error, and says what it was; takes the value over.
+    pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
+        if thrown.is_null() && self.is_exhausted()? {
+            let facts = Facts::out_of_memory();
+            self.complain(&facts.traceback)?;
+            return Ok(facts.into_raised(name));
+        }
+        let facts = self.describe(self.at.report, thrown)?;
+        self.guest.free(thrown)?;
+        Ok(facts.into_raised(name))
+    }
+}
+
+/// Where this much cannot be had, a thrown `null` is QuickJS out of memory: it had none for the error.
+const PROBE_BYTES: u32 = 1 << 20;
+
+/// The interpreter's own words for it.
+pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory");
+
+/// What stands for a thrown value that defeats every attempt to describe it.
+const UNDESCRIBED: &str = "a value that cannot be described was thrown";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_names_its_file_exactly() {
+        let at = |line, column| Some(Position { line, column });
+        assert_eq!(position_in("    at f (<sandbox>:3:14)", "<sandbox>"), at(3, 14));
+        assert_eq!(position_in("    at <sandbox>:1:5", "<sandbox>"), at(1, 5));
+        assert_eq!(position_in("    at f (/app/a:b.js:3:1)", "/app/a:b.js"), at(3, 1));
+        assert_eq!(position_in("    at f (xmain.js:3:1)", "main.js"), None);
+        assert_eq!(position_in("    at f (native)", "main.js"), None);
+        assert_eq!(position_in("    at f (main.js:99999999999:1)", "main.js"), None);
+    }
+
+    #[test]
+    fn a_column_behind_wide_characters_counts_them_once() {
+        let column = |source, line, column| Position { line, column }.in_characters(source).column;
+        assert_eq!(column("\"é😀\" + ;", 1, 12), 8);
+        assert_eq!(column("a\u{2029} é b", 2, 5), 4);
+        assert_eq!(column("a\r\né b", 2, 4), 3);
+        assert_eq!(column("a", 1, 900), 2);
+        assert_eq!(column("a", 7, 5), 5);
+    }
+
+    #[test]
+    fn the_line_is_that_of_the_innermost_frame_in_the_users_file() {
+        let facts = Facts {
+            stack: "    at parse (native)\n    at f (a.js:7:2)\n    at <eval> (a.js:9:1)\n".to_owned(),
+            ..Facts::default()
+        };
+        assert_eq!(facts.position("a.js"), Some(Position { line: 7, column: 2 }));
+        assert_eq!(facts.position("b.js"), None);
+    }
+}

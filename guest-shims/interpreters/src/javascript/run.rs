@@ -1,0 +1,257 @@
+//! One execution: the script, then the jobs and timers it leaves, then its open files.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{DriverError, Raised, Report, Script, Value};
+
+use super::{
+    compile::{Compiled, Grammar},
+    report::Facts,
+    state::Booted,
+    value::JsValue,
+};
+
+/// The name that stands for "no file"; an image's `scriptArgs` has it already.
+const DEFAULT_NAME: &str = "<sandbox>";
+
+/// How many abandoned jobs are dismissed one by one; each can leave only a few others.
+const ABANDONED_JOBS_MOST: u32 = 1_000_000;
+
+/// States of a promise (`JSPromiseStateEnum`).
+const PROMISE_PENDING: u32 = 0;
+const PROMISE_REJECTED: u32 = 2;
+
+/// What `prepare` of `driver.js` takes.
+#[derive(Serialize)]
+struct Input<'a> {
+    name: &'a str,
+    args: &'a [String],
+    env: BTreeMap<&'a str, &'a str>,
+    stdin: bool,
+}
+
+/// FNV-1a over everything that `prepare` hands over, each piece ended by a byte that UTF-8 has not. Zero means "as in
+/// the image". It only saves a call where the same input comes again.
+fn fingerprint(script: &Script<'_>) -> u32 {
+    if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
+        return 0;
+    }
+    let mut hash: u32 = 0x811c_9dc5;
+    let pairs = script.env.iter().flat_map(|(name, value)| [name, value]);
+    let marks = [u8::MAX - 1, u8::MAX];
+    let mut add = |text: &str, mark: u8| {
+        for byte in text.bytes().chain([mark]) {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    add(script.name, marks[0]);
+    script.args.iter().for_each(|arg| add(arg, marks[0]));
+    pairs.for_each(|text| add(text, marks[1]));
+    hash.max(2)
+}
+
+/// A fingerprint that no input has: what stands in the guest must be replaced next time.
+const STALE: u32 = 1;
+
+/// How the script's own work ended.
+enum Ending {
+    Done,
+    Threw(JsValue),
+    Refused(Raised),
+}
+
+impl Booted<'_> {
+    pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
+        let ending = if self.hand_over(script)? {
+            self.compile_and_run(script)?
+        } else {
+            Ending::Refused(Facts::out_of_memory().into_raised(script.name))
+        };
+        // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
+        let exit = self.state()?.exit;
+        let report = match (exit, ending) {
+            (Some(code), ending) => {
+                if let Ending::Threw(thrown) = ending {
+                    self.guest.free(thrown)?;
+                }
+                Report::Exited(code)
+            }
+            (None, Ending::Done) => Report::Completed,
+            (None, Ending::Threw(thrown)) => Report::Raised(self.report(thrown, script.name)?),
+            (None, Ending::Refused(raised)) => Report::Raised(raised),
+        };
+        if report != Report::Completed && !script.last {
+            self.abandon()?;
+        }
+        self.guest.flush()?;
+        Ok(report)
+    }
+
+    /// Hands over arguments, environment and standard input, where they are not what the guest has already.
+    /// `false` if the guest has no memory for them.
+    fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
+        let wanted = fingerprint(script);
+        if self.state()?.input == wanted && !script.has_stdin {
+            return Ok(true);
+        }
+        let env = script.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let input = Input { name: script.name, args: script.args, env, stdin: true };
+        let json = serde_json::to_vec(&input).map_err(|error| DriverError::Report(error.to_string()))?;
+        let Some(at) = self.place(&json)? else { return Ok(false) };
+        let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
+        self.guest.write_text(self.at.name, b"input")?;
+        let parsed = self.guest.call_value("JS_ParseJSON", &args)?;
+        self.displace(at)?;
+        if parsed.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(false);
+        }
+        let done = self.ask(self.at.prepare, &[parsed])?;
+        self.guest.free(parsed)?;
+        self.set_input(if script.has_stdin { STALE } else { wanted })?;
+        Ok(done.is_some())
+    }
+
+    fn compile_and_run(&mut self, script: &Script<'_>) -> Result<Ending, DriverError> {
+        let (program, grammar) = match self.compile(script)? {
+            Compiled::Program(program, grammar) => (program, grammar),
+            Compiled::Failed(thrown, _) => return Ok(Ending::Threw(thrown)),
+            Compiled::OutOfMemory => return Ok(Ending::Refused(Facts::out_of_memory().into_raised(script.name))),
+        };
+        if grammar == Grammar::Module {
+            self.describe_module(program)?;
+        }
+        let result = self.guest.run(program)?;
+        if result.is_exception() {
+            return Ok(Ending::Threw(self.guest.exception()?));
+        }
+        let ending =
+            if grammar.is_async() && result.address().is_some() { self.settle(result)? } else { self.drain()? };
+        self.guest.free(result)?;
+        Ok(ending)
+    }
+
+    /// Runs jobs and timers until nothing is left to do or something fails.
+    fn drain(&mut self) -> Result<Ending, DriverError> {
+        loop {
+            while let Some(completed) = self.guest.job()? {
+                if !completed {
+                    return Ok(Ending::Threw(self.guest.exception()?));
+                }
+            }
+            let state = self.state()?;
+            if state.exit.is_some() {
+                return Ok(Ending::Done);
+            }
+            // As in Node: what nobody handles by the time the jobs are done fails the run.
+            if let Some((_, reason)) = self.rejection()? {
+                let held = self.hold(reason)?;
+                return Ok(Ending::Threw(held));
+            }
+            if state.timers == 0 {
+                return Ok(Ending::Done);
+            }
+            let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
+            if callback.is_exception() {
+                return Ok(Ending::Threw(self.guest.exception()?));
+            }
+            if callback.is_undefined() {
+                continue;
+            }
+            let result = self.guest.apply(callback, &[])?;
+            self.guest.free(callback)?;
+            if result.is_exception() {
+                return Ok(Ending::Threw(self.guest.exception()?));
+            }
+            self.guest.free(result)?;
+        }
+    }
+
+    fn hold(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
+        let args = [Value::I32(self.at.context), Value::I64(value.0)];
+        Ok(self.guest.call_value("JS_DupValue", &args)?)
+    }
+
+    /// Drains on behalf of a source that gave a promise.
+    fn settle(&mut self, promise: JsValue) -> Result<Ending, DriverError> {
+        let args = [Value::I32(self.at.context), Value::I64(promise.0)];
+        if self.guest.call_word("JS_PromiseState", &args)? == PROMISE_REJECTED {
+            // It threw before it ever waited: as in any script, nothing else runs.
+            return Ok(Ending::Threw(self.guest.call_value("JS_PromiseResult", &args)?));
+        }
+        let ending = self.drain()?;
+        let waits =
+            matches!(ending, Ending::Done) && self.guest.call_word("JS_PromiseState", &args)? == PROMISE_PENDING;
+        if !waits || self.state()?.exit.is_some() {
+            return Ok(ending);
+        }
+        let message = "the top-level `await` never ends: nothing is left to run";
+        let raised = Raised {
+            type_name: "Error".to_owned(),
+            message: message.to_owned(),
+            traceback: format!("Error: {message}"),
+            line: None,
+        };
+        self.complain(&raised.traceback)?;
+        Ok(Ending::Refused(raised))
+    }
+
+    /// Prints a line of our own to the guest's standard error.
+    pub(super) fn complain(&mut self, line: &str) -> Result<(), DriverError> {
+        let text = format!("{line}\n");
+        let Some(at) = self.place(text.as_bytes())? else { return Ok(()) };
+        let bytes = u32::try_from(text.len()).unwrap_or_default();
+        let args = [self.at.context, at, bytes].map(Value::I32);
+        let string = self.guest.call_value("JS_NewStringLen", &args)?;
+        self.displace(at)?;
+        if string.is_exception() {
+            return Ok(self.guest.discard_exception()?);
+        }
+        self.ask(self.at.complain, &[string])?;
+        Ok(self.guest.free(string)?)
+    }
+
+    /// Dismisses the jobs, timers and rejections of an execution that failed or exited, so that the next one in a
+    /// kept interpreter does not run them.
+    fn abandon(&mut self) -> Result<(), DriverError> {
+        // With no stack at all every function that a job calls throws at once.
+        self.guest.write_word(self.at.stack_limit_at, u32::MAX)?;
+        for _ in 0..ABANDONED_JOBS_MOST {
+            match self.guest.job()? {
+                None => break,
+                Some(true) => {}
+                Some(false) => self.guest.discard_exception()?,
+            }
+        }
+        self.guest.write_word(self.at.stack_limit_at, self.at.stack_limit)?;
+        self.forget_rejections()?;
+        self.ask(self.at.reset, &[])?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SourceKind;
+
+    fn script<'a>(name: &'a str, args: &'a [String], env: &'a [(String, String)]) -> Script<'a> {
+        Script { source: "", name, kind: SourceKind::Detect, args, env, has_stdin: false, last: true }
+    }
+
+    #[test]
+    fn moving_a_boundary_between_inputs_changes_the_fingerprint() {
+        let text = |text: &str| text.to_owned();
+        let one = fingerprint(&script("a", &[text("bc")], &[]));
+        assert_ne!(one, fingerprint(&script("ab", &[text("c")], &[])));
+        assert_ne!(one, fingerprint(&script("a", &[text("b"), text("c")], &[])));
+        assert_ne!(
+            fingerprint(&script("a", &[text("b"), text("c")], &[])),
+            fingerprint(&script("a", &[], &[(text("b"), text("c"))])),
+        );
+        assert_eq!(fingerprint(&script(DEFAULT_NAME, &[], &[])), 0);
+    }
+}

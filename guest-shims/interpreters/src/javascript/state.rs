@@ -1,0 +1,142 @@
+//! Addresses in a prepared image, and the words that the boot scripts share with the host.
+
+use std::collections::BTreeMap;
+
+use crate::{Anchors, DriverError, Machine};
+
+use super::{build::Build, guest::Guest, value::JsValue};
+
+/// Defines the image's addresses once: fields, anchors' names, and both ways between them.
+macro_rules! addresses {
+    ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
+        /// Where things are in a prepared image.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(super) struct Addresses {
+            $($(#[$doc])* pub(super) $field: u32,)*
+        }
+
+        impl Addresses {
+            pub(super) fn from_anchors(anchors: &Anchors) -> Result<Self, DriverError> {
+                Ok(Self { $($field: anchors.get(stringify!($field))?,)* })
+            }
+
+            pub(super) fn into_anchors(self) -> Anchors {
+                Anchors(BTreeMap::from([$((stringify!($field).to_owned(), self.$field),)*]))
+            }
+        }
+    };
+}
+
+addresses! {
+    /// `JSRuntime *`.
+    runtime,
+    /// `JSContext *`.
+    context,
+    /// `SCRATCH_BYTES` for arguments and results.
+    scratch,
+    /// `SOURCE_BYTES` for sources that fit; the rest is allocated for each execution.
+    source,
+    /// `NAME_BYTES` for the script's name.
+    name,
+    /// `NAME_BYTES` for the names of properties.
+    key,
+    /// `JSRuntime.stack_limit`: the address below which the shadow stack may not reach.
+    stack_limit_at,
+    /// What stands there.
+    stack_limit,
+    /// The head of the interpreter's list of unhandled rejections.
+    rejections,
+    /// `JSContext.random_state`.
+    random_state,
+    /// The words that the boot scripts share with the host.
+    words,
+    /// The functions of `driver.js` and `globals.js`.
+    tick,
+    reset,
+    prepare,
+    facts,
+    report,
+    complain,
+}
+
+/// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.
+const INPUT_OFFSET: u32 = 12;
+
+/// What the boot scripts say between two calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    /// How many timers are waiting.
+    pub(super) timers: u32,
+    /// The code of `std.exit`, once it was called.
+    pub(super) exit: Option<i32>,
+    /// The fingerprint of the input that the guest was last given.
+    pub(super) input: u32,
+}
+
+/// A booted guest: the C API, and where things are.
+pub(super) struct Booted<'a> {
+    pub(super) guest: Guest<'a>,
+    pub(super) at: Addresses,
+}
+
+impl<'a> Booted<'a> {
+    pub(super) fn new(
+        machine: &'a mut dyn Machine,
+        anchors: &Anchors,
+        build: &'static Build,
+    ) -> Result<Self, DriverError> {
+        let at = Addresses::from_anchors(anchors)?;
+        let guest = Guest { machine, build, runtime: at.runtime, context: at.context, scratch: at.scratch };
+        Ok(Self { guest, at })
+    }
+
+    pub(super) fn state(&mut self) -> Result<State, DriverError> {
+        let mut bytes = [0; 16];
+        self.guest.machine.read(self.at.words, &mut bytes)?;
+        let [t0, t1, t2, t3, e0, e1, e2, e3, c0, c1, c2, c3, i0, i1, i2, i3] = bytes;
+        let exited = u32::from_le_bytes([e0, e1, e2, e3]) != 0;
+        Ok(State {
+            timers: u32::from_le_bytes([t0, t1, t2, t3]),
+            exit: exited.then_some(i32::from_le_bytes([c0, c1, c2, c3])),
+            input: u32::from_le_bytes([i0, i1, i2, i3]),
+        })
+    }
+
+    pub(super) fn set_input(&mut self, fingerprint: u32) -> Result<(), DriverError> {
+        Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, fingerprint)?)
+    }
+
+    /// Calls one of the boot scripts' functions with values that stay the caller's. `None` if it threw: the
+    /// exception is dropped.
+    pub(super) fn ask(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
+        let answer = self.guest.apply(JsValue::object(function), arguments)?;
+        if answer.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(None);
+        }
+        Ok(Some(answer))
+    }
+
+    /// The first unhandled rejection: its promise and its reason, both still the list's.
+    pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
+        // `struct list_head { prev, next }`; an entry holds the promise and the reason behind its own.
+        let entry = self.guest.read_word(self.at.rejections + 4)?;
+        if entry == self.at.rejections {
+            return Ok(None);
+        }
+        let promise = JsValue(self.guest.read_long(entry.saturating_add(8))?);
+        let reason = JsValue(self.guest.read_long(entry.saturating_add(16))?);
+        Ok(Some((promise, reason)))
+    }
+
+    /// Empties the list of unhandled rejections.
+    pub(super) fn forget_rejections(&mut self) -> Result<(), DriverError> {
+        while let Some((promise, reason)) = self.rejection()? {
+            self.guest.handled(promise, reason)?;
+            if self.rejection()?.is_some_and(|(next, _)| next == promise) {
+                return Err(DriverError::Report("its list of rejections does not shrink".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+'use strict';
+// The pieces of a printed value: primitives, keys, names of classes, functions and errors.
+//
+// Everything used here is captured before the first script runs, and nothing that a script can replace
+// (iteration protocols, `Array.prototype`, regular expressions) is relied on afterwards.
+{
+  const $ = globalThis.$glovebox;
+  const { uncurry } = $;
+
+  // Longer strings inside objects are cut, as Node does.
+  const MOST_STRING = 10000;
+
+  const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+  const { is } = Object;
+  const charCodeAt = uncurry(String.prototype.charCodeAt);
+  const includes = uncurry(String.prototype.includes);
+  const startsWith = uncurry(String.prototype.startsWith);
+  const slice = uncurry(String.prototype.slice);
+  const upper = uncurry(String.prototype.toUpperCase);
+  const numberToString = uncurry(Number.prototype.toString);
+  const bigintToString = uncurry(BigInt.prototype.toString);
+  const symbolToString = uncurry(Symbol.prototype.toString);
+  const functionToString = uncurry(Function.prototype.toString);
+  const objectToString = uncurry(Object.prototype.toString);
+  const hasOwn = uncurry(Object.prototype.hasOwnProperty);
+  const isArray = Array.isArray;
+  const ObjectPrototype = Object.prototype;
+  const ArrayPrototype = Array.prototype;
+  const { toStringTag } = Symbol;
+  const Failure = Error;
+  const failureToString = Error.prototype.toString;
+  const objectOwnToString = Object.prototype.toString;
+
+  const escapes = { __proto__: null, 8: '\\b', 9: '\\t', 10: '\\n', 11: '\\v', 12: '\\f', 13: '\\r', 92: '\\\\' };
+
+  const quote = (text) => {
+    let mark = "'";
+    if (includes(text, "'")) {
+      if (!includes(text, '"')) mark = '"';
+      else if (!includes(text, '`') && !includes(text, '${')) mark = '`';
+    }
+    const markCode = charCodeAt(mark, 0);
+    let out = mark;
+    let from = 0;
+    for (let i = 0; i < text.length; i++) {
+      const code = charCodeAt(text, i);
+      let replacement;
+      if (code === markCode) replacement = '\\' + mark;
+      else if (code === 92 || (code >= 8 && code <= 13)) replacement = escapes[code];
+      else if (code < 32 || (code > 126 && code < 160)) {
+        replacement = '\\x' + (code < 16 ? '0' : '') + upper(numberToString(code, 16));
+      } else if (code >= 0xd800 && code <= 0xdfff) {
+        const next = i + 1 < text.length ? charCodeAt(text, i + 1) : 0;
+        if (code <= 0xdbff && next >= 0xdc00 && next <= 0xdfff) {
+          i++;
+          continue;
+        }
+        replacement = '\\u' + numberToString(code, 16);
+      } else continue;
+      out += slice(text, from, i) + replacement;
+      from = i + 1;
+    }
+    return out + slice(text, from) + mark;
+  };
+
+  const formatNumber = (value) => (is(value, -0) ? '-0' : numberToString(value));
+
+  const more = (count, what) => `... ${count} more ${what}${count > 1 ? 's' : ''}`;
+
+  const formatPrimitive = (value) => {
+    switch (typeof value) {
+      case 'string':
+        if (value.length <= MOST_STRING) return quote(value);
+        return quote(slice(value, 0, MOST_STRING)) + more(value.length - MOST_STRING, 'character');
+      case 'number':
+        return formatNumber(value);
+      case 'bigint':
+        return bigintToString(value) + 'n';
+      case 'symbol':
+        return symbolToString(value);
+      case 'boolean':
+        return value ? 'true' : 'false';
+      default:
+        return value === null ? 'null' : 'undefined';
+    }
+  };
+
+  const isIdentifier = (text) => {
+    for (let i = 0; i < text.length; i++) {
+      const c = charCodeAt(text, i);
+      const letter = (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || c === 95;
+      if (!letter && !(i > 0 && c >= 48 && c <= 57)) return false;
+    }
+    return text.length > 0;
+  };
+
+  const isIndex = (key) => {
+    if (typeof key !== 'string' || key.length === 0 || key.length > 10) return false;
+    for (let i = 0; i < key.length; i++) {
+      const c = charCodeAt(key, i);
+      if (c < 48 || c > 57) return false;
+    }
+    return true;
+  };
+
+  const formatKey = (key, enumerable) => {
+    if (!enumerable) return `[${typeof key === 'symbol' ? symbolToString(key) : key}]`;
+    if (typeof key === 'symbol') return `[${symbolToString(key)}]`;
+    if (key === '__proto__') return "['__proto__']";
+    return isIdentifier(key) ? key : quote(key);
+  };
+
+  // A property, or `undefined` if reading it throws.
+  const read = (value, key) => {
+    try {
+      return value[key];
+    } catch {
+      return undefined;
+    }
+  };
+
+  const safeString = (value) => {
+    try {
+      return typeof value === 'symbol' ? symbolToString(value) : `${value}`;
+    } catch {
+      return '[object]';
+    }
+  };
+
+  // A function's own name, without calling getters.
+  const ownName = (callable) => {
+    const own = getOwnPropertyDescriptor(callable, 'name');
+    return own !== undefined && typeof own.value === 'string' ? own.value : '';
+  };
+
+  // The name of the class a value was made by, without calling getters; `null` where there is none.
+  const constructorName = (value) => {
+    let object = getPrototypeOf(value);
+    // The two most frequent, without the cost of property descriptors.
+    if (object === ObjectPrototype && !hasOwn(value, 'constructor')) return 'Object';
+    if (object === ArrayPrototype && !hasOwn(value, 'constructor')) return 'Array';
+    object = value;
+    for (let hops = 0; object !== null && hops < 100; hops++) {
+      const own = getOwnPropertyDescriptor(object, 'constructor');
+      if (own !== undefined && typeof own.value === 'function') {
+        const name = ownName(own.value);
+        if (name !== '') return name;
+      }
+      object = getPrototypeOf(object);
+    }
+    return null;
+  };
+
+  const tagOf = (value, name) => {
+    const tag = read(value, toStringTag);
+    return typeof tag === 'string' && tag !== '' && tag !== name ? ` [${slice(tag, 0, 128)}]` : '';
+  };
+
+  const prefix = (value, name, fallback, size) => {
+    const shown = size === undefined ? '' : `(${size})`;
+    if (name === null) return `[${fallback}${shown}: null prototype]${tagOf(value, fallback)} `;
+    return `${name}${shown}${tagOf(value, name)} `;
+  };
+
+  const functionText = (value, name) => {
+    const source = functionToString(value);
+    const called = ownName(value);
+    if (startsWith(source, 'class') && slice(source, -1) === '}') {
+      const parent = getPrototypeOf(value);
+      const parentName = typeof parent === 'function' ? ownName(parent) : '';
+      return `[class ${called || '(anonymous)'}${parentName === '' ? '' : ` extends ${parentName}`}]`;
+    }
+    const tag = slice(objectToString(value), 8, -1);
+    const kind = tag === 'AsyncFunction' || tag === 'GeneratorFunction' || tag === 'AsyncGeneratorFunction' ? tag : 'Function';
+    return `[${kind}${called === '' ? ' (anonymous)' : `: ${called}`}]${name === null ? ' [null prototype]' : ''}`;
+  };
+
+  // `name: message` and the frames below it: QuickJS keeps only the frames in `stack`.
+  const errorText = (value, name) => {
+    let title = read(value, 'name');
+    title = typeof title === 'string' ? title : 'Error';
+    if (name !== null && name !== title && (title === 'Error' || title === '')) title = name;
+    let message = read(value, 'message');
+    message = typeof message === 'string' ? message : message === undefined ? '' : safeString(message);
+    const head = title === '' ? message : message === '' ? title : `${title}: ${message}`;
+    const stack = read(value, 'stack');
+    let frames = typeof stack === 'string' ? $.userFrames(stack) : '';
+    if (slice(frames, -1) === '\n') frames = slice(frames, 0, -1);
+    if (frames === '') return `[${head}]`;
+    return startsWith(frames, head) ? frames : `${head}\n${frames}`;
+  };
+
+  const isError = (value) => {
+    try {
+      return value instanceof Failure || objectToString(value) === '[object Error]';
+    } catch {
+      return false;
+    }
+  };
+
+  // Whether an object says itself how it becomes a string, for `%s`.
+  const hasOwnText = (value) => {
+    const method = read(value, 'toString');
+    return typeof method === 'function' && method !== objectOwnToString && method !== failureToString && !isArray(value);
+  };
+
+  $.text = {
+    __proto__: null,
+    constructorName, errorText, formatKey, formatNumber, formatPrimitive, functionText, hasOwnText, isError, isIndex,
+    more, prefix, quote, read, safeString, tagOf,
+  };
+}

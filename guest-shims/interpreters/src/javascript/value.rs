@@ -1,0 +1,47 @@
+//! QuickJS values as the interpreter's functions take and return them on a 32-bit machine.
+
+/// A `JSValue`: the tag in the upper half, a pointer or a small number in the lower (`quickjs.h`, `JS_NAN_BOXING`).
+///
+/// Nothing here counts references: whoever got an owned value frees it through `Guest::free`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JsValue(pub(super) u64);
+
+const TAG_OBJECT: u64 = 0xffff_ffff;
+const TAG_NULL: u64 = 2;
+const TAG_UNDEFINED: u64 = 3;
+const TAG_EXCEPTION: u64 = 6;
+
+impl JsValue {
+    /// `undefined`.
+    pub(super) const UNDEFINED: Self = Self(TAG_UNDEFINED << 32);
+
+    /// The object at this address.
+    pub(super) fn object(at: u32) -> Self {
+        Self((TAG_OBJECT << 32) | u64::from(at))
+    }
+
+    /// The small integer `number`.
+    pub(super) fn int(number: u32) -> Self {
+        Self(u64::from(number))
+    }
+
+    /// Whether a call threw; the exception itself then waits in the runtime.
+    pub(super) fn is_exception(self) -> bool {
+        self.0 >> 32 == TAG_EXCEPTION
+    }
+
+    /// Whether it is `null`.
+    pub(super) fn is_null(self) -> bool {
+        self.0 >> 32 == TAG_NULL
+    }
+
+    /// Whether it is `undefined`.
+    pub(super) fn is_undefined(self) -> bool {
+        self.0 >> 32 == TAG_UNDEFINED
+    }
+
+    /// The address of an object, `None` for anything else.
+    pub(super) fn address(self) -> Option<u32> {
+        if self.0 >> 32 == TAG_OBJECT { u32::try_from(self.0 & 0xffff_ffff).ok() } else { None }
+    }
+}

@@ -1,0 +1,19 @@
+//! Drivers: how to boot a language interpreter once, park it, and call into it for each execution.
+//!
+//! An interpreter's state is its linear memory, so a driver boots the unmodified binary at
+//! preparation time, stops it where nothing live points into the C stack, and leaves *anchors*
+//! (addresses in the saved memory) with which every later instance is called directly.
+//!
+//! This crate knows no WebAssembly engine: it talks to a [`Machine`], which the Rust host implements
+//! with Wasmtime and the provider component with a handful of intrinsics. It is not the security
+//! boundary: a guest that damages its driver only lies about itself.
+
+mod javascript;
+mod machine;
+mod python;
+mod script;
+
+pub use javascript::JavaScript;
+pub use machine::{Callee, Machine, MachineError, Value};
+pub use python::Python;
+pub use script::{Anchors, Diagnostic, Driver, DriverError, Raised, Report, Script, SourceKind};

@@ -1,0 +1,75 @@
+//! What a driver may do to a guest.
+
+use glovebox_wasi::{Stop, Wasi};
+
+/// A WebAssembly value of the two types that the interpreters' functions take and return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// An `i32`, as its bits.
+    I32(u32),
+    /// An `i64`, as its bits.
+    I64(u64),
+}
+
+/// The function to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee<'a> {
+    /// An export of the prepared module, by name.
+    Export(&'a str),
+    /// A slot of the exported function table `__table`.
+    Table(u32),
+}
+
+/// Why a machine could not do what a driver asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// The guest was unwound; it must never be entered again.
+    #[error("the guest was unwound")]
+    Stopped(Stop),
+    /// The guest has no such export, table slot or global, or it has another type.
+    #[error("the guest has no usable `{0}`; its binary does not fit its recipe")]
+    Missing(String),
+    /// An address lies outside the guest's linear memory.
+    #[error("address {0:#x} lies outside the guest's memory")]
+    OutOfBounds(u32),
+}
+
+impl From<Stop> for MachineError {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+/// One guest instance, as a driver sees it.
+///
+/// The Rust host implements this with Wasmtime, the provider component with wasm intrinsics; drivers
+/// hold no other handle on the guest, so they behave the same in both.
+pub trait Machine {
+    /// Calls into the guest. `None` for a function without result.
+    fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError>;
+
+    /// Copies guest memory out.
+    fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), MachineError>;
+
+    /// Copies into guest memory.
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError>;
+
+    /// The size of the linear memory in bytes.
+    fn memory_bytes(&mut self) -> u64;
+
+    /// Grows the linear memory by whole 64 KiB pages and returns the old size in pages. Only used at preparation.
+    fn grow(&mut self, pages: u32) -> Result<u32, MachineError>;
+
+    /// Sets an exported mutable `i32` global. Only used at preparation: what is set ends up in the image.
+    fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError>;
+
+    /// The value of an exported `i32` global.
+    fn global(&mut self, name: &str) -> Result<u32, MachineError>;
+
+    /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
+    fn fill_random(&mut self, into: &mut [u8]);
+
+    /// The guest's WASI state: channel, arguments, environment, standard input, clock.
+    fn wasi(&mut self) -> &mut Wasi;
+}

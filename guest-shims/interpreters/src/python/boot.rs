@@ -1,0 +1,174 @@
+//! From the unprepared module to a parked interpreter.
+
+use std::collections::BTreeMap;
+
+use glovebox_wasi::{Stop, Stream};
+
+use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
+use super::{DEFAULT_NAME, Python};
+use crate::{Anchors, Callee, Driver, DriverError, Machine, MachineError, Script, SourceKind};
+
+/// Runs inside the interpreter, as one module.
+pub(super) const BOOT: &str = concat!(
+    include_str!("boot/library.py"),
+    include_str!("boot/world.py"),
+    include_str!("boot/report.py"),
+    include_str!("boot/driver.py"),
+    include_str!("boot/settle.py"),
+);
+
+/// Runs [`BOOT`] in a module of its own, so that `__main__` stays the user's, and with builtins of its own, so that a script
+/// may replace the common ones.
+const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
+                      driver.__builtins__ = dict(vars(__builtins__)); \
+                      exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
+
+/// CPython's stack after boot. The build's own 512 KiB overflow at 60 nested constructors, because its code is not
+/// optimised.
+///
+/// An overflow of this one would run into the heap instead of trapping, so something else must come first. Recursion that
+/// CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash` of
+/// nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
+/// engine grants 16 MiB: that runs out first, and is a trap.
+const C_STACK_BYTES: u32 = 24 << 20;
+const PAGE_BYTES: u32 = 64 << 10;
+
+/// The driver's functions, as settle.py names them.
+const FUNCTIONS: [&str; 7] = ["run", "run_with", "validate", "flush", "close", "grow", "settle"];
+
+pub(super) fn args() -> Vec<String> {
+    ["python", "-c", LOADER, BOOT].map(str::to_owned).to_vec()
+}
+
+pub(super) fn env() -> Vec<(String, String)> {
+    [
+        ("HOME", "/app"),
+        ("LC_ALL", "C.UTF-8"),
+        // A directory that exists inside the interpreter: a search elsewhere would count as an attempt to escape.
+        ("PATH", "/usr/local/bin"),
+        // No `__pycache__` among the files that a script created.
+        ("PYTHONDONTWRITEBYTECODE", "1"),
+        // Fixed, or the image would not be deterministic, nor would the order in which a set is printed.
+        ("PYTHONHASHSEED", "0"),
+        ("PYTHONIOENCODING", "utf-8"),
+        ("PYTHONUTF8", "1"),
+        // Where `tempfile` looks first, for the same reason.
+        ("TMPDIR", "/app"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+    machine.wasi().allow_parking(true);
+    match machine.call(Callee::Export("_start"), &[]) {
+        Err(MachineError::Stopped(Stop::Parked)) => {}
+        Err(error) => return Err(failure(machine, &error.to_string())),
+        Ok(_) => return Err(failure(machine, "it returned")),
+    }
+    let mut notes = notes(machine.wasi().output(Stream::Stdout));
+    let sample = notes.remove("state").unwrap_or_default();
+    let mut anchors = BTreeMap::new();
+    for (name, words) in notes {
+        let &[address] = words.as_slice() else {
+            return Err(DriverError::Boot(format!("`{name}` has no single address")));
+        };
+        anchors.insert(name, address);
+    }
+    let top = move_stack(machine)?;
+    anchors.insert("scratch".to_owned(), top);
+    let mut anchors = Anchors(anchors);
+
+    let mut interpreter = Interpreter::new(machine, &anchors);
+    let slot = interpreter.vectorcall_slot(anchors.get("run")?)?;
+    for function in FUNCTIONS {
+        let address = anchors.get(function)?;
+        if interpreter.vectorcall_slot(address)? != slot {
+            return Err(DriverError::Boot(format!("`{function}` is called otherwise than `run`")));
+        }
+        interpreter.immortalise(address)?;
+    }
+    interpreter.immortalise(anchors.get("buffer")?)?;
+    let generator = anchors.get("generator")?;
+    let state = interpreter.find_state(generator, sample.first_chunk::<TWISTER_SAMPLE>().map_or(&[], |s| s))?;
+    let state = state.ok_or_else(|| DriverError::Boot("`random` keeps its state elsewhere".to_owned()))?;
+    interpreter.immortalise(generator)?;
+    anchors.0.insert("slot".to_owned(), slot);
+    anchors.0.insert("random".to_owned(), state);
+
+    let mut interpreter = Interpreter::new(machine, &anchors);
+    interpreter.call("settle")?;
+    let files = interpreter.files()?;
+    anchors.0.insert("files".to_owned(), files);
+    // The way in from the host, too, costs a little more the first time.
+    for last in [false, true, false, true] {
+        let script = Script {
+            source: "print(1)",
+            name: DEFAULT_NAME,
+            kind: SourceKind::Detect,
+            args: &[],
+            env: &[],
+            has_stdin: false,
+            last,
+        };
+        python.execute(machine, &anchors, &script)?;
+    }
+    // What the samples left on the stack is dead; as zeros it takes no room in the image.
+    let bottom = top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES);
+    let zeros = [0; 4096];
+    for page in (bottom..top).step_by(zeros.len()) {
+        let length = usize::try_from(top.saturating_sub(page)).unwrap_or(0).min(zeros.len());
+        machine.write(page, zeros.get(..length).unwrap_or_default())?;
+    }
+    let wasi = machine.wasi();
+    wasi.begin_execution(); // forgets what the samples printed, and allows no more parking
+    wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
+    Ok(anchors)
+}
+
+/// Gives the C stack fresh memory above everything else, and returns its top; above that lies the scratch area.
+fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
+    let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
+    let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
+    let top = top.ok_or_else(|| DriverError::Boot("its memory is too large for a stack".to_owned()))?;
+    machine.set_global("__stack_pointer", top)?;
+    Ok(top)
+}
+
+/// What settle.py printed: a name and numbers on each line.
+fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
+    let mut notes = BTreeMap::new();
+    for line in String::from_utf8_lossy(output).lines() {
+        let mut words = line.split_whitespace();
+        if let Some(name) = words.next() {
+            notes.insert(name.to_owned(), words.map_while(|word| word.parse().ok()).collect());
+        }
+    }
+    notes
+}
+
+/// The end of what it said on standard error is the reason.
+fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
+    let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
+    let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);
+    DriverError::Boot(format!("{how} instead of parking: {}", said.get(start..).unwrap_or_default().trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_names_and_numbers() {
+        let notes = notes(b"run 17\nstate 1 2 3\n\nodd x 4\n");
+        assert_eq!(notes.get("run"), Some(&vec![17]));
+        assert_eq!(notes.get("state"), Some(&vec![1, 2, 3]));
+        assert_eq!(notes.get("odd"), Some(&vec![]));
+        assert_eq!(notes.len(), 3);
+    }
+
+    #[test]
+    fn no_argument_contains_a_nul() {
+        assert!(args().iter().all(|arg| !arg.contains('\0')));
+    }
+}

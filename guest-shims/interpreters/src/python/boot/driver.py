@@ -1,0 +1,174 @@
+"""What the host calls."""
+
+def run(last):
+    """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input."""
+    global source
+    result, name = None, DEFAULT_NAME
+    try:
+        source = buffer.decode()
+        if not last:
+            name = kept_name(DEFAULT_NAME)
+        sys.argv = [""]
+        exec(compile(source, name, "exec", 0, True), namespace)
+    except BaseException as error:
+        result = failed(error, name)
+    try:
+        if last:
+            finish()
+        elif reserve is None:
+            restock()
+        if sys.stdout is out and sys.stderr is err:
+            out.flush()
+            err.flush()
+            return result
+    except BaseException:
+        pass
+    restore_streams()
+    return result
+
+
+def kept_name(text):
+    name = Name(text)
+    name.source = source
+    name.lines = None
+    return name
+
+
+def run_with(last):
+    """Like `run`, with everything a script can be given. `buffer` holds length-framed fields: flags,
+    name, source, the number of arguments, the arguments, then names and values of the environment."""
+    global source, dirty_stdin
+    result = None
+    name = DEFAULT_NAME
+    try:
+        flags, given, source, count, *rest = fields()
+        count = int(count)
+        if dirty_stdin or "i" in flags:
+            sys.stdin = sys.__stdin__ = open_input()
+        dirty_stdin = "i" in flags
+        set_environment(dict(zip(rest[count::2], rest[count + 1 :: 2])))
+        script = "" if given.startswith("<") and given.endswith(">") else given
+        sys.argv = [script, *rest[:count]]
+        if script:
+            namespace["__file__"] = os.path.join(WORKSPACE, script)
+        else:
+            namespace.pop("__file__", None)
+        name = given if last else kept_name(given)
+        linecache.cache[given] = (len(source), None, quoted, given)
+        exec(compile(source, name, "exec", 0, True), namespace)
+    except BaseException as error:
+        result = failed(error, name)
+    if last:
+        finish()
+    elif reserve is None:
+        restock()
+    restore_streams()
+    return result
+
+
+def restock():
+    global reserve
+    try:
+        reserve = bytearray(RESERVE_BYTES)
+    except MemoryError:
+        pass  # after the next script, perhaps
+
+
+def fields():
+    data = bytes(buffer)
+    at, found = 0, []
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        found.append(data[at + 4 : at + 4 + size].decode())
+        at += 4 + size
+    return found
+
+
+def set_environment(wanted):
+    """Makes `wanted` the environment beside the image's own, and takes back what the last script got."""
+    global script_env
+    for key in script_env:
+        if key not in wanted:
+            before = replaced_env.pop(key, None)
+            if before is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = before
+    for key, value in wanted.items():
+        if key not in script_env:
+            replaced_env[key] = os.environ.get(key)
+        if os.environ.get(key) != value:
+            os.environ[key] = value
+    script_env = wanted
+
+
+own_names = 0  # in `__main__`, before a script ran
+
+
+def finish():
+    """What Py_FinalizeEx does before it tears the interpreter down, as far as a script can see it."""
+    try:
+        if threading._threading_atexits:
+            threading._shutdown()
+        atexit._run_exitfuncs()
+        if len(logging._handlerList) > 1:  # its exit handler is unregistered, see below
+            logging.shutdown()
+        if len(namespace) > own_names:  # finalizers of what the script's globals hold
+            for private in True, False:
+                for key in list(namespace):
+                    if key.startswith("_") is private and not key.startswith("__"):
+                        namespace[key] = None
+    except BaseException:
+        pass  # what exit handlers and finalizers raise, CPython has printed
+
+
+def flush():
+    """Writes out what the script left open. The host calls it only if files are open. What was
+    there before parking is frozen out of the collector's sight, so this walks the script's objects. Not
+    after a collection: that may close a file below the buffer that is still to be written to it."""
+    try:
+        for item in gc.get_objects():
+            try:
+                if isinstance(item, io.IOBase) and not item.closed and item.writable():
+                    item.flush()
+            except BaseException:
+                pass
+    except BaseException:
+        pass
+    return None
+
+
+def close():
+    """Before a kept interpreter is dropped."""
+    finish()
+    restore_streams()
+    return flush()
+
+
+def grow():
+    """Makes room for as many bytes as `buffer` names in decimal."""
+    try:
+        buffer.extend(bytes(int(buffer)))
+        return None
+    except MemoryError:
+        return last_resort
+
+
+def validate():
+    """Parses and compiles; runs nothing. One diagnostic, as the parser stops at the first error."""
+    global source
+    try:
+        name, source = fields()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, name, "exec", 0, True)
+        return None
+    except SyntaxError as error:
+        kind, message, line, column = type(error).__name__, str(error.msg), error.lineno or 1, error.offset or 1
+    except BaseException as error:  # the parser's own limits: memory, recursion
+        kind, message, line, column = type(error).__name__, str(error), 1, 1
+    zero = source.find("\0")
+    if zero >= 0 and "null bytes" in message:
+        line, column = source.count("\n", 0, zero) + 1, zero - source.rfind("\n", 0, zero)
+    message = f"{kind}: {message}" if message else kind
+    return reply(b"D", str(max(line, 1)), str(max(column, 1)), clip(message, MESSAGE_CHARS))

@@ -1,0 +1,85 @@
+"""Runs once, inside CPython, at preparation; what it leaves in memory is the image.
+
+The interpreter is started as `python -c LOADER BOOT` (see boot.rs), BOOT being the files of this folder
+one after the other: they run in one module of their own, never in `__main__`. The last one writes the
+driver's addresses to standard output and asks to be parked. From then on the host calls `run`,
+`run_with`, `validate`, `flush`, `close` and `grow` directly, by the vectorcall slot of their type. Scripts
+come in through one bytearray, `buffer`, whose header and bytes the host writes in place: nothing is
+allocated, opened or parsed to hand one over. A driver function returns `None` when there is nothing to
+say, and a `bytes` object otherwise.
+
+None of them may raise: the host could not fetch the exception. Fuel counts: each statement in `run` is
+paid by every execution.
+"""
+
+import _imp
+import importlib.machinery as machinery
+import sys
+import zipimport
+
+_module_code = zipimport._get_module_code
+
+
+def module_code(importer, fullname):
+    """The library is a zip of bytecode that names files of the machine it was built on."""
+    code, is_package, path = _module_code(importer, fullname)
+    if code is not None:
+        _imp._fix_co_filename(code, path.replace("python312.zip", "python3.12").removesuffix("c"))
+    return code, is_package, path
+
+
+zipimport._get_module_code = module_code  # before anything else is imported
+
+import asyncio.selector_events
+import asyncio.unix_events
+import atexit
+import gc
+import inspect
+import io
+import linecache
+import logging
+import mimetypes
+import os
+import random
+import selectors
+import signal
+import threading
+import time
+import traceback
+import uuid
+import warnings
+import zoneinfo
+
+# What scripts import most, loaded here so that importing it costs next to nothing there.
+for _name in """
+    abc argparse array ast asyncio base64 bisect builtins cProfile calendar cmath collections.abc colorsys
+    concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib doctest
+    email.message email.mime.multipart email.mime.text email.parser email.policy email.utils encodings.ascii
+    encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 encodings.utf_8_sig enum errno filecmp fileinput
+    fnmatch fractions functools getopt getpass glob graphlib gzip hashlib heapq hmac html html.parser http.client
+    importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json keyword locale logging.handlers
+    math mimetypes numbers operator optparse pathlib pickle pkgutil platform plistlib pprint pstats queue random re reprlib
+    sched secrets shelve shlex shutil socket sqlite3 stat statistics string struct subprocess tarfile tempfile textwrap
+    threading timeit tokenize tomllib traceback types typing unicodedata unittest unittest.mock urllib.parse urllib.request
+    uuid warnings weakref xml.dom.minidom xml.etree.ElementTree zipfile zlib zoneinfo
+""".split():
+    __import__(_name)
+
+DEFAULT_NAME = "<sandbox>"
+DRIVER_NAME = "<glovebox>"
+WORKSPACE = "/app"
+BUFFER_BYTES = 64 * 1024
+RESERVE_BYTES = 512 * 1024
+NAME_CHARS = 1024  # of an exception's class
+MESSAGE_CHARS = 64 * 1024  # of an exception, in the report; all of it goes to standard error
+TRACEBACK_CHARS = 256 * 1024
+
+main = sys.modules["__main__"]
+namespace = main.__dict__
+buffer = bytearray(BUFFER_BYTES)  # the host writes here; the capacity grows on demand and stays
+reserve = bytearray(RESERVE_BYTES)  # given up to report that memory ran out
+answer = b""  # the last reply: held here while the host reads it
+source = ""  # of the script that runs now: what tracebacks quote
+dirty_stdin = False  # whether its reader may hold bytes of an earlier script
+script_env = {}  # what the running script's environment adds to the image's own
+replaced_env = {}  # and what stood there before

@@ -1,0 +1,217 @@
+"""What ended a script, in the words CPython would use."""
+
+class Name(str):
+    """A kept interpreter's file name: it carries its own source, so that a function defined by an
+    earlier script of the same name is quoted from the right text, for as long as its code lives."""
+
+
+class Lines:
+    """The running script's lines, for linecache; split only if somebody looks."""
+
+    def __init__(self):
+        self.text, self.split = None, []
+
+    def lines(self):
+        if self.text is not source:
+            self.text, self.split = source, split_lines(source)
+        return self.split
+
+    def __len__(self):
+        return len(self.lines())
+
+    def __getitem__(self, at):
+        return self.lines()[at]
+
+    def __iter__(self):
+        return iter(self.lines())
+
+
+def split_lines(text):
+    # Not str.splitlines, which breaks at form feeds too. traceback aligns its carets by the final newline.
+    return io.StringIO(text if text.endswith("\n") else text + "\n", None).readlines()
+
+
+quoted = Lines()
+
+
+def reply(kind, *fields):
+    """`kind`, then each field as its length in four bytes and itself, in UTF-8."""
+    global answer
+    answer = kind + frame(*fields)
+    return answer
+
+
+def frame(*fields):
+    data = b""
+    for field in fields:
+        field = field.encode("utf-8", "backslashreplace")
+        data += len(field).to_bytes(4, "little") + field
+    return data
+
+
+def trace_of(error):
+    return BaseException.__traceback__.__get__(error)
+
+
+_format_frame = traceback.StackSummary.format_frame_summary
+
+
+def format_frame_summary(self, frame):
+    """traceback parses a frame's line each time to place its carets: once will do for a thousand equal frames."""
+    key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
+    if getattr(self, "last_key", None) != key or frame.locals is not None:
+        self.last_key, self.last_text = key, _format_frame(self, frame)
+    return self.last_text
+
+
+traceback.StackSummary.format_frame_summary = format_frame_summary
+
+
+_distance = traceback._levenshtein_distance
+
+
+def distance(a, b, max_cost):
+    """"Did you mean": the exact distance costs a thousand times what shows that most names are too far. A letter
+    that the other name lacks, in either case, has to be moved or replaced, for two."""
+    ours, theirs = set(a.lower()), set(b.lower())
+    if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
+        return max_cost + 1
+    return _distance(a, b, max_cost)
+
+
+traceback._levenshtein_distance = distance
+
+
+def requote(rendered, seen):
+    """Drops the driver's own frames, and gives those of earlier scripts the source their names carry."""
+    if rendered is None or id(rendered) in seen:
+        return
+    seen.add(id(rendered))
+    rendered.stack[:] = [frame for frame in rendered.stack if frame.filename != DRIVER_NAME]
+    for frame in rendered.stack:
+        if type(frame.filename) is Name:
+            lines = frame.filename.lines
+            if lines is None:
+                lines = frame.filename.lines = split_lines(frame.filename.source)
+            if 0 < frame.lineno <= len(lines):
+                frame._line = lines[frame.lineno - 1]
+    for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):
+        requote(other, seen)
+
+
+def render(error):
+    trace = trace_of(error)
+    rendered = traceback.TracebackException(type(error), error, trace, lookup_lines=False, compact=True)
+    requote(rendered, set())
+    if trace is None:
+        rendered.stack = None  # a syntax error in the script itself: CPython prints no header
+    return "".join(rendered.format())
+
+
+def display(text):
+    try:
+        stream = sys.stderr
+    except AttributeError:
+        stream = err
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BaseException:
+        try:
+            err.write(text)
+        except BaseException:
+            pass  # restore_streams makes new ones
+
+
+def show(error, text):
+    """What CPython's PyErr_Print does (Python/pythonrun.c), from `sys.excepthook` on. Returns the
+    exit code if a hook of the script's own called `sys.exit`."""
+    hook = sys.__dict__.get("excepthook")
+    if hook is sys.__excepthook__:
+        display(text)
+    elif hook is None:
+        display("sys.excepthook is missing\n" + text)
+    else:
+        try:
+            hook(type(error), error, trace_of(error))
+        except SystemExit as left:
+            return exit_code(left)
+        except BaseException as broken:
+            trace = trace_of(broken)
+            broken.__traceback__ = trace and trace.tb_next
+            display("Error in sys.excepthook:\n" + render(broken) + "\nOriginal exception was:\n" + text)
+    return None
+
+
+def exit_code(left):
+    """What CPython's handle_system_exit does with the argument of `sys.exit`."""
+    code = left.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        code = int(code)
+        return code if -0x80000000 <= code <= 0x7FFFFFFF else -1
+    try:
+        text = str(code)
+    except BaseException:
+        text = ""
+    display(text + "\n")
+    return 1
+
+
+def line_of(error, trace, name):
+    """The script's own line: the innermost of its frames, or where its syntax is wrong."""
+    if isinstance(error, SyntaxError) and error.filename == name and trace is None:
+        return error.lineno or 0
+    line = 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == name:
+            line = trace.tb_lineno or line
+        trace = trace.tb_next
+    return line
+
+
+def clip(text, chars):
+    return text if len(text) <= chars else text[: chars // 2] + "\n[...]\n" + text[-chars // 2 :]
+
+
+def failed(error, name):
+    """Reports what ended a script; `error`'s traceback still begins in the driver. Never raises."""
+    global reserve
+    try:
+        if isinstance(error, MemoryError):
+            reserve = None
+        if sys.getrecursionlimit() < 500:
+            sys.setrecursionlimit(1000)  # or the script's own limit stops its own report
+        trace = error.__traceback__ = trace_of(error).tb_next
+        if isinstance(error, SystemExit):
+            return reply(b"X", str(exit_code(error)))
+        text = render(error)
+        code = show(error, text)
+        if code is not None:
+            return reply(b"X", str(code))
+        try:
+            message = str(error)
+        except BaseException:
+            message = "<exception str() failed>"
+        line = str(line_of(error, trace, name))
+        kind = clip(type(error).__name__, NAME_CHARS)
+        return reply(b"R", kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
+    except BaseException:  # no memory to describe it, or an exception class made to resist
+        pass
+    try:
+        reserve = error.__traceback__ = None  # and with the traceback what its frames hold
+        kind = clip(type(error).__name__, NAME_CHARS)
+        text = f"{kind}: the traceback could not be formatted\n"
+        display(text)
+        return reply(b"R", kind, "", text, "0")
+    except MemoryError:
+        return last_resort
+    except BaseException:
+        return indescribable
+
+
+last_resort = b"R" + frame("MemoryError", "", "MemoryError\n", "0")
+indescribable = b"R" + frame("Exception", "", "an exception that could not be described\n", "0")

@@ -1,0 +1,93 @@
+"""Warm every path, settle, and ask to be parked."""
+
+# Each takes a path through the interpreter and the driver whose first use is dear: caches fill, code
+# specialises, modules load. What they print is thrown away by the host.
+SAMPLES = (
+    "print(1)",
+    "print('warm', 2.5, [1, 'a'], {'b': None}); x = 1; x += 1\ndef f(a, *b, c=2, **d): return f'{a:>5}{c!r}'\nf(1, z=3)",
+    "class A:\n  def __init__(self): self.x = 1\nclass B(A): pass\nB()\n[i * i for i in range(9) if i % 2]\nprint(*map(str, range(3)), sep=',')",
+    "1 / 0",
+    "def f(n):\n  return f(n - 1) if n else {}['missing']\nf(9)",
+    "def f(): f()\nf()",
+    "try:\n  int('x')\nexcept ValueError as e:\n  raise RuntimeError('again') from e",
+    "raise ExceptionGroup('several', [ValueError(1), TypeError(2)])",
+    "import nosuchmodule",
+    "x = (1,\n",
+    "import sys; sys.exit()",
+    "import sys; sys.exit(3)",
+    "import sys; sys.exit('bye')",
+    "input()",
+    "import json, re; print(json.dumps(json.loads('{\"a\": [1, 2.5, null, \"\\u00e9\"]}'), indent=1), re.sub('[a-c]+(x|y)?', '-', 'abcd'))",
+    "import asyncio\nasync def g(n): await asyncio.sleep(0); return n\nasync def m(): return await asyncio.gather(g(1), asyncio.wait_for(g(2), 1))\nprint(asyncio.run(m()))",
+    "from dataclasses import dataclass\n@dataclass\nclass P:\n  x: int = 1\nprint(P(2))",
+    "import datetime, decimal, collections; print(datetime.datetime(2020, 1, 2).isoformat(), decimal.Decimal('1.1') + 1, collections.Counter('aab'))",
+    "import csv, io, base64, hashlib, random; csv.reader(io.StringIO('a,b')).__next__(); base64.b64encode(b'a'); hashlib.sha256(b'a').hexdigest(); random.random()",
+    "import traceback, warnings\ntry: {}['a']\nexcept KeyError: traceback.print_exc()\nwarnings.warn('w')",
+    "import inspect\ndef f(): return inspect.stack()\nf(); inspect.getsource(f); inspect.signature(f)",
+    "pritn(1)",
+    "import logging; logging.getLogger('warm').warning('w')",
+    "import os; os.getcwd(); os.listdir('.'); os.path.exists('x')\nwith open('.warm', 'w') as f: f.write('x')\nwith open('.warm') as f: f.read()\nos.remove('.warm')",
+)
+
+
+def settle():
+    """Warms every path, then leaves nothing of it that a script could trip over. The host calls it
+    once, after parking; its own calls come on top of the samples'."""
+    global own_names, source
+    own_names = len(namespace)
+    for repeat in range(4):
+        for sample in SAMPLES:
+            for last in False, True:
+                buffer[:] = sample.encode()
+                run(last)
+                forget()
+            buffer[:] = frame("", "script.py", sample, "1", "argument", "NAME", "value")
+            run_with(True)
+            forget()
+            buffer[:] = frame("script.py", sample)
+            validate()
+    set_environment({})
+    os.unsetenv("PYTHONINSPECT")
+    logging.root.manager.loggerDict.pop("warm")
+    linecache.clearcache()
+    linecache.cache[DEFAULT_NAME] = (0, None, quoted, DEFAULT_NAME)
+    tempfile = sys.modules["tempfile"]
+    tempfile._name_sequence = tempfile.tempdir = None
+    warnings.onceregistry.clear()
+    gc.collect()  # which empties CPython's free lists: the last samples fill them again
+    for repeat in range(40):
+        buffer[:] = SAMPLES[0].encode()
+        run(repeat % 2 == 0)
+    source, quoted.text, quoted.split = "", None, []
+    buffer[:] = bytes(BUFFER_BYTES)
+    gc.freeze()  # a script's collections never walk, and never copy, the boot's pages
+
+
+def forget():
+    for key in list(namespace):
+        if key not in kept:
+            del namespace[key]
+
+
+for _key in [key for key in namespace if not key.startswith("__")]:
+    del namespace[_key]
+kept = set(namespace)
+sys.argv, sys.orig_argv = [""], ["python"]
+sys.path[0] = WORKSPACE
+sys.path_hooks.insert(0, workspace_hook)
+sys.path_importer_cache.clear()
+os.chdir(WORKSPACE)
+atexit.unregister(logging.shutdown)
+threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
+for _name in "run", "run_with", "validate", "flush", "close", "grow", "settle":
+    print(_name, id(globals()[_name]))
+print("buffer", id(buffer))
+print("none", id(None))
+print("true", id(True))
+print("false", id(False))
+print("file_type", id(io.FileIO))
+print("generator", id(random._inst))
+print("state", *random.getstate()[1][:8])
+out.flush()
+os.putenv("PYTHONINSPECT", "1")  # the interpreter asks isatty(0) after this, before it finalizes
+os.write(2, b"\0park")  # and is unwound there

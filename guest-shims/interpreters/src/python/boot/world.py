@@ -1,0 +1,136 @@
+"""A world that fits WASI: streams, imports from the workspace, asyncio, stacks without the driver."""
+
+def open_output(descriptor, name, errors):
+    raw = io.FileIO(descriptor, "wb", closefd=False)
+    raw.name = name
+    stream = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)
+    stream.mode = "w"
+    return stream
+
+
+def open_input():
+    raw = io.FileIO(0, "rb", closefd=False)
+    raw.name = "<stdin>"
+    stream = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8", errors="strict")
+    stream.mode = "r"
+    return stream
+
+
+out = sys.stdout = sys.__stdout__ = open_output(1, "<stdout>", "strict")
+err = sys.stderr = sys.__stderr__ = open_output(2, "<stderr>", "backslashreplace")
+sys.stdin = sys.__stdin__ = open_input()
+
+
+def restore_streams():
+    """After a script replaced, closed, detached or deleted a standard stream. Never raises."""
+    global out, err
+    try:
+        for name in "stdout", "stderr":
+            try:
+                getattr(sys, name).flush()  # a wrapper of the script's own may hold text
+            except BaseException:
+                pass
+        sys.stdout, sys.stderr = out, err  # which may close what lay under the script's wrapper
+        try:
+            out.flush()
+        except BaseException:
+            out = sys.stdout = sys.__stdout__ = open_output(1, "<stdout>", "strict")
+        try:
+            err.flush()
+        except BaseException:
+            err = sys.stderr = sys.__stderr__ = open_output(2, "<stderr>", "backslashreplace")
+    except BaseException:
+        pass  # no memory for new ones; the next script gets another try
+
+
+# --- importing from the workspace -----------------------------------------------------------------
+
+
+class WorkspaceFinder(machinery.FileFinder):
+    """Lists its directory anew for each search. FileFinder trusts the directory's modification time,
+    which stands still under a fixed clock: a module written a moment ago would not be found."""
+
+    def find_spec(self, fullname, target=None):
+        self._path_mtime = -1
+        return super().find_spec(fullname, target)
+
+
+def workspace_hook(path):
+    if path != WORKSPACE and not path.startswith(WORKSPACE + "/"):
+        raise ImportError("outside the workspace", path=path)
+    return WorkspaceFinder(
+        path,
+        (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
+
+
+# --- asyncio without a socket pair ----------------------------------------------------------------
+
+
+class Selector(selectors.DefaultSelector):
+    """Sleeps where there is no descriptor to wait for, and says so where nothing can ever happen."""
+
+    def select(self, timeout=None):
+        if self.get_map():
+            return super().select(timeout)
+        if timeout is None:
+            raise RuntimeError("deadlock: every asyncio task waits, and without threads or sockets nothing can wake one")
+        if timeout > 0:
+            time.sleep(timeout)
+        return []
+
+
+def no_pipe(self):
+    """The self-pipe wakes a loop from another thread or a signal; WASI has neither."""
+
+
+def no_threads(self, executor, func, *args):
+    self._check_closed()
+    if executor is None:
+        raise RuntimeError("the sandbox has no threads: call the function directly instead of in an executor")
+    return run_in_executor(self, executor, func, *args)
+
+
+def no_processes(self, *args, **kwargs):
+    raise OSError(58, "the sandbox has no processes")
+
+
+async def no_network(self, *args, **kwargs):
+    raise OSError(58, "the sandbox has no network")
+
+
+run_in_executor = asyncio.base_events.BaseEventLoop.run_in_executor
+asyncio.base_events.BaseEventLoop.run_in_executor = no_threads
+asyncio.base_events.BaseEventLoop.getaddrinfo = asyncio.base_events.BaseEventLoop.getnameinfo = no_network
+asyncio.unix_events._UnixSelectorEventLoop._make_subprocess_transport = no_processes
+selectors.DefaultSelector = Selector
+_loop = asyncio.selector_events.BaseSelectorEventLoop
+_loop._make_self_pipe = _loop._close_self_pipe = _loop._write_to_self = no_pipe
+
+
+# --- no looking outside ---------------------------------------------------------------------------
+
+# Files and programs of the machine that these would look for do not exist here, and looking would count as
+# an attempt to escape.
+mimetypes.knownfiles.clear()
+uuid._GETTERS = []
+zoneinfo.reset_tzpath(to=())
+
+
+# --- stacks without the driver --------------------------------------------------------------------
+
+_walk_stack, _outer_frames = traceback.walk_stack, inspect.getouterframes
+
+
+def walk_stack(f):
+    for frame, line in _walk_stack(f or sys._getframe().f_back.f_back.f_back.f_back):
+        if frame.f_globals is not globals():
+            yield frame, line
+
+
+def getouterframes(frame, context=1):
+    return [info for info in _outer_frames(frame, context) if info.frame.f_globals is not globals()]
+
+
+traceback.walk_stack, inspect.getouterframes = walk_stack, getouterframes

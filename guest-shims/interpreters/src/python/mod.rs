@@ -1,0 +1,123 @@
+//! CPython 3.12 as a 32-bit WASI command.
+//!
+//! The files in `boot/` run inside the interpreter at preparation and leaves functions there; [`boot`] parks the interpreter
+//! and notes their addresses. From then on a call is one indirect call through the vectorcall slot of Python's function
+//! type, as CPython itself would make it; nothing of ours has to be exported by the binary.
+//!
+//! Request and reply go through guest memory ([`object`]): the binary carries wasi-vfs, whose own descriptor table
+//! hides the driver channel's descriptor from the guest.
+
+mod boot;
+mod object;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use crate::{Anchors, Diagnostic, Driver, DriverError, Machine, Raised, Report, Script};
+use object::Interpreter;
+use wire::{decode_diagnostic, decode_report, framed};
+
+/// The name that stands for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
+const DEFAULT_NAME: &str = "<sandbox>";
+
+/// Drives CPython 3.12.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Python;
+
+impl Driver for Python {
+    fn boot_args(&self) -> Vec<String> {
+        boot::args()
+    }
+
+    /// The image keeps these as its `os.environ`.
+    fn boot_env(&self) -> Vec<(String, String)> {
+        boot::env()
+    }
+
+    fn boot_code(&self) -> &[u8] {
+        boot::BOOT.as_bytes()
+    }
+
+    fn is_out_of_memory(&self, raised: &Raised) -> bool {
+        raised.type_name == "MemoryError"
+    }
+
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+        boot::boot(self, machine)
+    }
+
+    /// Gives `random` a state of its own. Whatever else draws random numbers asks the system for them when it is used.
+    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        // wasi-vfs asks for the environment at every call; what the interpreter needs of it, it read at boot.
+        machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
+        Interpreter::new(machine, anchors).reseed()
+    }
+
+    fn execute(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Report, DriverError> {
+        let mut python = Interpreter::new(machine, anchors);
+        // CPython skips a byte order mark in a file, not in a string.
+        let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
+        let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
+        let marked = python.is_marked()?;
+        let (function, fits) = if plain && !marked {
+            ("run", python.send(source.as_bytes())?)
+        } else {
+            // Also takes back what an earlier script of this instance was given.
+            if marked == plain {
+                python.set_mark(!plain)?;
+            }
+            ("run_with", python.send(&request(script, source))?)
+        };
+        if !fits {
+            return Ok(no_memory());
+        }
+        let reply = python.call_with(function, script.last)?;
+        // An unclosed file's last bytes are still in its buffer.
+        if python.files()? != anchors.get("files")? {
+            python.call("flush")?;
+        }
+        reply.map_or(Ok(Report::Completed), |reply| decode_report(&reply))
+    }
+
+    fn validate(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Vec<Diagnostic>, DriverError> {
+        let mut python = Interpreter::new(machine, anchors);
+        let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
+        if !python.send(&framed([script.name, source]))? {
+            let message = "MemoryError: the source does not fit into the guest's memory".to_owned();
+            return Ok(vec![Diagnostic { line: 1, column: 1, message }]);
+        }
+        let reply = python.call("validate")?;
+        reply.map_or(Ok(Vec::new()), |reply| Ok(vec![decode_diagnostic(&reply)?]))
+    }
+
+    fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        Interpreter::new(machine, anchors).call("close").map(drop)
+    }
+}
+
+/// What `run_with` in boot/driver.py takes apart.
+fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
+    let flags = if script.has_stdin { "i" } else { "" };
+    let count = script.args.len().to_string();
+    let args = script.args.iter().map(String::as_str);
+    let env = script.env.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    framed([flags, script.name, source, &count].into_iter().chain(args).chain(env))
+}
+
+fn no_memory() -> Report {
+    Report::Raised(Raised {
+        type_name: "MemoryError".to_owned(),
+        message: "the source does not fit into the guest's memory".to_owned(),
+        ..Raised::default()
+    })
+}

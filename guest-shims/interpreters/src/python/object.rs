@@ -1,0 +1,198 @@
+//! CPython's objects, as far as the driver touches them in guest memory.
+//!
+//! The layouts are those of a 32-bit CPython 3.12 without debug fields (Include/object.h, Include/cpython/*.h). The
+//! addresses come from our own boot. A guest that damages what lies there harms only itself: every access is checked
+//! against its memory, and what it says about sizes is clamped.
+
+use crate::{Anchors, Callee, DriverError, Machine, MachineError, Value};
+
+/// `PyObject`: `ob_refcnt`, `ob_type`; then `PyVarObject`'s `ob_size`.
+const OB_TYPE: u32 = 4;
+const OB_SIZE: u32 = 8;
+/// `PyTypeObject.tp_vectorcall_offset`: after the head (12), `tp_name`, `tp_basicsize`, `tp_itemsize`, `tp_dealloc`.
+const TP_VECTORCALL_OFFSET: u32 = 28;
+/// `PyByteArrayObject`: how much is allocated, and where the bytes begin.
+const BYTEARRAY_ALLOC: u32 = 12;
+const BYTEARRAY_START: u32 = 20;
+/// `PyBytesObject.ob_sval`, after the head (12) and the hash.
+const BYTES_START: u32 = 16;
+/// `_Py_IMMORTAL_REFCNT` where pointers have 32 bits (Include/object.h): counts from here on stay as they are.
+const IMMORTAL: u32 = u32::MAX >> 2;
+
+/// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
+const TWISTER_WORDS: usize = 624;
+/// The first words of `random`'s state that boot/settle.py tells, to find where the object keeps them.
+pub(super) const TWISTER_SAMPLE: usize = 8;
+
+/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most.
+const REPLY_BYTES: u32 = 2 << 20;
+
+/// Offsets in the scratch area above the stack: the argument vector (one word) and the mark.
+const ARGUMENT: u32 = 0;
+const MARK: u32 = 4;
+pub(super) const SCRATCH_BYTES: u32 = 64;
+
+/// A parked interpreter: a machine and the addresses that its boot noted.
+pub(super) struct Interpreter<'a> {
+    machine: &'a mut dyn Machine,
+    anchors: &'a Anchors,
+}
+
+impl<'a> Interpreter<'a> {
+    pub(super) fn new(machine: &'a mut dyn Machine, anchors: &'a Anchors) -> Self {
+        Self { machine, anchors }
+    }
+
+    /// Calls a driver function without arguments. `None` if it returned Python's `None`.
+    pub(super) fn call(&mut self, function: &str) -> Result<Option<Vec<u8>>, DriverError> {
+        self.vectorcall(function, 0)
+    }
+
+    /// Calls a driver function with one truth value.
+    pub(super) fn call_with(&mut self, function: &str, argument: bool) -> Result<Option<Vec<u8>>, DriverError> {
+        let argument = self.anchors.get(if argument { "true" } else { "false" })?;
+        let scratch = self.anchors.get("scratch")?;
+        self.write_word(scratch, ARGUMENT, argument)?;
+        self.vectorcall(function, 1)
+    }
+
+    /// `vectorcall(function, scratch, count, NULL)`.
+    fn vectorcall(&mut self, function: &str, count: u32) -> Result<Option<Vec<u8>>, DriverError> {
+        let args = [self.anchors.get(function)?, self.anchors.get("scratch")?, count, 0].map(Value::I32);
+        let slot = Callee::Table(self.anchors.get("slot")?);
+        match self.machine.call(slot, &args)? {
+            Some(Value::I32(result)) if result == self.anchors.get("none")? => Ok(None),
+            Some(Value::I32(0)) => Err(DriverError::Report(format!("`{function}` raised an exception"))),
+            Some(Value::I32(result)) => self.take_bytes(result).map(Some),
+            _ => Err(DriverError::Report(format!("`{function}` returned no object"))),
+        }
+    }
+
+    /// Copies a `bytes` object out and gives back the reference that the call returned. The driver keeps another one,
+    /// so it is not the last.
+    fn take_bytes(&mut self, object: u32) -> Result<Vec<u8>, DriverError> {
+        let size = self.word(object, OB_SIZE)?;
+        if size > REPLY_BYTES {
+            return Err(DriverError::Report(format!("a reply of {size} bytes, more than {REPLY_BYTES}")));
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged)?;
+        let count = self.word(object, 0)?;
+        if (2..IMMORTAL).contains(&count) {
+            self.write_word(object, 0, count.saturating_sub(1))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Puts `bytes` into the driver's bytearray. `false` if the guest has no memory for them.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<bool, DriverError> {
+        let Ok(length) = u32::try_from(bytes.len()) else { return Ok(false) };
+        // CPython keeps a zero behind the bytes.
+        let Some(needed) = length.checked_add(1) else { return Ok(false) };
+        let buffer = self.anchors.get("buffer")?;
+        if self.word(buffer, BYTEARRAY_ALLOC)? < needed {
+            self.put(buffer, needed.to_string().as_bytes())?;
+            if self.call("grow")?.is_some() {
+                return Ok(false);
+            }
+            if self.word(buffer, BYTEARRAY_ALLOC)? < needed {
+                return Err(DriverError::Report("its buffer did not grow".to_owned()));
+            }
+        }
+        self.put(buffer, bytes)?;
+        Ok(true)
+    }
+
+    /// Overwrites a bytearray that is large enough, as its own code would.
+    fn put(&mut self, buffer: u32, bytes: &[u8]) -> Result<(), DriverError> {
+        let start = self.word(buffer, BYTEARRAY_START)?;
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.machine.write(start, bytes).map_err(damaged)?;
+        self.machine.write(at(start, length), &[0]).map_err(damaged)?;
+        self.write_word(buffer, OB_SIZE, length)
+    }
+
+    /// Whether an earlier script of this instance was given arguments, environment, standard input or a name.
+    pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
+        let scratch = self.anchors.get("scratch")?;
+        Ok(self.word(scratch, MARK)? != 0)
+    }
+
+    /// Notes it, where it is saved and forked with the rest of the memory.
+    pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
+        let scratch = self.anchors.get("scratch")?;
+        self.write_word(scratch, MARK, u32::from(marked))
+    }
+
+    /// How many references Python's `FileIO` type has: one for each open or forgotten file, besides a fixed number. It
+    /// costs the guest nothing to look.
+    pub(super) fn files(&mut self) -> Result<u32, DriverError> {
+        let kind = self.anchors.get("file_type")?;
+        self.word(kind, 0)
+    }
+
+    /// Writes a new state into `random`'s generator, as if `random.setstate` had been called.
+    pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
+        let state = self.anchors.get("random")?;
+        let mut words = [0; TWISTER_WORDS * 4];
+        self.machine.fill_random(&mut words);
+        // As after seeding (`init_by_array`): the state must not be all zero.
+        if let Some(first) = words.first_chunk_mut() {
+            *first = 0x8000_0000_u32.to_le_bytes();
+        }
+        self.machine.write(state, &words).map_err(damaged)?;
+        // The index lies before the words; at their number, the next draw makes new ones.
+        let index = u32::try_from(TWISTER_WORDS).unwrap_or(0).to_le_bytes();
+        self.machine.write(state.wrapping_sub(4), &index).map_err(damaged)
+    }
+
+    /// The table slot through which `function` is called.
+    pub(super) fn vectorcall_slot(&mut self, function: u32) -> Result<u32, DriverError> {
+        let kind = self.word(function, OB_TYPE)?;
+        let offset = self.word(kind, TP_VECTORCALL_OFFSET)?;
+        self.word(function, offset)
+    }
+
+    /// Keeps `object` for good: nothing in Python needs to refer to it.
+    pub(super) fn immortalise(&mut self, object: u32) -> Result<(), DriverError> {
+        self.write_word(object, 0, IMMORTAL)
+    }
+
+    /// Where the generator `object` keeps its words, given the first of them.
+    pub(super) fn find_state(&mut self, object: u32, sample: &[u32]) -> Result<Option<u32>, DriverError> {
+        // An instance is a head, the index and the words; a few more fields would do no harm.
+        for offset in (8..64).step_by(4) {
+            let mut found = true;
+            for (word, place) in sample.iter().zip((offset..).step_by(4)) {
+                found = found && self.word(object, place)? == *word;
+            }
+            if found && sample.len() == TWISTER_SAMPLE {
+                return Ok(Some(at(object, offset)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn word(&mut self, base: u32, offset: u32) -> Result<u32, DriverError> {
+        let mut word = [0; 4];
+        self.machine.read(at(base, offset), &mut word).map_err(damaged)?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn write_word(&mut self, base: u32, offset: u32, word: u32) -> Result<(), DriverError> {
+        self.machine.write(at(base, offset), &word.to_le_bytes()).map_err(damaged)
+    }
+}
+
+/// Wraps as the guest's own address arithmetic does; a wrong address is then refused by the memory's bounds.
+fn at(base: u32, offset: u32) -> u32 {
+    base.wrapping_add(offset)
+}
+
+/// An address outside the guest's memory was read from the guest: it damaged its driver.
+fn damaged(error: MachineError) -> DriverError {
+    match error {
+        MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),
+        error => DriverError::Machine(error),
+    }
+}

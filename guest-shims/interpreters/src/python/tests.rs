@@ -1,0 +1,262 @@
+//! The driver against guests that lie: a memory full of whatever, and calls that return anything.
+
+use glovebox_vfs::{Vfs, VfsLimits};
+use glovebox_wasi::{Wasi, WasiConfig};
+
+use super::*;
+use crate::{Callee, MachineError, SourceKind, Value};
+
+const BUFFER: u32 = 0x100;
+const START: u32 = 0x400;
+const SCRATCH: u32 = 0x200;
+const FILES: u32 = 0x240;
+const GENERATOR: u32 = 0x1000;
+const REPLY: u32 = 0x800;
+const NONE: u32 = 0x10;
+
+/// A guest without an interpreter: each call returns the next of `returns` (`None` after the last).
+struct Liar {
+    memory: Vec<u8>,
+    returns: Vec<u32>,
+    called: Vec<Vec<Value>>,
+    wasi: Wasi,
+}
+
+impl Liar {
+    fn new() -> Self {
+        let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
+        let mut liar = Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi };
+        liar.put(BUFFER + 12, 256); // ob_alloc
+        liar.put(BUFFER + 20, START); // ob_start
+        liar
+    }
+
+    fn put(&mut self, at: u32, word: u32) {
+        self.write(at, &word.to_le_bytes()).unwrap();
+    }
+
+    fn get(&mut self, at: u32) -> u32 {
+        let mut word = [0; 4];
+        self.read(at, &mut word).unwrap();
+        u32::from_le_bytes(word)
+    }
+
+    /// A `bytes` object at `REPLY`.
+    fn reply(&mut self, count: u32, bytes: &[u8]) {
+        self.put(REPLY, count);
+        self.put(REPLY + 8, u32::try_from(bytes.len()).unwrap());
+        self.write(REPLY + 16, bytes).unwrap();
+        self.returns = vec![REPLY];
+    }
+
+    fn functions(&self) -> Vec<Value> {
+        self.called.iter().map(|args| *args.first().unwrap()).collect()
+    }
+}
+
+impl Machine for Liar {
+    fn call(&mut self, _: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
+        self.called.push(args.to_vec());
+        let value = if self.returns.is_empty() { NONE } else { self.returns.remove(0) };
+        Ok(Some(Value::I32(value)))
+    }
+
+    fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), MachineError> {
+        let at_byte = usize::try_from(at).unwrap();
+        let end = at_byte.checked_add(into.len()).unwrap();
+        into.copy_from_slice(self.memory.get(at_byte..end).ok_or(MachineError::OutOfBounds(at))?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError> {
+        let at_byte = usize::try_from(at).unwrap();
+        let end = at_byte.checked_add(from.len()).unwrap();
+        self.memory.get_mut(at_byte..end).ok_or(MachineError::OutOfBounds(at))?.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn memory_bytes(&mut self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    fn grow(&mut self, _: u32) -> Result<u32, MachineError> {
+        Ok(1)
+    }
+
+    fn set_global(&mut self, _: &str, _: u32) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn global(&mut self, _: &str) -> Result<u32, MachineError> {
+        Ok(0)
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) {
+        into.fill(7);
+    }
+
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.wasi
+    }
+}
+
+fn anchors() -> Anchors {
+    let addresses = [
+        ("run", 1),
+        ("run_with", 2),
+        ("validate", 3),
+        ("flush", 4),
+        ("close", 5),
+        ("grow", 6),
+        ("slot", 9),
+        ("true", 20),
+        ("false", 21),
+        ("none", NONE),
+        ("buffer", BUFFER),
+        ("scratch", SCRATCH),
+        ("file_type", FILES),
+        ("files", 0),
+        ("random", GENERATOR),
+    ];
+    Anchors(addresses.into_iter().map(|(name, address)| (name.to_owned(), address)).collect())
+}
+
+fn script(source: &str) -> Script<'_> {
+    Script { source, name: DEFAULT_NAME, kind: SourceKind::Detect, args: &[], env: &[], has_stdin: false, last: true }
+}
+
+fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
+    Python.execute(liar, &anchors(), &script(source))
+}
+
+#[test]
+fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
+    let mut liar = Liar::new();
+    assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed);
+    assert_eq!(liar.called, [[1, SCRATCH, 1, 0].map(Value::I32)]);
+    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH)), (8, 20));
+    assert_eq!(liar.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
+}
+
+#[test]
+fn what_a_script_was_given_is_taken_back_before_the_next() {
+    let mut liar = Liar::new();
+    let args = ["x".to_owned()];
+    let given = Script { args: &args, ..script("1") };
+    for script in [&given, &given, &script("2"), &script("3")] {
+        Python.execute(&mut liar, &anchors(), script).unwrap();
+    }
+    assert_eq!(liar.functions(), [2, 2, 2, 1].map(Value::I32));
+}
+
+#[test]
+fn left_open_files_are_flushed() {
+    let mut liar = Liar::new();
+    liar.put(FILES, 1);
+    execute(&mut liar, "open('x')").unwrap();
+    assert_eq!(liar.functions(), [1, 4].map(Value::I32));
+}
+
+#[test]
+fn a_returned_reference_is_given_back_unless_it_is_the_last_or_immortal() {
+    let reply = [b"X".as_slice(), &framed(["3"])].concat();
+    for (before, after) in
+        [(2, 1), (1, 1), (0, 0), (0x3fff_ffff, 0x3fff_ffff), (u32::MAX, u32::MAX), (0x3fff_fffe, 0x3fff_fffd)]
+    {
+        let mut liar = Liar::new();
+        liar.reply(before, &reply);
+        assert_eq!(execute(&mut liar, "").unwrap(), Report::Exited(3));
+        assert_eq!(liar.get(REPLY), after);
+    }
+}
+
+#[test]
+fn no_report_is_an_error() {
+    let mut liar = Liar::new();
+    liar.returns = vec![0];
+    assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))));
+}
+
+#[test]
+fn a_reply_outside_memory_is_an_error() {
+    for at in [u32::MAX, u32::MAX - 15, 0x1_0000, 0xfff8, 0xfff0] {
+        let mut liar = Liar::new();
+        liar.returns = vec![at];
+        assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))), "{at:#x}");
+    }
+}
+
+#[test]
+fn a_reply_that_claims_four_gibibytes_is_refused() {
+    for size in [u32::MAX, 0x7fff_ffff, (2 << 20) + 1] {
+        let mut liar = Liar::new();
+        liar.returns = vec![REPLY];
+        liar.put(REPLY + 8, size);
+        assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))), "{size}");
+    }
+}
+
+#[test]
+fn a_source_beyond_the_buffer_makes_it_grow() {
+    let mut liar = Liar::new();
+    let source = "x".repeat(256);
+    // It says it grew and did not.
+    assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
+    assert_eq!(liar.functions(), [6].map(Value::I32));
+    // It has no memory.
+    let mut liar = Liar::new();
+    liar.reply(2, b"R");
+    let Report::Raised(raised) = execute(&mut liar, &source).unwrap() else { panic!("not raised") };
+    assert!(Python.is_out_of_memory(&raised));
+    // One byte less fits.
+    let mut liar = Liar::new();
+    execute(&mut liar, &"x".repeat(255)).unwrap();
+    assert_eq!(liar.functions(), [1].map(Value::I32));
+}
+
+#[test]
+fn a_buffer_that_points_outside_memory_is_an_error() {
+    for start in [u32::MAX, 0x1_0000, 0xffff] {
+        let mut liar = Liar::new();
+        liar.put(BUFFER + 20, start);
+        assert!(matches!(execute(&mut liar, "print(1)"), Err(DriverError::Report(_))), "{start:#x}");
+    }
+}
+
+#[test]
+fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
+    let mut liar = Liar::new();
+    Python.awaken(&mut liar, &anchors()).unwrap();
+    assert_eq!(liar.get(GENERATOR - 4), 624);
+    assert_eq!((liar.get(GENERATOR), liar.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
+    assert_eq!((liar.get(GENERATOR + 623 * 4), liar.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
+}
+
+#[test]
+fn an_image_without_anchors_is_refused() {
+    let error = Python.execute(&mut Liar::new(), &Anchors::default(), &script("")).unwrap_err();
+    assert!(matches!(error, DriverError::Anchor(_)));
+}
+
+#[test]
+fn random_memory_and_random_results_never_panic() {
+    let mut state = 1_u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(state >> 33).unwrap()
+    };
+    let args = ["a".to_owned(), String::new()];
+    for _ in 0..300 {
+        let mut liar = Liar::new();
+        for at in (0..0x2000).step_by(4) {
+            let word = next();
+            liar.put(at, if word & 1 == 0 { word % 0x1_2000 } else { word << 1 });
+        }
+        liar.returns = (0..4).map(|_| next() % 0x1_1000).collect();
+        let given = Script { args: &args, has_stdin: true, last: false, ..script("print(1)") };
+        let _ = Python.execute(&mut liar, &anchors(), &given);
+        let _ = Python.validate(&mut liar, &anchors(), &given);
+        let _ = Python.close(&mut liar, &anchors());
+        let _ = Python.awaken(&mut liar, &anchors());
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests and replies as bytes: fields, each its length in four bytes, little-endian, and then itself in UTF-8.
+
+use crate::{Diagnostic, DriverError, Raised, Report};
+
+/// Frames `fields` for `fields()` in boot/driver.py.
+pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let mut framed = Vec::new();
+    for field in fields {
+        // A guest has 4 GiB at most: a field whose length does not fit is refused before, for lack of memory.
+        framed.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
+        framed.extend(field.as_bytes());
+    }
+    framed
+}
+
+/// What `run` or `run_with` replied. The bytes are the guest's: any may come.
+pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
+    match reply.split_first() {
+        Some((b'X', mut rest)) => {
+            let code = field(&mut rest)?;
+            code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is no number"))
+        }
+        Some((b'R', mut rest)) => Ok(Report::Raised(Raised {
+            type_name: field(&mut rest)?,
+            message: field(&mut rest)?,
+            traceback: field(&mut rest)?,
+            line: field(&mut rest)?.parse().ok().filter(|line| *line > 0),
+        })),
+        _ => Err(unusable("a report of unknown kind")),
+    }
+}
+
+/// What `validate` replied.
+pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError> {
+    let Some((b'D', mut rest)) = reply.split_first() else {
+        return Err(unusable("a diagnostic of unknown kind"));
+    };
+    let mut position = || -> Result<u32, DriverError> { Ok(field(&mut rest)?.parse().unwrap_or(1).max(1)) };
+    Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
+}
+
+fn field(rest: &mut &[u8]) -> Result<String, DriverError> {
+    let (length, after) = rest.split_first_chunk().ok_or_else(|| unusable("a report that is cut off"))?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let (field, after) = after.split_at_checked(length).ok_or_else(|| unusable("a report that is cut off"))?;
+    *rest = after;
+    Ok(String::from_utf8_lossy(field).into_owned())
+}
+
+fn unusable(what: &str) -> DriverError {
+    DriverError::Report(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_frame() {
+        let mut reply = b"R".to_vec();
+        reply.extend(framed(["ValueError", "é\0", "Traceback", "12"]));
+        let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
+        assert_eq!((raised.type_name.as_str(), raised.message.as_str()), ("ValueError", "é\0"));
+        assert_eq!((raised.traceback.as_str(), raised.line), ("Traceback", Some(12)));
+    }
+
+    #[test]
+    fn an_unknown_line_is_none() {
+        let mut reply = b"R".to_vec();
+        reply.extend(framed(["E", "", "", "0"]));
+        let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
+        assert_eq!(raised.line, None);
+    }
+
+    #[test]
+    fn exit_codes_are_32_bits_wide() {
+        for (text, code) in [("0", 0), ("-1", -1), ("2147483647", i32::MAX), ("-2147483648", i32::MIN)] {
+            let reply = [b"X".as_slice(), &framed([text])].concat();
+            assert_eq!(decode_report(&reply).unwrap(), Report::Exited(code));
+        }
+        let reply = [b"X".as_slice(), &framed(["2147483648"])].concat();
+        assert!(decode_report(&reply).is_err());
+    }
+
+    #[test]
+    fn a_length_beyond_the_reply_is_an_error_and_allocates_nothing() {
+        for reply in [b"R\xff\xff\xff\xff".as_slice(), b"R\x05\0\0\0abcd", b"R\0\0\0", b"X", b"", b"Q\0\0\0\0", b"\0"] {
+            assert!(decode_report(reply).is_err(), "{reply:?}");
+            assert!(decode_diagnostic(reply).is_err(), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_replaced() {
+        let reply = b"R\x01\0\0\0\xff\0\0\0\0\0\0\0\0\x01\0\0\0x";
+        let Report::Raised(raised) = decode_report(reply).unwrap() else { panic!("not raised") };
+        assert_eq!((raised.type_name.as_str(), raised.line), ("\u{fffd}", None));
+    }
+
+    #[test]
+    fn every_cut_of_a_reply_is_an_error() {
+        let whole = [b"D".as_slice(), &framed(["3", "0", "SyntaxError: x"])].concat();
+        let diagnostic = decode_diagnostic(&whole).unwrap();
+        assert_eq!((diagnostic.line, diagnostic.column), (3, 1));
+        for end in 0..whole.len() {
+            assert!(decode_diagnostic(whole.get(..end).unwrap()).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..20_000 {
+            let mut reply = Vec::new();
+            for _ in 0..(state % 40) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Mostly small values, so that lengths often fit.
+                let byte = u8::try_from(state >> 56).unwrap_or(0);
+                reply.push(if state & 1 == 0 { byte % 6 } else { byte });
+            }
+            state = state.wrapping_add(0x1234_5678_9abc_def1);
+            for kind in [b'R', b'X', b'D'] {
+                let reply = [&[kind], reply.as_slice()].concat();
+                let _ = (decode_report(&reply), decode_diagnostic(&reply));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What goes into an interpreter and what comes out, in the same words for every language.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Machine, MachineError};
+
+/// How JavaScript source is to be understood. Python has only scripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A module if the source uses `import`, `export` or top-level `await` and is no valid script, else a script.
+    #[default]
+    Detect,
+    /// A script (ECMA-262 *Script*).
+    Script,
+    /// A module (ECMA-262 *Module*).
+    Module,
+}
+
+/// One execution's input.
+#[derive(Clone, Copy, Debug)]
+pub struct Script<'a> {
+    /// The source text.
+    pub source: &'a str,
+    /// The file name that tracebacks and stacks show; `<sandbox>` by convention when there is no file.
+    pub name: &'a str,
+    /// How JavaScript is to be understood.
+    pub kind: SourceKind,
+    /// Arguments after the script's name (`sys.argv[1:]`, `scriptArgs.slice(1)`).
+    pub args: &'a [String],
+    /// Environment variables set for this execution, beside the image's own.
+    pub env: &'a [(String, String)],
+    /// Whether standard input was given (otherwise it is at its end, and the driver need not reset the guest's reader).
+    pub has_stdin: bool,
+    /// Whether the instance is dropped afterwards: exit handlers (`atexit`, `threading._shutdown`) run now.
+    pub last: bool,
+}
+
+/// An exception that ended a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Raised {
+    /// The exception's class (`ValueError`, `TypeError`, …), empty for a thrown value that is no object.
+    pub type_name: String,
+    /// Its message, `str(e)` or `e.message`.
+    pub message: String,
+    /// The formatted traceback or stack as the interpreter prints it, without the driver's own frames.
+    pub traceback: String,
+    /// The user's line it was raised at, counted from 1, where known.
+    pub line: Option<u32>,
+}
+
+/// What a script did, as its interpreter reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It ran to its end.
+    Completed,
+    /// It ended itself with this code (`sys.exit`, `std.exit`). The interpreter lives on.
+    Exited(i32),
+    /// An exception reached the top. It has already been printed to the guest's standard error.
+    Raised(Raised),
+}
+
+/// One thing the guest's own parser says about a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Column in Unicode code points, counted from 1; 1 where the parser names none.
+    pub column: u32,
+    /// The parser's message, such as `SyntaxError: invalid syntax`.
+    pub message: String,
+}
+
+/// Named addresses in a prepared image (the driver's object, its table slot, the context pointer, …).
+///
+/// Stored beside the image. They come from our own preparation, and are validated by use: a wrong one
+/// makes the guest trap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchors(pub BTreeMap<String, u32>);
+
+impl Anchors {
+    /// The anchor called `name`.
+    pub fn get(&self, name: &str) -> Result<u32, DriverError> {
+        self.0.get(name).copied().ok_or_else(|| DriverError::Anchor(name.to_owned()))
+    }
+}
+
+/// Why a driver could not do its work: never the script's own failure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The machine could not, or the guest was unwound.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The image lacks an anchor.
+    #[error("the prepared image has no anchor `{0}`; prepare it again")]
+    Anchor(String),
+    /// The interpreter did not do what its recipe says, at preparation.
+    #[error("the interpreter did not boot as its recipe says: {0}")]
+    Boot(String),
+    /// The guest sent back something its driver never sends: it damaged itself.
+    #[error("the guest's driver sent no usable report: {0}")]
+    Report(String),
+}
+
+/// How one interpreter is booted and called.
+pub trait Driver: Send + Sync {
+    /// The arguments that the unprepared binary is booted with.
+    fn boot_args(&self) -> Vec<String>;
+
+    /// The environment that the unprepared binary is booted with.
+    fn boot_env(&self) -> Vec<(String, String)>;
+
+    /// All code that shapes the image: part of a prepared image's cache key.
+    fn boot_code(&self) -> &[u8];
+
+    /// Whether an exception says that the interpreter got no more memory.
+    fn is_out_of_memory(&self, raised: &Raised) -> bool;
+
+    /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, its
+    /// memory ready to be saved. Called once, at preparation, under a fixed clock and seeded entropy.
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
+
+    /// Makes a new instance of the image its own: generators reseeded from the policy's entropy.
+    /// Called once per instance, and again after a fork or resume.
+    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
+
+    /// Runs a script and flushes what it left open.
+    fn execute(&self, machine: &mut dyn Machine, anchors: &Anchors, script: &Script<'_>)
+    -> Result<Report, DriverError>;
+
+    /// Parses a source without running any of it. Called in a fresh instance.
+    fn validate(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Vec<Diagnostic>, DriverError>;
+
+    /// Runs the exit handlers of a kept interpreter before it is dropped.
+    fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
+}
