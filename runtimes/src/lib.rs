@@ -1,0 +1,51 @@
+//! Fetches, verifies, caches and rewrites the interpreters that Glovebox runs.
+//!
+//! ```no_run
+//! use glovebox_runtimes::{CacheDir, Manifest, Quiet, Runtimes};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(CacheDir::default_path()?)?);
+//! let entry = runtimes.manifest().find("python")?;
+//! let binary = runtimes.load_or_fetch(entry, &Quiet)?;
+//! println!("{} {}: {} bytes", entry.name, entry.version, binary.bytes.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Manifest`] pins each binary by checksum and names its [`Recipe`].
+//! * [`CacheDir`] is where they are kept: a directory of the user's own that nobody else can write to.
+//! * [`Runtimes`] fetches each once and reads it. What it reads it hashes.
+//! * [`rewrite`] adds exports to a module and turns a booted instance's memory into its initial state.
+//! * [`PreparedStore`] keeps what was compiled from that, whole or not at all.
+//!
+//! No WebAssembly engine is known here: booting and compiling are the engine's business.
+//!
+//! What it does not protect against: code running as the same user, who can write anything to the cache,
+//! and a processor, kernel or disk that changes bytes between two checks. A file's full hash is checked when
+//! it is fetched, whenever a binary is read, and on request for compiled code; not when compiled code is loaded.
+//! Unix only: the trust rules are about owners and modes.
+
+mod artefact;
+mod cache;
+mod command;
+mod digest;
+mod fetch;
+mod manifest;
+mod prepared;
+mod progress;
+mod recipe;
+pub mod rewrite;
+mod runtimes;
+mod trusted;
+mod wheel;
+
+pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};
+pub use cache::{CacheDir, CacheError, CacheLock};
+pub use digest::{Digest, DigestError};
+pub use fetch::{FetchFailure, Fetcher, Unavailable};
+pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
+pub use prepared::{BuildError, PreparedError, PreparedStore};
+pub use progress::{Progress, Quiet};
+pub use recipe::{DriverKind, ExportList, Recipe};
+pub use rewrite::RewriteError;
+pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};

@@ -1,0 +1,298 @@
+//! Prepared images on disk: compiled code and a record, both there or neither.
+//!
+//! The record (`<key>.json`) is written last and names the file that holds the code by its checksum, so
+//! whoever finds a record finds its code, whenever the writer was killed. Preparing again replaces the
+//! record in one step; the old code goes after that.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trusted::{TEMP_PREFIX, TrustedDir};
+use crate::{
+    Artefact, ArtefactKey, CacheDir, CacheError, Digest, ImageRecord, KeyParts, Listed, NewArtefact, Progress, Quiet,
+};
+
+/// The version of the record's format. Another one is as good as none: the image is prepared again.
+const FORMAT: u32 = 1;
+
+/// How a record's name ends; before it stands the key, and so the name of the lock.
+const RECORD_SUFFIX: &str = ".json";
+
+/// A record has a few hundred bytes; nothing longer is read.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+/// Why a prepared image could not be opened or stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PreparedError {
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The code on disk is not what was written.
+    #[error("`{}` is damaged: expected {expected}, got {got}; type `glovebox runtimes remove` for its runtime and prepare it again", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Length or checksum as recorded.
+        expected: String,
+        /// As found.
+        got: String,
+    },
+}
+
+/// Why an image that was not there could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError<E> {
+    /// The cache failed.
+    #[error(transparent)]
+    Store(#[from] PreparedError),
+    /// The caller's own step failed; nothing was stored.
+    #[error("{0}")]
+    Build(E),
+}
+
+/// The record as it stands on disk.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    format: u32,
+    key: KeyParts,
+    aot_file: String,
+    aot_bytes: u64,
+    aot_sha256: Digest,
+    record: ImageRecord,
+}
+
+/// The prepared images of one cache directory. Safe to use from several threads and processes at once.
+#[derive(Debug)]
+pub struct PreparedStore<'a> {
+    cache: &'a CacheDir,
+}
+
+impl<'a> PreparedStore<'a> {
+    pub(crate) fn new(cache: &'a CacheDir) -> Self {
+        Self { cache }
+    }
+
+    /// The image with this key, if it is there: owner, mode and length are checked, the code is not hashed.
+    pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
+        self.shelf()?.open(key)
+    }
+
+    /// The image with this key, made by `build` if it is not there. Of several processes one builds; the
+    /// others wait and use what it made.
+    pub fn open_or_build<E>(
+        &self,
+        key: &ArtefactKey,
+        progress: &dyn Progress,
+        build: impl FnOnce() -> Result<NewArtefact, E>,
+    ) -> Result<Artefact, BuildError<E>> {
+        let shelf = self.shelf()?;
+        if let Some(artefact) = shelf.open(key)? {
+            return Ok(artefact);
+        }
+        let _lock = self.cache.lock(&key.stem(), progress).map_err(PreparedError::from)?;
+        if let Some(artefact) = shelf.open(key)? {
+            return Ok(artefact);
+        }
+        shelf.0.remove_leftovers().map_err(PreparedError::from)?;
+        let new = build().map_err(BuildError::Build)?;
+        Ok(shelf.store(key, &new)?)
+    }
+
+    /// Stores an image, replacing the one with the same key.
+    pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
+        let _lock = self.cache.lock(&key.stem(), &Quiet)?;
+        self.shelf()?.store(key, new)
+    }
+
+    /// Hashes an image's code and compares it with its record.
+    pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
+        let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
+        let (mut file, _) = self.shelf()?.0.open_file(name)?.ok_or_else(missing)?;
+        let (got, _) = Digest::of_reader(&mut file).map_err(|e| CacheError::io("read", &artefact.aot_path, e))?;
+        if got != artefact.aot_sha256 {
+            let expected = format!("sha256 {}", artefact.aot_sha256);
+            return Err(PreparedError::Corrupt {
+                path: artefact.aot_path.clone(),
+                expected,
+                got: format!("sha256 {got}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Every image there is, for any version and machine, sorted by file name.
+    pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
+        let shelf = self.shelf()?;
+        let mut listed = Vec::new();
+        for name in shelf.records()? {
+            let Some(stored) = shelf.read_record(&name)? else {
+                continue;
+            };
+            if shelf.0.open_file(&stored.aot_file)?.is_some() {
+                listed.push(Listed {
+                    aot_path: shelf.0.path_of(&stored.aot_file),
+                    parts: stored.key,
+                    aot_bytes: stored.aot_bytes,
+                    record: stored.record,
+                });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Removes the images made from a binary, for any version and machine, and returns the bytes freed.
+    ///
+    /// An engine that has one loaded keeps it: only the name goes.
+    pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
+        self.remove_where(|stored| stored.key.runtime == *runtime)
+    }
+
+    /// Removes every image, also those that no record names any more, and returns the bytes freed.
+    pub fn clear(&self) -> Result<u64, PreparedError> {
+        let mut freed = self.remove_where(|_| true)?;
+        let shelf = self.shelf()?;
+        for name in shelf.0.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
+            freed = freed.saturating_add(shelf.bytes_of(name));
+            shelf.0.remove(name)?;
+        }
+        Ok(freed)
+    }
+
+    /// What all images take on disk.
+    pub fn size_bytes(&self) -> Result<u64, PreparedError> {
+        let shelf = self.shelf()?;
+        Ok(shelf.0.names()?.iter().fold(0, |sum, name| sum.saturating_add(shelf.bytes_of(name))))
+    }
+
+    fn remove_where(&self, wanted: impl Fn(&Stored) -> bool) -> Result<u64, PreparedError> {
+        let shelf = self.shelf()?;
+        let mut freed = 0u64;
+        for name in shelf.records()? {
+            if !shelf.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
+                continue;
+            }
+            // Who is making this image finishes first: it would find its code gone.
+            let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
+            let Some(stored) = shelf.read_record(&name)? else {
+                continue;
+            };
+            freed = freed.saturating_add(shelf.bytes_of(&name)).saturating_add(shelf.bytes_of(&stored.aot_file));
+            // The record first: code without a record is unused, a record without code would be a lie.
+            shelf.0.remove(&name)?;
+            shelf.0.remove(&stored.aot_file)?;
+        }
+        Ok(freed)
+    }
+
+    /// Opened, and its owner and mode checked, for each operation: an engine may live for months.
+    fn shelf(&self) -> Result<Shelf, PreparedError> {
+        Ok(Shelf(self.cache.subdir("prepared")?))
+    }
+}
+
+/// The directory that the images are in.
+struct Shelf(TrustedDir);
+
+impl Shelf {
+    fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
+        let name = record_name(key);
+        // Between reading the record and opening the code, another process may have replaced both; the
+        // new record then says where the new code is.
+        for _ in 0..3 {
+            let Some(stored) = self.read_record(&name)?.filter(|stored| stored.key == *key.parts()) else {
+                return Ok(None);
+            };
+            if let Some(artefact) = self.open_code(stored)? {
+                return Ok(Some(artefact));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Only under the key's lock.
+    fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
+        let name = record_name(key);
+        let aot_sha256 = Digest::of(&new.aot);
+        let stored = Stored {
+            format: FORMAT,
+            key: key.parts().clone(),
+            aot_file: format!("{}-{}.cwasm", key.stem(), aot_sha256.short()),
+            aot_bytes: u64::try_from(new.aot.len()).unwrap_or(u64::MAX),
+            aot_sha256,
+            record: new.record.clone(),
+        };
+        self.write(&stored.aot_file, &new.aot)?;
+        let text = serde_json::to_vec_pretty(&stored).map_err(|e| self.failed("write", &name, e.into()))?;
+        self.write(&name, &text)?;
+        // What the key had before, and what writers left that were killed before they had written a record.
+        let begin = format!("{}-", key.stem());
+        for old in self.0.names()? {
+            if old.starts_with(&begin) && is_code_name(&old) && old != stored.aot_file {
+                self.0.remove(&old)?;
+            }
+        }
+        let file = stored.aot_file.clone();
+        self.open_code(stored)?.ok_or_else(|| self.failed("open", &file, io::ErrorKind::NotFound.into()).into())
+    }
+
+    fn open_code(&self, stored: Stored) -> Result<Option<Artefact>, PreparedError> {
+        let Some((aot, bytes)) = self.0.open_file(&stored.aot_file)? else {
+            return Ok(None);
+        };
+        let aot_path = self.0.path_of(&stored.aot_file);
+        if bytes != stored.aot_bytes {
+            let (expected, got) = (format!("{} bytes", stored.aot_bytes), format!("{bytes} bytes"));
+            return Err(PreparedError::Corrupt { path: aot_path, expected, got });
+        }
+        Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record: stored.record, aot_sha256: stored.aot_sha256 }))
+    }
+
+    fn records(&self) -> Result<Vec<String>, CacheError> {
+        let mut names = self.0.names()?;
+        names.retain(|name| name.ends_with(RECORD_SUFFIX));
+        Ok(names)
+    }
+
+    /// A record that another version wrote, or nobody did, is no record.
+    fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
+        let Some((file, _)) = self.0.open_file(name)? else {
+            return Ok(None);
+        };
+        let mut text = Vec::new();
+        file.take(MAX_RECORD_BYTES).read_to_end(&mut text).map_err(|e| self.failed("read", name, e))?;
+        let stored: Option<Stored> = serde_json::from_slice(&text).ok();
+        Ok(stored.filter(|stored| stored.format == FORMAT && is_code_name(&stored.aot_file)))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+        let mut file = self.0.create()?;
+        file.write_all(bytes).map_err(|e| self.failed("write", name, e))?;
+        file.persist(name)?;
+        Ok(())
+    }
+
+    fn bytes_of(&self, name: &str) -> u64 {
+        std::fs::symlink_metadata(self.0.path_of(name)).map_or(0, |metadata| metadata.len())
+    }
+
+    fn failed(&self, action: &'static str, name: &str, source: io::Error) -> CacheError {
+        CacheError::io(action, &self.0.path_of(name), source)
+    }
+}
+
+fn record_name(key: &ArtefactKey) -> String {
+    format!("{}{RECORD_SUFFIX}", key.stem())
+}
+
+/// A record is ours alone to write, but a name from a file is looked at before it is opened or removed.
+fn is_code_name(name: &str) -> bool {
+    name.ends_with(".cwasm")
+        && !name.starts_with('.')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+}

@@ -1,0 +1,55 @@
+//! How a binary is prepared: the part that can be said as data.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Digest;
+
+/// Which driver boots, parks and calls an interpreter. The driver's code owns what only code can know: the
+/// boot script, arguments and environment, the stacks' sizes and the sequence of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverKind {
+    /// CPython as a WASI command.
+    Cpython,
+    /// QuickJS-NG as a WASI reactor.
+    QuickjsReactor,
+    /// QuickJS-NG as a WASI command, entered through the C API that its `name` section names.
+    QuickjsCommand,
+}
+
+/// What the prepared module exports beside what the binary itself exports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportList {
+    /// Functions, by their name in the binary's `name` section, exported under that name.
+    #[serde(default)]
+    pub functions: Vec<String>,
+    /// Globals: export name to index.
+    #[serde(default)]
+    pub globals: BTreeMap<String, u32>,
+    /// Tables: export name to index.
+    #[serde(default)]
+    pub tables: BTreeMap<String, u32>,
+}
+
+/// How one kind of binary is prepared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// The driver that boots and calls it.
+    pub driver: DriverKind,
+    /// What is exported in addition.
+    #[serde(default)]
+    pub exports: ExportList,
+}
+
+impl Recipe {
+    /// Identifies the recipe in cache keys: any change of it changes this.
+    pub fn digest(&self) -> Digest {
+        // Serialising plain data with sorted maps into memory neither fails nor varies.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        Digest::of(&text)
+    }
+}

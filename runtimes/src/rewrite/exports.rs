@@ -1,0 +1,184 @@
+//! Adding exports, so that a driver can reach what the binary keeps to itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use wasm_encoder::{ExportKind, ExportSection};
+use wasmparser::{Name, ValType};
+
+use super::RewriteError;
+use super::sections::{Changed, Sections, export_kind};
+use crate::ExportList;
+
+/// Globals that the recipe does not name are exported under this and their index, for saving them.
+const GLOBAL_PREFIX: &str = "__glovebox_global_";
+
+/// The type of a global that can be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GlobalKind {
+    /// A 32-bit integer.
+    I32,
+    /// A 64-bit integer.
+    I64,
+    /// A 32-bit float.
+    F32,
+    /// A 64-bit float.
+    F64,
+}
+
+/// A global that changes as the module runs, so that its value belongs to a saved instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MutableGlobal {
+    /// Its index.
+    pub index: u32,
+    /// The name it is exported under.
+    pub export: String,
+    /// Its type.
+    pub kind: GlobalKind,
+}
+
+/// A module ready to be booted by its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bootable {
+    /// The module.
+    pub bytes: Vec<u8>,
+    /// Every mutable global, each exported now.
+    pub globals: Vec<MutableGlobal>,
+}
+
+/// Exports what `list` names, and every mutable global, and removes custom sections.
+///
+/// What the module exports already under the same name and meaning stays as it is.
+pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
+    let sections = Sections::read(module)?;
+    let counts = sections.counts()?;
+    let mut exports = Exports::of(&sections)?;
+
+    let wanted = list.functions.iter().map(String::as_str).filter(|name| !exports.has(name, ExportKind::Func));
+    let wanted: BTreeSet<String> = wanted.map(str::to_owned).collect();
+    let found = function_indices(&sections, &wanted)?;
+    // In the recipe's order, which people chose; a list repeats nothing.
+    for name in list.functions.iter().filter(|name| wanted.contains(*name)) {
+        let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
+        if index >= counts.functions {
+            return Err(RewriteError::NoFunction(name.clone()));
+        }
+        exports.add(name, ExportKind::Func, index)?;
+    }
+    for (name, &index) in &list.globals {
+        if index >= counts.globals {
+            return Err(RewriteError::NoItem { kind: "global", index, name: name.clone() });
+        }
+        exports.add(name, ExportKind::Global, index)?;
+    }
+    for (name, &index) in &list.tables {
+        if index >= counts.tables {
+            return Err(RewriteError::NoItem { kind: "table", index, name: name.clone() });
+        }
+        exports.add(name, ExportKind::Table, index)?;
+    }
+
+    let globals = export_mutable_globals(&sections, &mut exports)?;
+    let bytes = sections.rebuild(vec![Changed::to(exports.section())]);
+    Ok(Bootable { bytes, globals })
+}
+
+fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Result<Vec<MutableGlobal>, RewriteError> {
+    let imported = sections.counts()?.imported_globals;
+    let mut saved = Vec::new();
+    for (index, global) in (0u32..).zip(sections.globals()?) {
+        if !global.mutable {
+            continue;
+        }
+        if index < imported {
+            return Err(RewriteError::Unsupported(format!("it imports the mutable global {index}")));
+        }
+        let kind = match global.content_type {
+            ValType::I32 => GlobalKind::I32,
+            ValType::I64 => GlobalKind::I64,
+            ValType::F32 => GlobalKind::F32,
+            ValType::F64 => GlobalKind::F64,
+            other => {
+                return Err(RewriteError::Unsupported(format!("its mutable global {index} holds a {other}")));
+            }
+        };
+        let export = match exports.globals.get(&index) {
+            Some(name) => name.clone(),
+            None => {
+                let name = format!("{GLOBAL_PREFIX}{index}");
+                exports.add(&name, ExportKind::Global, index)?;
+                name
+            }
+        };
+        saved.push(MutableGlobal { index, export, kind });
+    }
+    Ok(saved)
+}
+
+/// Name to index of the functions in `wanted`, from the `name` section.
+fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<String>) -> Result<BTreeMap<String, u32>, RewriteError> {
+    let mut found = BTreeMap::new();
+    let Some(names) = sections.names().filter(|_| !wanted.is_empty()) else {
+        return Ok(found);
+    };
+    for part in names {
+        let Name::Function(map) = part? else { continue };
+        for naming in map {
+            let naming = naming?;
+            if wanted.contains(naming.name) && found.insert(naming.name.to_owned(), naming.index).is_some() {
+                return Err(RewriteError::AmbiguousFunction(naming.name.to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A module's exports, in their order.
+struct Exports {
+    list: Vec<(String, ExportKind, u32)>,
+    by_name: BTreeMap<String, (ExportKind, u32)>,
+    /// A name of each exported global, by its index.
+    globals: BTreeMap<u32, String>,
+}
+
+impl Exports {
+    fn of(sections: &Sections<'_>) -> Result<Self, RewriteError> {
+        let mut exports = Self { list: Vec::new(), by_name: BTreeMap::new(), globals: BTreeMap::new() };
+        for export in sections.exports()? {
+            exports.push(export.name, export_kind(export.kind), export.index);
+        }
+        Ok(exports)
+    }
+
+    fn push(&mut self, name: &str, kind: ExportKind, index: u32) {
+        self.list.push((name.to_owned(), kind, index));
+        self.by_name.insert(name.to_owned(), (kind, index));
+        if kind == ExportKind::Global {
+            self.globals.insert(index, name.to_owned());
+        }
+    }
+
+    fn has(&self, name: &str, kind: ExportKind) -> bool {
+        self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
+    }
+
+    fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
+        match self.by_name.get(name) {
+            Some(there) if *there == (kind, index) => Ok(()),
+            Some(_) => Err(RewriteError::ExportTaken(name.to_owned())),
+            None => {
+                self.push(name, kind, index);
+                Ok(())
+            }
+        }
+    }
+
+    fn section(&self) -> ExportSection {
+        let mut section = ExportSection::new();
+        for (name, kind, index) in &self.list {
+            section.export(name, *kind, *index);
+        }
+        section
+    }
+}

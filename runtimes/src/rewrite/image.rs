@@ -1,0 +1,225 @@
+//! Replacing a module's initial state by that of a booted instance.
+
+use std::collections::BTreeMap;
+
+use wasm_encoder::{
+    ConstExpr, DataCountSection, DataSection, GlobalSection, Ieee32, Ieee64, MemorySection, MemoryType, SectionId,
+};
+use wasmparser::{GlobalSectionReader, Operator, Parser, Payload, ValType, Validator};
+
+use super::RewriteError;
+use super::sections::{Changed, Sections};
+
+/// The size of a WebAssembly page.
+const PAGE_BYTES: usize = 65_536;
+
+/// The unit in which zeros are left out: that of the host's copy-on-write mapping.
+const BLOCK_BYTES: usize = 4096;
+
+/// A stretch of zeros up to this long is written out, not left out: a segment costs an engine more than
+/// a few zeros do, and a module may have 100,000 segments at most.
+const GAP_BYTES: usize = 16 * BLOCK_BYTES;
+
+/// What a mutable global holds, as its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobalValue {
+    /// An `i32`.
+    I32(u32),
+    /// An `i64`.
+    I64(u64),
+    /// An `f32`.
+    F32(u32),
+    /// An `f64`.
+    F64(u64),
+}
+
+/// The state of a booted instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    /// The whole linear memory.
+    pub memory: &'a [u8],
+    /// The values of mutable globals, by index. Others keep the values the module was made with.
+    pub globals: &'a [(u32, GlobalValue)],
+}
+
+/// The module with its initial memory and globals replaced by `image`, its start function and custom
+/// sections removed.
+///
+/// Refused are modules whose state is more than that: passive data segments, changing tables, shared or
+/// several memories.
+pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
+    let sections = Sections::read(module)?;
+    let memory = saved_memory(&sections, image.memory)?;
+    check_code(module)?;
+
+    let mut data = DataSection::new();
+    for run in runs(image.memory) {
+        let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it has more than 4 GiB".to_owned()))?;
+        let bytes = image.memory.get(run.0..run.1).unwrap_or_default();
+        // A constant expression spells an address above 2 GiB as a negative number.
+        data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());
+    }
+    let mut changed = vec![Changed::removed(SectionId::Start)];
+    if sections.has(SectionId::DataCount) {
+        changed.push(Changed::to(DataCountSection { count: data.len() }));
+    }
+    changed.push(Changed::to(data));
+    changed.push(Changed::to(memory));
+    changed.extend(saved_globals(&sections, image.globals)?.map(Changed::to));
+    let rewritten = sections.rebuild(changed);
+    Validator::new().validate_all(&rewritten)?;
+    Ok(rewritten)
+}
+
+/// The memory section for an image of this size.
+fn saved_memory(sections: &Sections<'_>, image: &[u8]) -> Result<MemorySection, RewriteError> {
+    let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
+    let counts = sections.counts()?;
+    if counts.imported_memories > 0 {
+        return unsupported("it imports its memory");
+    }
+    let memories = sections.memories()?;
+    let [memory] = memories.as_slice() else {
+        return unsupported("it has not exactly one memory");
+    };
+    if memory.memory64 || memory.shared || memory.page_size_log2.is_some() {
+        return unsupported("its memory is shared, 64-bit or has pages of another size");
+    }
+    if !image.len().is_multiple_of(PAGE_BYTES) {
+        return Err(RewriteError::Image(format!("{} bytes are no whole number of 64 KiB pages", image.len())));
+    }
+    let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
+    if pages < memory.initial || pages > memory.maximum.unwrap_or(65_536) {
+        let most = memory.maximum.unwrap_or(65_536);
+        return Err(RewriteError::Image(format!("{pages} pages are not between {} and {most}", memory.initial)));
+    }
+    let mut section = MemorySection::new();
+    section.memory(MemoryType {
+        minimum: pages,
+        maximum: memory.maximum,
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
+    });
+    Ok(section)
+}
+
+/// The global section with other initial values; `None` if the module has none.
+fn saved_globals(
+    sections: &Sections<'_>,
+    values: &[(u32, GlobalValue)],
+) -> Result<Option<GlobalSection>, RewriteError> {
+    let imported = sections.counts()?.imported_globals;
+    let reader = sections.0.iter().find_map(|section| match &section.payload {
+        Payload::GlobalSection(reader) => Some((reader.clone(), section.data)),
+        _ => None,
+    });
+    let defined = reader.as_ref().map_or(0, |(reader, _)| reader.count());
+    let mut by_index = BTreeMap::new();
+    for (index, value) in values {
+        let wrong = |problem: &str| Err(RewriteError::Global { index: *index, problem: problem.to_owned() });
+        if *index < imported || *index - imported >= defined {
+            return wrong("the module defines no such global");
+        }
+        if by_index.insert(*index, *value).is_some() {
+            return wrong("it is given twice");
+        }
+    }
+    reader.map(|(reader, data)| encode_globals(reader, data, imported, &by_index)).transpose()
+}
+
+fn encode_globals(
+    reader: GlobalSectionReader<'_>,
+    data: &[u8],
+    imported: u32,
+    values: &BTreeMap<u32, GlobalValue>,
+) -> Result<GlobalSection, RewriteError> {
+    let base = reader.range().start;
+    let mut section = GlobalSection::new();
+    for (index, item) in (imported..).zip(reader.into_iter_with_offsets()) {
+        let (start, global) = item?;
+        let Some(value) = values.get(&index) else {
+            let end = global.init_expr.get_binary_reader().range().end;
+            let bounds =
+                usize::try_from(start.saturating_sub(base)).ok().zip(usize::try_from(end.saturating_sub(base)).ok());
+            section.raw(bounds.and_then(|(start, end)| data.get(start..end)).unwrap_or_default());
+            continue;
+        };
+        let wrong = |problem: String| RewriteError::Global { index, problem };
+        if !global.ty.mutable || global.ty.shared {
+            return Err(wrong("it cannot be changed".to_owned()));
+        }
+        let (val_type, init) = match (global.ty.content_type, *value) {
+            (ValType::I32, GlobalValue::I32(bits)) => {
+                (wasm_encoder::ValType::I32, ConstExpr::i32_const(bits.cast_signed()))
+            }
+            (ValType::I64, GlobalValue::I64(bits)) => {
+                (wasm_encoder::ValType::I64, ConstExpr::i64_const(bits.cast_signed()))
+            }
+            (ValType::F32, GlobalValue::F32(bits)) => {
+                (wasm_encoder::ValType::F32, ConstExpr::f32_const(Ieee32::new(bits)))
+            }
+            (ValType::F64, GlobalValue::F64(bits)) => {
+                (wasm_encoder::ValType::F64, ConstExpr::f64_const(Ieee64::new(bits)))
+            }
+            (is, _) => return Err(wrong(format!("it is an {is}"))),
+        };
+        section.global(wasm_encoder::GlobalType { val_type, mutable: true, shared: false }, &init);
+    }
+    Ok(section)
+}
+
+/// Refuses code whose instances have state beside memory and globals.
+fn check_code(module: &[u8]) -> Result<(), RewriteError> {
+    let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::DataSection(segments) => {
+                for segment in segments {
+                    if matches!(segment?.kind, wasmparser::DataKind::Passive) {
+                        return unsupported("it has passive data segments");
+                    }
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                let mut operators = body.get_operators_reader()?;
+                while !operators.eof() {
+                    match operators.read()? {
+                        Operator::MemoryInit { .. } | Operator::DataDrop { .. } => {
+                            return unsupported("it uses `memory.init` or `data.drop`");
+                        }
+                        Operator::TableSet { .. }
+                        | Operator::TableGrow { .. }
+                        | Operator::TableFill { .. }
+                        | Operator::TableCopy { .. }
+                        | Operator::TableInit { .. }
+                        | Operator::ElemDrop { .. } => {
+                            return unsupported("it changes its tables as it runs");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where the image is not zero: in whole blocks, those close together joined.
+fn runs(image: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let zero = [0u8; BLOCK_BYTES];
+    let mut start = 0;
+    for block in image.chunks(BLOCK_BYTES) {
+        let end = start + block.len();
+        if zero.get(..block.len()) != Some(block) {
+            match runs.last_mut() {
+                Some((_, last)) if start - *last <= GAP_BYTES => *last = end,
+                _ => runs.push((start, end)),
+            }
+        }
+        start = end;
+    }
+    runs
+}

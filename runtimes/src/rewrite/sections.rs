@@ -1,0 +1,237 @@
+//! A module as its list of sections.
+
+use wasm_encoder::{Module, RawSection, SectionId};
+use wasmparser::{
+    Encoding, ExternalKind, GlobalType, KnownCustom, MemoryType, NameSectionReader, Parser, Payload, TypeRef,
+};
+
+use super::RewriteError;
+
+/// More sections than this are only made to exhaust a reader: a module has at most 13 kinds and a few
+/// dozen custom ones.
+const MAX_SECTIONS: usize = 10_000;
+
+/// More imports, exports or globals than this are not read. The largest interpreter known has a few hundred.
+pub(super) const MAX_ITEMS: usize = 100_000;
+
+/// One section: its number, its content, and the same parsed.
+pub(super) struct Section<'a> {
+    pub(super) id: u8,
+    pub(super) data: &'a [u8],
+    pub(super) payload: Payload<'a>,
+}
+
+/// How many functions, tables, memories and globals there are, imports included.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) functions: u32,
+    pub(super) tables: u32,
+    pub(super) memories: u32,
+    pub(super) globals: u32,
+    pub(super) imported_memories: u32,
+    pub(super) imported_globals: u32,
+}
+
+pub(super) struct Sections<'a>(pub(super) Vec<Section<'a>>);
+
+impl<'a> Sections<'a> {
+    pub(super) fn read(module: &'a [u8]) -> Result<Self, RewriteError> {
+        let mut sections = Vec::new();
+        for payload in Parser::new(0).parse_all(module) {
+            let payload = payload?;
+            if let Payload::Version { encoding: Encoding::Component, .. } = payload {
+                return Err(RewriteError::Component);
+            }
+            // The entries of the code section, and the end, are no sections of their own.
+            let Some((id, range)) = payload.as_section() else {
+                continue;
+            };
+            if matches!(payload, Payload::CodeSectionEntry(_)) {
+                continue;
+            }
+            if sections.len() >= MAX_SECTIONS {
+                return Err(RewriteError::Unsupported(format!("it has more than {MAX_SECTIONS} sections")));
+            }
+            let bounds = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+            let data = bounds.and_then(|(start, end)| module.get(start..end)).unwrap_or_default();
+            sections.push(Section { id, data, payload });
+        }
+        Ok(Self(sections))
+    }
+
+    /// Puts a module together again: changed sections where they belong, custom ones left out, all others
+    /// as they are.
+    pub(super) fn rebuild(&self, mut changed: Vec<Changed>) -> Vec<u8> {
+        let mut module = Module::new();
+        for section in &self.0 {
+            if section.id == u8::from(SectionId::Custom) {
+                continue;
+            }
+            // Sections the module lacks go in front of the first one that has to follow them.
+            while let Some(at) = changed.iter().position(|new| order(new.id) < order(section.id)) {
+                changed.remove(at).append(&mut module);
+            }
+            match changed.iter().position(|new| new.id == section.id) {
+                Some(at) => changed.remove(at).append(&mut module),
+                None => _ = module.section(&RawSection { id: section.id, data: section.data }),
+            }
+        }
+        changed.into_iter().for_each(|new| new.append(&mut module));
+        module.finish()
+    }
+
+    pub(super) fn has(&self, id: SectionId) -> bool {
+        self.0.iter().any(|section| section.id == u8::from(id))
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts, RewriteError> {
+        let mut counts = Counts::default();
+        for section in &self.0 {
+            match &section.payload {
+                Payload::ImportSection(imports) => {
+                    for (at, import) in imports.clone().into_imports().enumerate() {
+                        bound(at, "imports")?;
+                        match import?.ty {
+                            TypeRef::Func(_) | TypeRef::FuncExact(_) => counts.functions += 1,
+                            TypeRef::Table(_) => counts.tables += 1,
+                            TypeRef::Memory(_) => counts.imported_memories += 1,
+                            TypeRef::Global(_) => counts.imported_globals += 1,
+                            TypeRef::Tag(_) => {}
+                        }
+                    }
+                }
+                Payload::FunctionSection(functions) => {
+                    counts.functions = counts.functions.saturating_add(functions.count())
+                }
+                Payload::TableSection(tables) => counts.tables = counts.tables.saturating_add(tables.count()),
+                Payload::MemorySection(memories) => counts.memories = counts.memories.saturating_add(memories.count()),
+                Payload::GlobalSection(globals) => counts.globals = counts.globals.saturating_add(globals.count()),
+                _ => {}
+            }
+        }
+        counts.memories = counts.memories.saturating_add(counts.imported_memories);
+        counts.globals = counts.globals.saturating_add(counts.imported_globals);
+        Ok(counts)
+    }
+
+    /// The types of all globals, imported ones first, as their indices have it.
+    pub(super) fn globals(&self) -> Result<Vec<GlobalType>, RewriteError> {
+        let mut globals = Vec::new();
+        for section in &self.0 {
+            match &section.payload {
+                Payload::ImportSection(imports) => {
+                    for (at, import) in imports.clone().into_imports().enumerate() {
+                        bound(at, "imports")?;
+                        if let TypeRef::Global(global) = import?.ty {
+                            globals.push(global);
+                        }
+                    }
+                }
+                Payload::GlobalSection(defined) => {
+                    for global in defined.clone() {
+                        bound(globals.len(), "globals")?;
+                        globals.push(global?.ty);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(globals)
+    }
+
+    /// The types of the memories the module defines itself.
+    pub(super) fn memories(&self) -> Result<Vec<MemoryType>, RewriteError> {
+        let mut memories = Vec::new();
+        for section in &self.0 {
+            if let Payload::MemorySection(defined) = &section.payload {
+                for memory in defined.clone() {
+                    bound(memories.len(), "memories")?;
+                    memories.push(memory?);
+                }
+            }
+        }
+        Ok(memories)
+    }
+
+    pub(super) fn exports(&self) -> Result<Vec<wasmparser::Export<'a>>, RewriteError> {
+        let mut exports = Vec::new();
+        for section in &self.0 {
+            if let Payload::ExportSection(reader) = &section.payload {
+                for export in reader.clone() {
+                    bound(exports.len(), "exports")?;
+                    exports.push(export?);
+                }
+            }
+        }
+        Ok(exports)
+    }
+
+    /// The module's `name` section.
+    pub(super) fn names(&self) -> Option<NameSectionReader<'a>> {
+        self.0.iter().find_map(|section| match &section.payload {
+            Payload::CustomSection(custom) => match custom.as_known() {
+                KnownCustom::Name(names) => Some(names),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+}
+
+/// Writes a section at the end of a module.
+type Append = Box<dyn FnOnce(&mut Module)>;
+
+/// A section that replaces one of the module's, is added to them, or (with no content) removes one.
+pub(super) struct Changed {
+    id: u8,
+    content: Option<Append>,
+}
+
+impl Changed {
+    pub(super) fn to(section: impl wasm_encoder::Section + 'static) -> Self {
+        Self { id: section.id(), content: Some(Box::new(move |module| _ = module.section(&section))) }
+    }
+
+    pub(super) fn removed(id: SectionId) -> Self {
+        Self { id: id.into(), content: None }
+    }
+
+    fn append(self, module: &mut Module) {
+        if let Some(content) = self.content {
+            content(module);
+        }
+    }
+}
+
+/// Where a section stands in a module. The tag section comes before the globals and the data count
+/// before the code, though their numbers are higher.
+fn order(id: u8) -> u8 {
+    match id {
+        13 => 51,
+        12 => 95,
+        _ => id.saturating_mul(10),
+    }
+}
+
+pub(super) fn bound(count: usize, what: &str) -> Result<(), RewriteError> {
+    if count >= MAX_ITEMS {
+        return Err(RewriteError::Unsupported(format!("it has more than {MAX_ITEMS} {what}")));
+    }
+    Ok(())
+}
+
+pub(super) fn export_kind(kind: ExternalKind) -> wasm_encoder::ExportKind {
+    match kind {
+        ExternalKind::Func | ExternalKind::FuncExact => wasm_encoder::ExportKind::Func,
+        ExternalKind::Table => wasm_encoder::ExportKind::Table,
+        ExternalKind::Memory => wasm_encoder::ExportKind::Memory,
+        ExternalKind::Global => wasm_encoder::ExportKind::Global,
+        ExternalKind::Tag => wasm_encoder::ExportKind::Tag,
+    }
+}
+
+/// The module without its custom sections (names, debug information, producers): they are of no use at
+/// run time, and a compiler reads them every time.
+pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    Ok(Sections::read(module)?.rebuild(Vec::new()))
+}

@@ -1,0 +1,267 @@
+//! The pinned binaries in the cache: fetched once, verified, read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::manifest::MAX_BINARY_BYTES;
+use crate::trusted::TrustedDir;
+use crate::{
+    CacheDir, CacheError, Digest, Fetcher, Manifest, PreparedStore, Progress, Recipe, RuntimeEntry, Unavailable,
+};
+
+/// Why a binary could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// It was never fetched.
+    #[error("runtime `{name}` is not there: no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", path.display())]
+    Missing {
+        /// The runtime.
+        name: String,
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// A file named by the user does not exist.
+    #[error("there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones", path.display())]
+    NoSuchFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file named by the user is too big, too small, or no file.
+    #[error("`{}` cannot be a WebAssembly module: {problem}", path.display())]
+    NotABinary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file in the cache has another length or checksum than its pin.
+    #[error("`{}` is not runtime `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", path.display())]
+    Corrupt {
+        /// The runtime.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// The pinned length or checksum.
+        expected: String,
+        /// The file's.
+        got: String,
+    },
+    /// The manifest names no such recipe.
+    #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names")]
+    NoRecipe {
+        /// The runtime.
+        name: String,
+        /// The recipe.
+        recipe: String,
+    },
+    /// No source gave the file.
+    #[error(transparent)]
+    Unavailable(#[from] Box<Unavailable>),
+    /// The fetch was told to give up.
+    #[error("cancelled while fetching runtime `{0}`")]
+    Cancelled(String),
+    /// A file could not be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// What a fetch did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// The file was there; nothing was asked of the network.
+    AlreadyThere,
+    /// It was fetched and verified now.
+    Now,
+}
+
+/// An interpreter's bytes, and what is known about them.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    /// The file's content.
+    pub bytes: Vec<u8>,
+    /// What it hashes to: computed from `bytes`, whatever the manifest says.
+    pub sha256: Digest,
+    /// Where it was read.
+    pub path: PathBuf,
+    /// The manifest's entry with this checksum, if there is one.
+    pub entry: Option<RuntimeEntry>,
+    /// Its recipe. Without one it runs as a plain command.
+    pub recipe: Option<Recipe>,
+}
+
+/// The pinned runtimes and the cache they live in.
+#[derive(Debug)]
+pub struct Runtimes {
+    manifest: Manifest,
+    cache: CacheDir,
+    fetcher: Fetcher,
+}
+
+impl Runtimes {
+    /// The manifest's runtimes, kept in `cache`. Nothing is read or fetched yet.
+    pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
+        Self { manifest, cache, fetcher: Fetcher::default() }
+    }
+
+    /// Fetches with something other than the pip that the environment has.
+    pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
+        self.fetcher = fetcher;
+        self
+    }
+
+    /// What is pinned.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where it is kept.
+    pub fn cache(&self) -> &CacheDir {
+        &self.cache
+    }
+
+    /// The prepared images in the same cache.
+    pub fn prepared(&self) -> PreparedStore<'_> {
+        PreparedStore::new(&self.cache)
+    }
+
+    /// Where a runtime's file is, or goes when it is fetched.
+    pub fn path(&self, entry: &RuntimeEntry) -> PathBuf {
+        self.cache.path().join("binaries").join(entry.file_name())
+    }
+
+    /// Whether a runtime's file is there, trusted and of the right length. It is not hashed.
+    pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
+        Ok(self.open(&self.binaries()?, entry)?.is_some())
+    }
+
+    /// Makes sure that a runtime's file is there. Once it is, this never touches the network.
+    ///
+    /// Several processes at once fetch it once; the others wait.
+    pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
+        let binaries = self.binaries()?;
+        if self.open(&binaries, entry)?.is_some() {
+            return Ok(Fetched::AlreadyThere);
+        }
+        let _lock = match self.cache.lock(&entry.file_name(), progress) {
+            Err(CacheError::Cancelled { .. }) => {
+                return Err(RuntimeError::Cancelled(entry.name.clone()));
+            }
+            other => other?,
+        };
+        if self.open(&binaries, entry)?.is_some() {
+            return Ok(Fetched::AlreadyThere);
+        }
+        binaries.remove_leftovers()?;
+        self.fetcher.fetch(entry, &binaries, progress)?;
+        tracing::info!(runtime = %entry.name, version = %entry.version, "fetched and verified");
+        Ok(Fetched::Now)
+    }
+
+    /// Reads a fetched runtime. What is read is hashed, so a file damaged or replaced since is refused.
+    pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
+        let path = self.path(entry);
+        let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
+        let mut file = self.open(&self.binaries()?, entry)?.ok_or_else(missing)?;
+        let bytes = read_at_most(&mut file, entry.size_bytes)
+            .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
+        let sha256 = Digest::of(&bytes);
+        if sha256 != entry.sha256 {
+            return Err(self.corrupt(entry, format!("sha256 {}", entry.sha256), format!("sha256 {sha256}")));
+        }
+        let recipe = self.recipe_of(entry)?;
+        Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
+    }
+
+    /// [`Self::fetch`], then [`Self::load`].
+    pub fn load_or_fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Binary, RuntimeError> {
+        self.fetch(entry, progress)?;
+        self.load(entry)
+    }
+
+    /// Reads any other binary. One whose checksum is pinned gets the pinned one's recipe.
+    pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
+            _ => RuntimeError::Read { path: path.to_owned(), source },
+        };
+        let not = |problem: &str| RuntimeError::NotABinary { path: path.to_owned(), problem: problem.to_owned() };
+        // A FIFO would block the open itself.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(not("it is no regular file"));
+        }
+        let mut file = File::open(path).map_err(failed)?;
+        let bytes = read_at_most(&mut file, MAX_BINARY_BYTES).map_err(failed)?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_BINARY_BYTES {
+            return Err(not(&format!("it has more than {MAX_BINARY_BYTES} bytes")));
+        }
+        if !bytes.starts_with(b"\0asm") {
+            return Err(not("it does not begin with `\\0asm`"));
+        }
+        let sha256 = Digest::of(&bytes);
+        let entry = self.manifest.by_digest(&sha256).cloned();
+        let recipe = entry.as_ref().map(|entry| self.recipe_of(entry)).transpose()?;
+        Ok(Binary { bytes, sha256, path: path.to_owned(), entry, recipe })
+    }
+
+    /// Hashes a fetched runtime and compares it with its pin, without keeping it in memory.
+    pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
+        let path = self.path(entry);
+        let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
+        let mut file = self.open(&self.binaries()?, entry)?.ok_or_else(missing)?;
+        let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(entry.size_bytes.saturating_add(1)))
+            .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
+        if sha256 != entry.sha256 {
+            return Err(self.corrupt(entry, format!("sha256 {}", entry.sha256), format!("sha256 {sha256}")));
+        }
+        Ok(())
+    }
+
+    /// Removes a fetched runtime; `false` if it was not there. Its prepared images stay.
+    pub fn remove(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
+        Ok(self.binaries()?.remove(&entry.file_name())?)
+    }
+
+    fn binaries(&self) -> Result<TrustedDir, CacheError> {
+        self.cache.subdir("binaries")
+    }
+
+    /// The recipe an entry names.
+    pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
+        self.manifest
+            .recipe(&entry.recipe)
+            .cloned()
+            .ok_or_else(|| RuntimeError::NoRecipe { name: entry.name.clone(), recipe: entry.recipe.clone() })
+    }
+
+    fn open(&self, binaries: &TrustedDir, entry: &RuntimeEntry) -> Result<Option<File>, RuntimeError> {
+        let Some((file, bytes)) = binaries.open_file(&entry.file_name())? else {
+            return Ok(None);
+        };
+        if bytes != entry.size_bytes {
+            return Err(self.corrupt(entry, format!("{} bytes", entry.size_bytes), format!("{bytes} bytes")));
+        }
+        Ok(Some(file))
+    }
+
+    fn corrupt(&self, entry: &RuntimeEntry, expected: String, got: String) -> RuntimeError {
+        RuntimeError::Corrupt { name: entry.name.clone(), path: self.path(entry), expected, got }
+    }
+}
+
+/// Reads a file, at most one byte more than `limit_bytes`: enough to see that it is longer.
+fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let expected = file.metadata()?.len().min(limit_bytes);
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
+    file.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

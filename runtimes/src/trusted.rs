@@ -1,0 +1,262 @@
+//! A directory whose content nobody else can have written, and files created in it whole or not at all.
+//!
+//! Loading compiled code from the cache is running it. So a directory is opened once, without
+//! following a link, its owner and mode are checked on the handle, and everything in it is reached
+//! through that handle: who swaps the path afterwards changes nothing.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::CacheError;
+
+/// Names of files being written begin so; nothing else does.
+pub(crate) const TEMP_PREFIX: &str = ".tmp-";
+
+/// Younger temporary files are left alone even when nobody holds their lock: between creating a file
+/// and locking it, its writer looks like a dead one.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+/// Distinguishes this process's temporary files.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+/// An open directory that passed the trust rules.
+#[derive(Debug)]
+pub(crate) struct TrustedDir {
+    path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl TrustedDir {
+    /// Opens a directory, making it and its missing parents with mode 0700.
+    pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
+        // Collecting the components drops a trailing slash, which would make the kernel follow a link.
+        let path: PathBuf = path.components().collect();
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        match builder.create(&path) {
+            // What is there is looked at below, which gives the better message.
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(CacheError::io("create", &path, e));
+            }
+            _ => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
+        Self::checked(path, handle)
+    }
+
+    /// Opens a directory in this one, making it if need be.
+    pub(crate) fn subdir(&self, name: &str) -> Result<Self, CacheError> {
+        let path = self.path_of(name);
+        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(CacheError::io("create", &path, e.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle =
+            rustix::fs::openat(&self.handle, name, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
+        Self::checked(path, handle)
+    }
+
+    fn checked(path: PathBuf, handle: OwnedFd) -> Result<Self, CacheError> {
+        let metadata = metadata(&path, handle.as_fd())?;
+        check_trust(&path, &metadata)?;
+        Ok(Self { path, handle })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Opens a file for reading, without following a link, if it passes the trust rules. `None` if there is none.
+    pub(crate) fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
+        // A FIFO put in the file's place must not block us.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let path = self.path_of(name);
+        let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
+            Ok(handle) => File::from(handle),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(open_error(&path, e, false)),
+        };
+        let metadata = file.metadata().map_err(|e| CacheError::io("examine", &path, e))?;
+        if !metadata.is_file() {
+            return Err(CacheError::NotAFile { path });
+        }
+        check_trust(&path, &metadata)?;
+        Ok(Some((file, metadata.len())))
+    }
+
+    /// Opens or makes the file that a cross-process lock is taken on.
+    pub(crate) fn open_lock(&self, name: &str) -> Result<File, CacheError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let path = self.path_of(name);
+        let handle = rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| open_error(&path, e, false))?;
+        let file = File::from(handle);
+        let metadata = file.metadata().map_err(|e| CacheError::io("examine", &path, e))?;
+        if !metadata.is_file() {
+            return Err(CacheError::NotAFile { path });
+        }
+        check_trust(&path, &metadata)?;
+        Ok(file)
+    }
+
+    /// Starts a new file, which exists under its name only after [`TempFile::persist`].
+    pub(crate) fn create(&self) -> Result<TempFile<'_>, CacheError> {
+        loop {
+            let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{TEMP_PREFIX}{}-{count}-{nanos:x}", std::process::id());
+            let path = self.path_of(&name);
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(handle) => {
+                    let file = File::from(handle);
+                    // Tells other processes' clean-up that the writer lives; it ends with the process.
+                    file.try_lock().map_err(|e| CacheError::io("lock", &path, e.into()))?;
+                    return Ok(TempFile { dir: self, name: Some(name), file });
+                }
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(CacheError::io("create", &path, e.into())),
+            }
+        }
+    }
+
+    /// Removes a file; `false` if there was none.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, CacheError> {
+        match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(CacheError::io("remove", &self.path_of(name), e.into())),
+        }
+    }
+
+    /// The names of everything in the directory, sorted.
+    pub(crate) fn names(&self) -> Result<Vec<String>, CacheError> {
+        let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(failed)? {
+            // Our own names are ASCII; anything else is not ours to touch.
+            if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
+                && !matches!(name, "." | "..")
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes what killed processes left: temporary files and directories that are old enough and that
+    /// nobody holds the lock of.
+    pub(crate) fn remove_leftovers(&self) -> Result<(), CacheError> {
+        for name in self.names()? {
+            if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
+                let path = self.path_of(&name);
+                tracing::debug!(path = %path.display(), "removing what a killed process left");
+                // Somebody else may clean up at the same moment: what is gone is gone.
+                if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
+                    let _ = std::fs::remove_dir_all(&path);
+                } else {
+                    let _ = self.remove(&name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_leftover(&self, name: &str) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let Ok(handle) = rustix::fs::openat(&self.handle, name, flags, Mode::empty()) else {
+            return false;
+        };
+        let file = File::from(handle);
+        let changed = file.metadata().and_then(|metadata| metadata.modified());
+        let old = changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= LEFTOVER_AGE));
+        old && file.try_lock().is_ok()
+    }
+}
+
+/// A file being written. Dropped before [`Self::persist`], it is removed.
+#[derive(Debug)]
+pub(crate) struct TempFile<'a> {
+    dir: &'a TrustedDir,
+    name: Option<String>,
+    file: File,
+}
+
+impl TempFile<'_> {
+    /// Gives the file its name, replacing what had it. Its content is on disk before the name is.
+    pub(crate) fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
+        let path = self.dir.path_of(name);
+        self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
+        if let Some(temp) = self.name.take() {
+            let done = rustix::fs::renameat(&self.dir.handle, &temp, &self.dir.handle, name);
+            if let Err(e) = done {
+                self.name = Some(temp);
+                return Err(CacheError::io("write", &path, e.into()));
+            }
+        }
+        // The rename itself; some file systems refuse to sync a directory, and then nothing can be done.
+        let _ = rustix::fs::fsync(&self.dir.handle);
+        Ok(path)
+    }
+}
+
+impl Write for TempFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for TempFile<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            let _ = self.dir.remove(&name);
+        }
+    }
+}
+
+fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs::Metadata, CacheError> {
+    let failed = |e| CacheError::io("examine", path, e);
+    File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
+}
+
+/// The rules: ours, and writable by nobody else.
+fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheError> {
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user {
+        return Err(CacheError::Owner { path: path.to_owned(), owner: metadata.uid(), user });
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(CacheError::Writable { path: path.to_owned(), mode });
+    }
+    Ok(())
+}
+
+fn open_error(path: &Path, error: Errno, directory: bool) -> CacheError {
+    let path = path.to_owned();
+    let linked = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_symlink());
+    match error {
+        Errno::LOOP | Errno::NOTDIR | Errno::MLINK if linked => CacheError::Symlink { path },
+        Errno::NOTDIR if directory => CacheError::NotADirectory { path },
+        _ => CacheError::io("open", &path, error.into()),
+    }
+}

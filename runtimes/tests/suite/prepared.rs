@@ -1,0 +1,215 @@
+//! Prepared images: found again only for what they were made of, whole or not at all.
+
+use std::fs;
+use std::io::Read;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use glovebox_runtimes::{ArtefactKey, BuildError, Digest, KeyParts, PreparedError, Quiet};
+
+use crate::support::{World, artefact, key, parts};
+
+#[test]
+fn what_is_stored_is_found_again() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    assert!(store.open(&key()).unwrap().is_none());
+    let new = artefact(b"native code".to_vec());
+    let stored = store.store(&key(), &new).unwrap();
+    assert_eq!(stored.aot_bytes, 11);
+    let mut found = runtimes.prepared().open(&key()).unwrap().unwrap();
+    let mut code = Vec::new();
+    found.aot.read_to_end(&mut code).unwrap();
+    assert_eq!((code, &found.record), (new.aot, &new.record));
+    store.verify(&found).unwrap();
+    let name = found.aot_path.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("fake-1.0-") && name.ends_with(".cwasm"), "{name}");
+}
+
+#[test]
+fn nothing_is_shared_by_different_parts() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    store.store(&key(), &artefact(vec![1])).unwrap();
+    let other = |change: &dyn Fn(&mut KeyParts)| {
+        let mut parts = parts();
+        change(&mut parts);
+        ArtefactKey::new(parts)
+    };
+    let changes: [&dyn Fn(&mut KeyParts); 6] = [
+        &|p| p.label.push('x'),
+        &|p| p.runtime = Digest::of(b"other"),
+        &|p| p.recipe = Digest::of(b"other"),
+        &|p| p.wasmtime.push('x'),
+        &|p| p.settings.push('x'),
+        &|p| p.target.push('x'),
+    ];
+    for change in changes {
+        assert!(store.open(&other(change)).unwrap().is_none());
+    }
+    let moved = other(&|p| (p.settings, p.target) = ("fuelm".to_owned(), "achine".to_owned()));
+    assert!(store.open(&moved).unwrap().is_none());
+    // Two labels that look the same as file names.
+    let (a, b) = (other(&|p| p.label = "a/b".to_owned()), other(&|p| p.label = "a b".to_owned()));
+    store.store(&a, &artefact(vec![2])).unwrap();
+    assert!(store.open(&b).unwrap().is_none());
+    let odd = other(&|p| p.label = format!("../.{}", "é".repeat(500)));
+    store.store(&odd, &artefact(vec![3])).unwrap();
+    assert!(store.open(&odd).unwrap().is_some());
+    // A record renamed by hand does not make an image somebody else's.
+    let names = world.files("prepared");
+    let record = |start: &str| names.iter().find(|n| n.starts_with(start) && n.ends_with(".json")).unwrap().clone();
+    let dir = world.path("cache/prepared");
+    fs::copy(dir.join(record("a_b")), dir.join(record("fake-1.0"))).unwrap();
+    assert!(store.open(&key()).unwrap().is_none());
+}
+
+#[test]
+fn a_half_written_image_is_none_and_a_shortened_one_is_refused() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let stored = store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    let record = fs::read_dir(world.path("cache/prepared")).unwrap();
+    let record = record.map(|e| e.unwrap().path()).find(|p| p.extension().unwrap() == "json").unwrap();
+    let text = fs::read(&record).unwrap();
+
+    for broken in [&b""[..], b"{", b"null", &text[..text.len() / 2], &[0xff; 100], &vec![b'['; 3 << 20]] {
+        fs::write(&record, broken).unwrap();
+        assert!(store.open(&key()).unwrap().is_none());
+        assert_eq!(store.list().unwrap(), []);
+    }
+    let text = String::from_utf8(text).unwrap();
+    for (from, to) in
+        [("\"format\": 1", "\"format\": 2"), ("\"aot_file\": \"", "\"aot_file\": \"../binaries/"), (".cwasm", ".json")]
+    {
+        assert!(text.contains(from));
+        fs::write(&record, text.replacen(from, to, 1)).unwrap();
+        assert!(store.open(&key()).unwrap().is_none(), "{to}");
+    }
+    fs::write(&record, &text).unwrap();
+    store.open(&key()).unwrap().unwrap();
+
+    for bytes in [0, 4095, 4097] {
+        fs::File::options().write(true).open(&stored.aot_path).unwrap().set_len(bytes).unwrap();
+        let error = store.open(&key()).unwrap_err();
+        assert!(matches!(error, PreparedError::Corrupt { .. }));
+        let error = error.to_string();
+        assert!(error.contains("expected 4096 bytes") && error.contains(&format!("got {bytes} bytes")), "{error}");
+    }
+    // Storing again repairs it.
+    store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    store.verify(&store.open(&key()).unwrap().unwrap()).unwrap();
+    fs::remove_file(&stored.aot_path).unwrap();
+    assert!(store.open(&key()).unwrap().is_none());
+}
+
+#[test]
+fn a_changed_byte_is_found_when_asked_for() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let stored = store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    let mut bytes = vec![9; 4096];
+    bytes[77] = 8;
+    fs::write(&stored.aot_path, &bytes).unwrap();
+    let error = store.verify(&stored).unwrap_err().to_string();
+    assert!(error.contains(&Digest::of(&[9; 4096]).to_string()), "{error}");
+    assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
+}
+
+#[test]
+fn preparing_again_replaces_and_leaves_open_files_alone() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let mut first = store.store(&key(), &artefact(vec![1; 10])).unwrap();
+    // Left by a writer that was killed before it had written its record.
+    let orphan = first.aot_path.to_str().unwrap().replace(".cwasm", "0.cwasm");
+    fs::write(orphan, "x").unwrap();
+    let second = store.store(&key(), &artefact(vec![2; 20])).unwrap();
+    assert_eq!(store.open(&key()).unwrap().unwrap().aot_path, second.aot_path);
+    assert!(!first.aot_path.exists());
+    let mut code = Vec::new();
+    first.aot.read_to_end(&mut code).unwrap();
+    assert_eq!(code, [1; 10]);
+    assert_eq!(world.files("prepared").len(), 2);
+}
+
+#[test]
+fn many_at_once_build_once() {
+    let world = World::new("");
+    let built = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let runtimes = world.runtimes();
+                let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, || {
+                    built.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    Ok::<_, String>(artefact(vec![5; 1000]))
+                });
+                assert_eq!(artefact.unwrap().aot_bytes, 1000);
+            });
+        }
+    });
+    assert_eq!(built.into_inner(), 1);
+}
+
+#[test]
+fn building_and_removing_at_once_never_fails() {
+    let world = World::new("");
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let world = &world;
+            scope.spawn(move || {
+                let runtimes = world.runtimes();
+                for round in 0..40u8 {
+                    let build = || Ok::<_, String>(artefact(vec![round % 2; 1000]));
+                    let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, build).unwrap();
+                    assert_eq!(artefact.aot_bytes, 1000);
+                    if (round + thread) % 3 == 0 {
+                        runtimes.prepared().remove(&parts().runtime).unwrap();
+                    }
+                    runtimes.prepared().list().unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_build_that_fails_stores_nothing_and_can_be_tried_again() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let failed = store.open_or_build(&key(), &Quiet, || Err("it did not boot"));
+    assert!(matches!(failed, Err(BuildError::Build("it did not boot"))));
+    assert_eq!(world.files("prepared"), [""; 0]);
+    store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![1]))).unwrap();
+}
+
+#[test]
+fn images_are_listed_measured_and_removed_by_binary() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let other = ArtefactKey::new(KeyParts { runtime: Digest::of(b"other"), label: "other".to_owned(), ..parts() });
+    let newer = ArtefactKey::new(KeyParts { wasmtime: "49".to_owned(), ..parts() });
+    for key in [&key(), &other, &newer] {
+        store.store(key, &artefact(vec![1; 1000])).unwrap();
+    }
+    let labels: Vec<_> = store.list().unwrap().into_iter().map(|listed| listed.parts.label).collect();
+    assert_eq!(labels, ["fake-1.0", "fake-1.0", "other"]);
+    let total = store.size_bytes().unwrap();
+    assert!(total > 3000);
+    let freed = store.remove(&parts().runtime).unwrap();
+    assert_eq!(store.size_bytes().unwrap(), total - freed);
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(store.open(&newer).unwrap().is_none() && store.open(&other).unwrap().is_some());
+    fs::write(world.path("cache/prepared/orphan-00-00.cwasm"), [0; 50]).unwrap();
+    let left = store.size_bytes().unwrap();
+    assert_eq!(store.clear().unwrap(), left);
+    assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
+}

@@ -1,0 +1,167 @@
+//! Random input to everything that parses: an error or a valid result, never a panic. The seed is printed;
+//! `GLOVEBOX_TEST_SEED` sets it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use glovebox_runtimes::rewrite::{self, GlobalValue, Image};
+use glovebox_runtimes::{Digest, ExportList, Manifest};
+use wasmparser::Validator;
+
+/// xorshift64*: small, seeded, good enough to break parsers with.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn from_environment() -> Self {
+        let given = std::env::var("GLOVEBOX_TEST_SEED").ok().map(|text| text.parse().unwrap());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let seed: u64 = given.unwrap_or(now);
+        eprintln!("GLOVEBOX_TEST_SEED={seed}");
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).unwrap()
+    }
+
+    /// Some bytes changed, removed, doubled or cut off.
+    fn damaged(&mut self, from: &[u8]) -> Vec<u8> {
+        let mut bytes = from.to_vec();
+        for _ in 0..=self.below(6) {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = self.index(bytes.len());
+            match self.below(8) {
+                0 => bytes.truncate(at),
+                1 => _ = bytes.remove(at),
+                2 => bytes.insert(at, self.byte()),
+                // Numbers in the binary format end where the high bit does.
+                3 => bytes[at] |= 0x80,
+                4 => bytes[at] = 0xff,
+                5 => {
+                    let end = (at + self.index(40)).min(bytes.len());
+                    let piece = bytes[at..end].to_vec();
+                    let to = self.index(bytes.len());
+                    bytes.splice(to..to, piece);
+                }
+                _ => bytes[at] = self.byte(),
+            }
+        }
+        bytes
+    }
+}
+
+fn modules() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"(module
+            (import "wasi_snapshot_preview1" "fd_write" (func $w (param i32 i32 i32 i32) (result i32)))
+            (func $start (export "_start") (drop (call $w (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))))
+            (func $named (param i64) (result i64) (i64.add (local.get 0) (global.get $g)))
+            (table 2 funcref) (elem (i32.const 0) $start $named)
+            (memory (export "memory") 1)
+            (global $sp (mut i32) (i32.const 64)) (global $g (mut i64) (i64.const 3))
+            (data (i32.const 16) "some data") (data (i32.const 64) "more"))"#,
+        "(module (memory 1 2) (tag) (global (mut f32) (f32.const 1)) (func $f) (start $f))",
+        "(component (core module (memory 1)))",
+        "(module)",
+    ];
+    texts.iter().map(|text| wat::parse_str(text).unwrap()).collect()
+}
+
+/// Runs everything over a module; whatever comes out has to be valid if what went in was.
+fn rewrite_all(module: &[u8]) {
+    let valid = Validator::new().validate_all(module).is_ok();
+    let list = ExportList {
+        functions: vec!["named".to_owned()],
+        globals: [("__stack_pointer".to_owned(), 0)].into(),
+        tables: [("__table".to_owned(), 0)].into(),
+    };
+    let _ = rewrite::inspect(module);
+    let stripped = rewrite::strip(module);
+    let memory = vec![1; 65_536];
+    let results = [
+        stripped,
+        rewrite::with_exports(module, &list).map(|bootable| bootable.bytes),
+        rewrite::with_exports(module, &ExportList::default()).map(|bootable| bootable.bytes),
+        rewrite::with_image(module, &Image { memory: &memory, globals: &[(0, GlobalValue::I32(1))] }),
+        rewrite::with_image(module, &Image { memory: &memory, globals: &[] }),
+    ];
+    for result in results.into_iter().flatten().filter(|_| valid) {
+        Validator::new().validate_all(&result).unwrap();
+    }
+}
+
+#[test]
+fn damaged_modules_give_errors_or_valid_modules() {
+    let mut random = Random::from_environment();
+    let modules = modules();
+    for module in &modules {
+        rewrite_all(module);
+        (0..module.len()).for_each(|cut| rewrite_all(&module[..cut]));
+    }
+    for _ in 0..20_000 {
+        let module = &modules[random.index(modules.len())];
+        rewrite_all(&random.damaged(module));
+    }
+    for _ in 0..2_000 {
+        let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+        bytes.extend((0..random.below(200)).map(|_| random.byte()));
+        rewrite_all(&bytes);
+    }
+}
+
+#[test]
+fn a_module_that_claims_much_is_refused_quickly() {
+    // Sections that promise four thousand million items in a few bytes.
+    for section in [1u8, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13] {
+        let mut module = b"\0asm\x01\0\0\0".to_vec();
+        module.extend([section, 5, 0xff, 0xff, 0xff, 0xff, 0x0f]);
+        rewrite_all(&module);
+        assert!(section == 12 || rewrite::inspect(&module).is_err() || rewrite::strip(&module).is_ok());
+    }
+    // A hundred thousand empty custom sections.
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    (0..100_000).for_each(|_| module.extend([0, 1, 0]));
+    assert!(rewrite::strip(&module).unwrap_err().to_string().contains("sections"));
+    // Exports, imports and globals by the hundred thousand.
+    let mut text = String::from("(module (func $f)");
+    (0..100_001).for_each(|n| text.push_str(&format!("(export \"{n}\" (func $f))")));
+    text.push(')');
+    assert!(rewrite::inspect(&wat::parse_str(&text).unwrap()).unwrap_err().to_string().contains("exports"));
+    let globals = format!("(module {})", "(global (mut i32) (i32.const 0))".repeat(99_999));
+    let bootable = rewrite::with_exports(&wat::parse_str(&globals).unwrap(), &ExportList::default()).unwrap();
+    assert_eq!(bootable.globals.len(), 99_999);
+}
+
+#[test]
+fn damaged_manifests_and_digests_give_errors() {
+    let mut random = Random::from_environment();
+    let text = include_str!("../../manifest.toml");
+    for _ in 0..3_000 {
+        let damaged = random.damaged(text.as_bytes());
+        let damaged = String::from_utf8_lossy(&damaged);
+        if let Ok(manifest) = Manifest::parse(&damaged) {
+            assert!(manifest.runtimes().iter().all(|entry| manifest.recipe(&entry.recipe).is_some()));
+        }
+    }
+    let digest = Digest::of(b"").to_string();
+    for _ in 0..3_000 {
+        let damaged = random.damaged(digest.as_bytes());
+        let _ = String::from_utf8_lossy(&damaged).parse::<Digest>();
+    }
+}

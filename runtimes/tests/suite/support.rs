@@ -1,0 +1,149 @@
+//! What several subjects need.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use glovebox_runtimes::{
+    ArtefactKey, CacheDir, Digest, Fetcher, ImageRecord, KeyParts, Manifest, NewArtefact, Runtimes,
+};
+
+/// The pinned file of the test manifest: compressible, and longer than one chunk.
+pub(crate) fn pinned() -> Vec<u8> {
+    let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+    bytes.extend((0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()));
+    bytes
+}
+
+/// A manifest with one runtime, `fake`, that is `pinned` and comes from two packages.
+pub(crate) fn manifest(pinned: &[u8]) -> Manifest {
+    let text = format!(
+        r#"
+        [[runtime]]
+        name = "fake"
+        language = "python"
+        version = "1.0"
+        sha256 = "{}"
+        size_bytes = {}
+        licence = "MIT"
+        homepage = "https://example.org"
+        origin = "a test"
+        recipe = "r"
+        sources = [
+            {{ kind = "pypi", package = "first", version = "1", file = "a/fake.wasm" }},
+            {{ kind = "pypi", package = "second", version = "2", file = "b/fake.wasm" }},
+        ]
+        [recipe.r]
+        driver = "cpython"
+        "#,
+        Digest::of(pinned),
+        pinned.len()
+    );
+    Manifest::parse(&text).unwrap()
+}
+
+/// A directory of its own for a test: the cache, a stand-in for pip and the wheels it hands out.
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl World {
+    /// `script` is what the stand-in does for `download`: it runs in the destination directory, with the
+    /// requirement in `$wanted` and this world's directory in `$world`.
+    pub(crate) fn new(script: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "#!/bin/sh\nworld='{}'\n[ \"$1\" = --version ] && exit 0\nfor wanted; do :; done\n{script}\n",
+            dir.path().display()
+        );
+        fs::write(dir.path().join("pip"), text).unwrap();
+        Self { dir }
+    }
+
+    /// One whose pip hands out wheels put there with [`Self::wheel`].
+    pub(crate) fn with_wheels() -> Self {
+        Self::new(
+            "echo \"$wanted\" >> $world/asked; cp \"$world/${wanted%%==*}.whl\" . || { echo \"ERROR: No matching distribution for $wanted\"; exit 1; }",
+        )
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn wheel(&self, package: &str, file: &str, content: &[u8]) {
+        let out = fs::File::create(self.path(&format!("{package}.whl"))).unwrap();
+        let mut zip = zip::ZipWriter::new(out);
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        zip.start_file("other.txt", options).unwrap();
+        zip.start_file(file, options).unwrap();
+        std::io::Write::write_all(&mut zip, content).unwrap();
+        zip.finish().unwrap();
+    }
+
+    pub(crate) fn fetcher(&self) -> Fetcher {
+        Fetcher::with_commands(vec![vec!["/bin/sh".into(), self.path("pip").into()]])
+    }
+
+    pub(crate) fn cache(&self) -> CacheDir {
+        CacheDir::open(self.path("cache")).unwrap()
+    }
+
+    pub(crate) fn runtimes(&self) -> Runtimes {
+        Runtimes::new(manifest(&pinned()), self.cache()).with_fetcher(self.fetcher())
+    }
+
+    /// What is in a directory of the cache.
+    pub(crate) fn files(&self, subdir: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path("cache").join(subdir)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn parts() -> KeyParts {
+    KeyParts {
+        label: "fake-1.0".to_owned(),
+        runtime: Digest::of(b"binary"),
+        recipe: Digest::of(b"recipe"),
+        wasmtime: "48.0.0".to_owned(),
+        settings: "fuel".to_owned(),
+        target: "machine".to_owned(),
+    }
+}
+
+pub(crate) fn key() -> ArtefactKey {
+    ArtefactKey::new(parts())
+}
+
+/// An artefact whose record says what its code must be.
+pub(crate) fn artefact(aot: Vec<u8>) -> NewArtefact {
+    let record = ImageRecord {
+        sha256: Digest::of(&aot),
+        prepared: true,
+        memory_bytes: 65_536,
+        anchors: BTreeMap::from([("driver".to_owned(), 1024)]),
+        globals: Vec::new(),
+        notes: BTreeMap::new(),
+    };
+    NewArtefact { aot, record }
+}
+
+/// This test program again, running one of its tests as a process of its own.
+pub(crate) fn child(test: &str, world: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, world).stdout(Stdio::null());
+    command
+}
+
+/// Set for such a process: the directory of the test that started it.
+pub(crate) const CHILD: &str = "GLOVEBOX_TEST_CHILD";
