@@ -1,0 +1,122 @@
+//! The runtimes an engine knows: listing, fetching, preparing, checking and removing them.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use glovebox_runtimes::RuntimeEntry;
+use serde::Serialize;
+
+use crate::{Engine, Language, RuntimeError, load::language};
+
+/// A runtime of the manifest and its state in the cache.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RuntimeInfo {
+    /// Its name.
+    pub name: String,
+    /// Other names for it.
+    pub aliases: Vec<String>,
+    /// Its language.
+    pub language: Language,
+    /// Whether it is its language's default.
+    pub default: bool,
+    /// The interpreter's version.
+    pub version: String,
+    /// The SHA-256 its binary must have, in hexadecimal.
+    pub sha256: String,
+    /// The size of its binary.
+    pub size_bytes: u64,
+    /// Its licence, as an SPDX expression.
+    pub licence: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// Where its binary is, or goes when it is fetched.
+    pub path: PathBuf,
+    /// Whether the binary is there.
+    pub fetched: bool,
+    /// Whether its prepared image is there, for this version of Glovebox and this CPU.
+    pub prepared: bool,
+}
+
+/// A prepared image.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PreparedInfo {
+    /// The image's identity: the SHA-256 of the prepared module.
+    pub image_sha256: String,
+    /// The compiled file.
+    pub path: PathBuf,
+    /// The linear memory of an instance.
+    pub memory_bytes: u64,
+    /// How long it took; next to nothing when it was there already.
+    #[serde(skip)]
+    pub took: Duration,
+}
+
+impl Engine {
+    /// The runtimes of the manifest.
+    pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
+        self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect()
+    }
+
+    fn info(&self, entry: &RuntimeEntry) -> Result<RuntimeInfo, RuntimeError> {
+        Ok(RuntimeInfo {
+            name: entry.name.clone(),
+            aliases: entry.aliases.clone(),
+            language: language(entry.language),
+            default: entry.default,
+            version: entry.version.clone(),
+            sha256: entry.sha256.to_string(),
+            size_bytes: entry.size_bytes,
+            licence: entry.licence.clone(),
+            origin: entry.origin.clone(),
+            path: self.0.runtimes.path(entry),
+            fetched: self.0.runtimes.present(entry)?,
+            prepared: self.0.is_prepared(entry)?,
+        })
+    }
+
+    /// Fetches a runtime's binary where it is missing, and says where it is.
+    pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        self.0.runtimes.fetch(entry, &*self.0.progress)?;
+        Ok(self.0.runtimes.path(entry))
+    }
+
+    /// Prepares a runtime where that has not been done, fetching it first where it is missing.
+    pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
+        let begun = Instant::now();
+        let artefact = self.0.artefact(self.0.runtimes.manifest().find(name)?)?;
+        Ok(PreparedInfo {
+            image_sha256: artefact.record.sha256.to_string(),
+            path: artefact.aot_path,
+            memory_bytes: artefact.record.memory_bytes,
+            took: begun.elapsed(),
+        })
+    }
+
+    /// Compares the full digests of a runtime's binary and of its compiled image with what they must be, where they are there.
+    pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        if self.0.runtimes.present(entry)? {
+            self.0.runtimes.verify(entry)?;
+        }
+        if self.0.is_prepared(entry)? {
+            self.0.runtimes.prepared().verify(&self.0.artefact(entry)?)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a runtime's binary and all its prepared images from the cache; says how many bytes that freed.
+    /// Running sandboxes are not disturbed.
+    pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        let mut freed = self.0.runtimes.prepared().remove(&entry.sha256)?;
+        if self.0.runtimes.remove(entry)? {
+            freed += entry.size_bytes;
+        }
+        Ok(freed)
+    }
+}

@@ -1,0 +1,86 @@
+//! How an engine is set up.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use glovebox_runtimes::Progress;
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::{EngineError, Limits, stack, state::TABLE_ELEMENTS_MOST};
+
+/// How an [`Engine`](crate::Engine) is set up. Make one with `default()` and change what differs.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct EngineConfig {
+    /// Where binaries and prepared images are kept. Default: `glovebox` in the user's cache directory
+    /// (`$XDG_CACHE_HOME`, else `~/.cache`).
+    pub cache_dir: Option<PathBuf>,
+    /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
+    /// address space costs time to reserve.
+    pub pool: Option<PoolConfig>,
+    /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
+    pub progress: Arc<dyn Progress + Send + Sync>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { cache_dir: None, pool: Some(PoolConfig::default()), progress: Arc::new(glovebox_runtimes::Quiet) }
+    }
+}
+
+impl fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("cache_dir", &self.cache_dir)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pool that instances are taken from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolConfig {
+    /// How many instances can exist at once, kept sessions included. Default 1,100. Each reserves 4 GiB of address
+    /// space and no memory.
+    pub instance_count: u32,
+    /// How much of a dropped instance's memory is set back by copying instead of being given back to the system, in
+    /// bytes. Default 4 MiB. More makes fresh executions that touch more memory faster, at that much
+    /// resident memory for each instance that ever ran at once.
+    pub keep_resident_bytes: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { instance_count: 1_100, keep_resident_bytes: 4 << 20 }
+    }
+}
+
+/// Wasmtime's settings. Everything that changes compiled code is part of a prepared image's cache key.
+pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Engine, EngineError> {
+    let mut config = Config::new();
+    config
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(stack::GUEST_STACK_BYTES)
+        // Not used, since guests run on stacks of our own, but never allowed to be less.
+        .async_stack_size(stack::GUEST_STACK_BYTES)
+        // A guest's traceback is its interpreter's; frames of the interpreter tell nobody anything, and cost time.
+        .wasm_backtrace_max_frames(None)
+        // An image is mostly filled: always map it copy-on-write, whatever its size.
+        .memory_guaranteed_dense_image_size(Limits::MEMORY_BYTES_MOST)
+        .memory_init_cow(true);
+    if let Some(pool) = pool {
+        let mut pooling = PoolingAllocationConfig::new();
+        pooling
+            .total_core_instances(pool.instance_count)
+            .total_memories(pool.instance_count)
+            .total_tables(pool.instance_count)
+            .max_memory_size(usize::try_from(Limits::MEMORY_BYTES_MOST).unwrap_or(usize::MAX))
+            .table_elements(TABLE_ELEMENTS_MOST)
+            .linear_memory_keep_resident(pool.keep_resident_bytes)
+            .table_keep_resident(TABLE_ELEMENTS_MOST)
+            .pagemap_scan(Enabled::Auto);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
+    }
+    wasmtime::Engine::new(&config).map_err(|error| EngineError::Settings(format!("{error:#}")))
+}

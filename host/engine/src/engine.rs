@@ -1,0 +1,126 @@
+//! The engine: what all sandboxes of a program share.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use glovebox_runtimes::{CacheDir, Digest, Manifest, Progress, Runtimes};
+use wasmtime::Linker;
+
+use crate::{
+    EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, session::SessionLedger, stack::Stacks,
+    state::State, ticker::Ticker,
+};
+
+/// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
+/// Cloning is cheap and gives the same engine.
+///
+/// ```no_run
+/// use glovebox::{Engine, EngineConfig, Sandbox};
+///
+/// let engine = Engine::new(EngineConfig::default())?;
+/// let sandbox = Sandbox::builder(&engine).build()?;
+/// let execution = sandbox.execute("print(6 * 7)")?;
+/// assert_eq!(execution.stdout.text(), "42\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) wasmtime: wasmtime::Engine,
+    pub(crate) linker: Linker<State>,
+    pub(crate) stacks: Stacks,
+    pub(crate) ticker: Ticker,
+    pub(crate) runtimes: Runtimes,
+    pub(crate) progress: Arc<dyn Progress + Send + Sync>,
+    pub(crate) sessions: SessionLedger,
+    loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
+}
+
+/// Which loaded runtime: the digest of its prepared artefact's key tells them apart.
+pub(crate) type Loaded = String;
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("cache_dir", &self.cache_dir()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Sets an engine up. Nothing is fetched, compiled or started yet.
+    pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        let wasmtime = config::wasmtime_engine(config.pool.as_ref())?;
+        let mut linker = Linker::new(&wasmtime);
+        imports::define(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
+        let path = match config.cache_dir {
+            Some(path) => path,
+            None => CacheDir::default_path()?,
+        };
+        Ok(Self(Arc::new(Inner {
+            wasmtime,
+            linker,
+            stacks: Stacks::default(),
+            ticker: Ticker::default(),
+            runtimes: Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?),
+            progress: config.progress,
+            sessions: SessionLedger::default(),
+            loaded: Mutex::default(),
+        })))
+    }
+
+    /// Where binaries and prepared images are kept.
+    #[must_use]
+    pub fn cache_dir(&self) -> &Path {
+        self.0.runtimes.cache().path()
+    }
+
+    /// Where a runtime's binary is, or goes when it is fetched.
+    pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        Ok(self.0.runtimes.path(entry))
+    }
+}
+
+impl Inner {
+    /// Runs `work` on a guest stack while the epoch moves.
+    pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
+        let system = |what| move |source| ExecuteError::System { what, source };
+        let _running = self.ticker.running(&self.wasmtime).map_err(system("thread"))?;
+        self.stacks.run(work).map_err(system("stack"))
+    }
+
+    /// A digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
+    pub(crate) fn compile_digest(&self) -> Digest {
+        let mut collected = Collect(Vec::new());
+        self.wasmtime.precompile_compatibility_hash().hash(&mut collected);
+        Digest::of(&collected.0)
+    }
+
+    pub(crate) fn loaded(&self, key: &Loaded) -> Option<Arc<Runtime>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Keeps a runtime that was just loaded; the first of two that were loaded at once stays.
+    pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))
+    }
+}
+
+/// Collects what a type feeds to a hasher, so that it can go through SHA-256.
+struct Collect(Vec<u8>);
+
+impl Hasher for Collect {
+    fn finish(&self) -> u64 {
+        0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}

@@ -1,0 +1,186 @@
+//! What goes wrong on our side, or the caller's. Never what a guest did: that is an [`Outcome`](crate::Outcome).
+
+use std::{io, path::PathBuf};
+
+use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
+
+use crate::{Execution, PolicyError, mount::MountError};
+
+/// An engine could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Wasmtime refuses these settings on this machine.
+    #[error("the engine cannot be set up on this machine: {0}")]
+    Settings(String),
+    /// The cache directory cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The list of runtimes is damaged.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+/// A runtime could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// No runtime has this name, or it cannot be fetched, or its file is not usable.
+    #[error(transparent)]
+    Binary(#[from] glovebox_runtimes::RuntimeError),
+    /// No runtime has this name.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The prepared image cannot be stored or read.
+    #[error(transparent)]
+    Store(#[from] glovebox_runtimes::PreparedError),
+    /// The binary is no WebAssembly that can be prepared.
+    #[error("`{name}` cannot be prepared")]
+    Rewrite {
+        /// The runtime.
+        name: String,
+        /// Why.
+        source: RewriteError,
+    },
+    /// The binary does not compile or cannot be linked.
+    #[error("`{name}` cannot be loaded: {reason}")]
+    Load {
+        /// The runtime.
+        name: String,
+        /// Wasmtime's words.
+        reason: String,
+    },
+    /// The interpreter did not boot.
+    #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command")]
+    Boot {
+        /// The runtime.
+        name: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The operating system gave no stack to run on.
+    #[error("no stack to run a guest on")]
+    Stack(#[source] io::Error),
+}
+
+/// A sandbox could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The policy cannot be.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The runtime could not be had.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A host directory cannot be used.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// A file given for the workspace does not fit its limits.
+    #[error("workspace file `{path}`: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The memory limit leaves no room for the interpreter itself.
+    #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}")]
+    Memory {
+        /// The runtime.
+        name: String,
+        /// The limit.
+        limit_bytes: u64,
+        /// What its image takes.
+        needed_bytes: u64,
+    },
+    /// The binary is for the other language.
+    #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime")]
+    Language {
+        /// The runtime.
+        name: String,
+        /// Its language.
+        has: crate::Language,
+        /// What was asked for.
+        wanted: crate::Language,
+    },
+}
+
+/// An execution could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecuteError {
+    /// More source than `limits.source_bytes`.
+    #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
+    SourceTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// More standard input than `limits.stdin_bytes`.
+    #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
+    StdinTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// A script's name holds a NUL byte or is too long.
+    #[error("the script's name `{0}` cannot be used; it must be at most 4096 bytes without NUL")]
+    Name(String),
+    /// No instance could be made: the pool is full, or memory is out.
+    #[error("no instance could be made: {reason}")]
+    Instantiate {
+        /// Wasmtime's words.
+        reason: String,
+    },
+    /// The operating system gave no stack or no ticker thread.
+    #[error("the operating system gave no {what} to run a guest with")]
+    System {
+        /// What it did not give.
+        what: &'static str,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// A host directory cannot be used.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The guest ran, but its files could not be brought back to a host directory; nothing there has changed.
+    #[error("the files could not be written back to `{}`; nothing there was changed", host.display())]
+    Commit {
+        /// The directory.
+        host: PathBuf,
+        /// What the guest did all the same.
+        execution: Box<Execution>,
+        /// Why.
+        source: MountError,
+    },
+    /// The session has ended: its guest exited or was unwound, and an unwound guest is never entered again.
+    #[error("session `{id}` has ended: {reason}; open another one")]
+    SessionEnded {
+        /// The session.
+        id: String,
+        /// How it ended.
+        reason: String,
+    },
+    /// One more session is over a limit.
+    #[error("the engine keeps {used} of {most} `{key}`; close a session first or raise the limit")]
+    TooManySessions {
+        /// The limit: `limits.session_count` or `limits.session_total_bytes`.
+        key: &'static str,
+        /// What is in use.
+        used: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// Sessions and validation call into a prepared interpreter.
+    #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names")]
+    NotPrepared {
+        /// The runtime.
+        name: String,
+    },
+    /// The image and its driver do not fit.
+    #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
+    Driver(String),
+}

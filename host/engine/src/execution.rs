@@ -1,0 +1,168 @@
+//! The result of one execution.
+
+use std::{path::PathBuf, time::Duration};
+
+use glovebox_vfs::{DirEntry, FileKind, RootId, Vfs};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use crate::{Language, Outcome};
+
+/// What a guest wrote to one of its standard streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Output {
+    /// The bytes kept, at most the stream's limit.
+    pub bytes: Vec<u8>,
+    /// How many bytes were written in all.
+    pub total_bytes: u64,
+}
+
+impl Output {
+    /// Whether bytes were dropped at the limit.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.total_bytes > self.bytes.len() as u64
+    }
+
+    /// The bytes as text. A character that the limit cut in two is left out; other bytes that are no UTF-8 become U+FFFD.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let kept = if self.is_truncated() {
+            match std::str::from_utf8(&self.bytes) {
+                Err(error) if error.error_len().is_none() => self.bytes.get(..error.valid_up_to()).unwrap_or(&[]),
+                _ => &self.bytes,
+            }
+        } else {
+            &self.bytes
+        };
+        String::from_utf8_lossy(kept).into_owned()
+    }
+}
+
+/// How the execution was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The language: `python` or `javascript`.
+    pub runtime: Language,
+    /// The runtime's name in the manifest, or the path of a custom binary.
+    pub runtime_name: String,
+    /// The interpreter's version; absent for a custom binary.
+    pub version: Option<String>,
+    /// Whether a prepared image ran, or the binary booted as a plain command.
+    pub prepared: bool,
+    /// The prepared image's identity, the SHA-256 of its module: equal images behave alike.
+    pub image_sha256: Option<String>,
+    /// All bytes written to standard output, kept or not.
+    pub stdout_total_bytes: u64,
+    /// All bytes written to standard error, kept or not.
+    pub stderr_total_bytes: u64,
+}
+
+/// What one execution did and used.
+///
+/// As JSON it has exactly the names `success outcome exit_code stdout stderr stdout_truncated
+/// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
+/// files_deleted workspace_path session_id metadata`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Execution {
+    /// What the guest did.
+    pub outcome: Outcome,
+    /// What it wrote to standard output.
+    pub stdout: Output,
+    /// What it wrote to standard error.
+    pub stderr: Output,
+    /// Fuel used: equal for equal input under a fixed clock and seeded entropy.
+    pub fuel_consumed: u64,
+    /// The most memory in use: linear memory plus what the host held for it.
+    pub memory_used_bytes: u64,
+    /// Wall-clock time from the start of the guest to its end. Compiling and preparing never count.
+    pub duration: Duration,
+    /// Files in the workspace that were not there before, relative to `/app`, sorted.
+    pub files_created: Vec<String>,
+    /// Files in the workspace that were written to, relative to `/app`, sorted.
+    pub files_modified: Vec<String>,
+    /// Files in the workspace that are gone, relative to `/app`, sorted.
+    pub files_deleted: Vec<String>,
+    /// The host directory that the workspace stands for, where there is one.
+    pub workspace_path: Option<PathBuf>,
+    /// The session, where there is one or the caller named one.
+    pub session_id: Option<String>,
+    /// How it was carried out.
+    pub metadata: Metadata,
+    /// The files as the execution left them.
+    pub(crate) files: Files,
+}
+
+/// A workspace as an execution left it: what it wrote is here whether or not it was committed to a host directory.
+#[derive(Clone, Debug)]
+pub struct Files {
+    pub(crate) vfs: Vfs,
+    pub(crate) root: Option<RootId>,
+}
+
+/// The most bytes that [`Files::read`] brings into memory.
+const READ_BYTES_MOST: u64 = 1 << 30;
+
+impl Files {
+    /// The contents of the file at `path`, relative to `/app`; none where there is no such file, or it is over 1 GiB.
+    #[must_use]
+    pub fn read(&self, path: &str) -> Option<Vec<u8>> {
+        self.vfs.clone().read_file(self.root?, path, READ_BYTES_MOST).ok()
+    }
+
+    /// The names in the directory at `path`, relative to `/app` (`""` is the workspace itself), sorted; directories end in `/`.
+    #[must_use]
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let Some(root) = self.root else { return Vec::new() };
+        let entries = self.vfs.clone().list(root, path).unwrap_or_default();
+        let name = |entry: DirEntry| match entry.kind {
+            FileKind::Directory => format!("{}/", entry.name),
+            _ => entry.name.to_string(),
+        };
+        entries.into_iter().map(name).collect()
+    }
+}
+
+impl Execution {
+    /// Whether the script succeeded: [`Outcome::is_success`].
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.outcome.is_success()
+    }
+}
+
+impl Execution {
+    /// The workspace as the execution left it.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
+impl Serialize for Execution {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Execution", 16)?;
+        out.serialize_field("success", &self.is_success())?;
+        out.serialize_field("outcome", &self.outcome)?;
+        out.serialize_field("exit_code", &self.outcome.exit_code())?;
+        out.serialize_field("stdout", &self.stdout.text())?;
+        out.serialize_field("stderr", &self.stderr.text())?;
+        out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
+        out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
+        out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
+        out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
+        // Microsecond resolution: a live JavaScript execution takes a few of them.
+        let duration_us = u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX);
+        #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+        out.serialize_field("duration_ms", &(duration_us as f64 / 1000.0))?;
+        out.serialize_field("files_created", &self.files_created)?;
+        out.serialize_field("files_modified", &self.files_modified)?;
+        out.serialize_field("files_deleted", &self.files_deleted)?;
+        out.serialize_field("workspace_path", &self.workspace_path)?;
+        out.serialize_field("session_id", &self.session_id)?;
+        out.serialize_field("metadata", &self.metadata)?;
+        out.end()
+    }
+}

@@ -1,0 +1,204 @@
+//! One guest: an instance of a runtime with its state, and how it is run.
+
+use std::time::Duration;
+
+use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
+use glovebox_wasi::{Stop, Wasi};
+use wasmtime::{InstancePre, Store, UpdateDeadline};
+
+use crate::{
+    ExecuteError, Limits, Outcome,
+    engine::Inner,
+    machine::GuestMachine,
+    outcome::{Resource, TrapKind},
+    runtime::{Drive, Image, Runtime},
+    state::{Run, State},
+    trap::Unwound,
+};
+
+/// Fuel while nothing is on the script's bill: instantiating, waking up.
+const UNBILLED_FUEL: u64 = u64::MAX;
+
+/// Makes an instance. The only place where a store is built.
+pub(crate) fn instantiate(
+    inner: &Inner,
+    pre: &InstancePre<State>,
+    wasi: Box<Wasi>,
+    memory_limit_bytes: u64,
+    run: Run,
+) -> Result<GuestMachine, ExecuteError> {
+    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    let mut store = Store::new(&inner.wasmtime, State::new(wasi, memory_limit_bytes, run));
+    store.limiter(|state| &mut state.limiter);
+    store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|context| match context.data().run.check() {
+        Ok(()) => Ok(UpdateDeadline::Continue(1)),
+        Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+    });
+    let instance = pre.instantiate(&mut store).map_err(failed)?;
+    GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
+        reason: "the binary exports no `memory`, so it is no WASI program".into(),
+    })
+}
+
+/// What a guest did and what it cost.
+pub(crate) struct Ran {
+    pub(crate) outcome: Outcome,
+    pub(crate) fuel_consumed: u64,
+    pub(crate) memory_used_bytes: u64,
+    /// What a refused growth would have taken, if one was refused.
+    pub(crate) memory_refused_bytes: Option<u64>,
+    /// Whether the guest can be entered again.
+    pub(crate) alive: bool,
+}
+
+/// A guest.
+pub(crate) struct Guest {
+    pub(crate) machine: GuestMachine,
+}
+
+impl Guest {
+    /// Makes a guest and wakes it up.
+    pub(crate) fn new(
+        inner: &Inner,
+        runtime: &Runtime,
+        wasi: Box<Wasi>,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, ExecuteError> {
+        let mut machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        if let Drive::Image(image) = &runtime.drive {
+            image.driver.awaken(&mut machine, &image.anchors).map_err(unanswered)?;
+        }
+        Ok(Self { machine })
+    }
+
+    /// Begins an execution: a new deadline, full fuel, empty output.
+    fn begin(&mut self, limits: &Limits) -> Result<(), ExecuteError> {
+        let store = &mut self.machine.store;
+        store.set_fuel(limits.fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
+        store.set_epoch_deadline(1);
+        let limiter = &mut store.data_mut().limiter;
+        limiter.refused_bytes = None;
+        limiter.peak_bytes = 0;
+        self.machine.trapped = None;
+        Ok(())
+    }
+
+    /// Runs a script.
+    pub(crate) fn run(&mut self, runtime: &Runtime, limits: &Limits, script: &Script<'_>) -> Result<Ran, ExecuteError> {
+        self.begin(limits)?;
+        if let Err(stop) = self.machine.store.data().run.check() {
+            // It was not entered, so it can be later.
+            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()))?;
+            return Ok(Ran { alive: true, ..ran });
+        }
+        let result = match &runtime.drive {
+            Drive::Image(image) => image.driver.execute(&mut self.machine, &image.anchors, script),
+            Drive::Command { .. } => self.run_command(),
+        };
+        self.conclude(runtime, limits, result)
+    }
+
+    /// Parses a script; the diagnostics, or what stopped the parser.
+    pub(crate) fn validate(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        script: &Script<'_>,
+    ) -> Result<Vec<Diagnostic>, ExecuteError> {
+        self.begin(limits)?;
+        match image.driver.validate(&mut self.machine, &image.anchors, script) {
+            Ok(diagnostics) => Ok(diagnostics),
+            // The parser itself met a limit: that is what is wrong with the source.
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
+                line: 1,
+                column: 1,
+                message: format!("the parser was stopped: {}", self.stopped(limits, stop).describe()),
+            }]),
+            Err(error) => Err(unanswered(error)),
+        }
+    }
+
+    /// Runs the exit handlers of a kept interpreter.
+    pub(crate) fn close(&mut self, runtime: &Runtime, limits: &Limits) -> Result<(), ExecuteError> {
+        self.begin(limits)?;
+        match &runtime.drive {
+            // Handlers that run into a limit are the script's loss, not an error.
+            Drive::Image(image) => match image.driver.close(&mut self.machine, &image.anchors) {
+                Ok(()) | Err(DriverError::Machine(MachineError::Stopped(_))) => Ok(()),
+                Err(error) => Err(unanswered(error)),
+            },
+            Drive::Command { .. } => Ok(()),
+        }
+    }
+
+    fn run_command(&mut self) -> Result<Report, DriverError> {
+        match self.machine.call(Callee::Export("_start"), &[]) {
+            Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Turns a driver's answer into an outcome: the one place where that is decided.
+    fn conclude(
+        &mut self,
+        runtime: &Runtime,
+        limits: &Limits,
+        result: Result<Report, DriverError>,
+    ) -> Result<Ran, ExecuteError> {
+        let left = self.machine.store.get_fuel().unwrap_or(0);
+        let refused = self.machine.store.data().limiter.refused_bytes;
+        let (outcome, alive) = match result {
+            Ok(Report::Completed) => (Outcome::Completed, true),
+            Ok(Report::Exited(code)) => (Outcome::Exited { code }, true),
+            Ok(Report::Raised(raised)) => {
+                let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
+                match refused {
+                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), true),
+                    _ => (Outcome::Raised(raised.into()), true),
+                }
+            }
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => (self.stopped(limits, stop), false),
+            // The guest gave its driver addresses or reports that its driver never gives.
+            Err(DriverError::Report(_) | DriverError::Machine(_)) if runtime.image().is_some() => {
+                (Outcome::Trapped { trap: TrapKind::BadReport }, false)
+            }
+            Err(error) => return Err(unanswered(error)),
+        };
+        Ok(Ran {
+            fuel_consumed: limits.fuel.saturating_sub(left),
+            memory_used_bytes: self.machine.store.data().limiter.used_bytes(),
+            memory_refused_bytes: refused,
+            outcome,
+            alive,
+        })
+    }
+
+    fn stopped(&self, limits: &Limits, stop: Stop) -> Outcome {
+        let state = self.machine.store.data();
+        match stop {
+            Stop::Exit(code) => Outcome::Exited { code },
+            Stop::OutOfFuel => exhausted(Resource::Fuel, limits.fuel, limits.fuel),
+            Stop::Deadline => {
+                let over = state.run.begun.elapsed().max(Duration::from_millis(limits.timeout_ms));
+                exhausted(Resource::Time, limits.timeout_ms, u64::try_from(over.as_millis()).unwrap_or(u64::MAX))
+            }
+            Stop::Cancelled => Outcome::Cancelled,
+            // An interpreter that gets no memory where it cannot go on without aborts.
+            _ => match (state.limiter.refused_bytes, self.machine.trapped) {
+                (Some(used), Some(TrapKind::Unreachable)) => exhausted(Resource::Memory, limits.memory_bytes, used),
+                (_, trap) => Outcome::Trapped { trap: trap.unwrap_or(TrapKind::Other) },
+            },
+        }
+    }
+}
+
+fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
+    Outcome::Exhausted { resource, limit, used }
+}
+
+fn unanswered(error: DriverError) -> ExecuteError {
+    ExecuteError::Driver(error.to_string())
+}

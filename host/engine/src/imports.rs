@@ -1,0 +1,122 @@
+//! WASI preview 1 for the language guests: `glovebox-wasi` over Wasmtime.
+
+use std::time::Duration;
+
+use glovebox_wasi::{Fault, Host, Stop, Stream, Wasi, wasi_preview1_functions};
+use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
+
+use crate::{
+    entropy,
+    state::{self, Run, State},
+    trap::Unwound,
+};
+
+/// The module name that WASI preview 1 functions are imported from.
+const PREVIEW1: &str = "wasi_snapshot_preview1";
+
+/// What a WASI call sees of guest and host.
+pub(crate) struct CallHost<'a> {
+    memory: &'a mut [u8],
+    run: &'a mut Run,
+    fuel_left: u64,
+}
+
+impl CallHost<'_> {
+    fn range(at: u32, len: usize) -> std::ops::Range<usize> {
+        let at = at as usize;
+        at..at.saturating_add(len)
+    }
+}
+
+impl Host for CallHost<'_> {
+    fn memory_len(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
+        into.copy_from_slice(self.memory.get(Self::range(at, into.len())).ok_or(Fault)?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault> {
+        self.memory.get_mut(Self::range(at, from.len())).ok_or(Fault)?.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn charge(&mut self, fuel: u64) -> Result<(), Stop> {
+        // As Wasmtime's own rule has it: the fuel is out when what was charged reaches the budget.
+        self.fuel_left = self.fuel_left.saturating_sub(fuel);
+        if self.fuel_left == 0 { Err(Stop::OutOfFuel) } else { Ok(()) }
+    }
+
+    fn realtime_ns(&mut self) -> u64 {
+        state::realtime_ns()
+    }
+
+    fn monotonic_ns(&mut self) -> u64 {
+        self.run.monotonic_ns()
+    }
+
+    fn sleep_ns(&mut self, duration: u64) -> Result<(), Stop> {
+        self.run.sleep(Duration::from_nanos(duration))
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) {
+        entropy::fill(into);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.run.output(stream, bytes);
+    }
+}
+
+/// Does something with a guest's WASI state, its memory and the world; the fuel it charges is taken from the store.
+pub(crate) fn with_wasi<R>(
+    mut store: impl AsContextMut<Data = State>,
+    memory: Option<Memory>,
+    work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
+) -> wasmtime::Result<R> {
+    let mut context = store.as_context_mut();
+    let fuel_left = context.get_fuel()?;
+    let (memory, state) = match memory {
+        Some(memory) => memory.data_and_store_mut(&mut context),
+        None => (&mut [][..], context.data_mut()),
+    };
+    let State { wasi, limiter, run, .. } = state;
+    wasi.set_linear_memory_bytes(limiter.linear_bytes);
+    let mut host = CallHost { memory, run, fuel_left };
+    let result = work(wasi, &mut host);
+    let charged_to = host.fuel_left;
+    limiter.set_host_bytes(wasi.host_bytes());
+    if charged_to != fuel_left {
+        context.set_fuel(charged_to)?;
+    }
+    Ok(result)
+}
+
+/// Runs one WASI call.
+fn call<R>(
+    mut caller: Caller<'_, State>,
+    run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
+) -> wasmtime::Result<R> {
+    // Known once the instance is made; until then a start function may be calling.
+    let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
+    with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+}
+
+/// Defines all of WASI preview 1.
+pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    macro_rules! define {
+        ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
+            $( linker.func_wrap(
+                PREVIEW1,
+                stringify!($name),
+                |caller: Caller<'_, State>, $($arg: $ty),*| -> wasmtime::Result<$ret> {
+                    call(caller, |wasi, host| wasi.$name(host, $($arg),*).map(<$ret>::from))
+                },
+            )?; )*
+        };
+    }
+    wasi_preview1_functions!(define);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Runs untrusted Python and JavaScript inside WebAssembly, in well under a millisecond, with limits that hold.
+//!
+//! ```no_run
+//! use glovebox::{Engine, EngineConfig, Language, Sandbox};
+//!
+//! let engine = Engine::new(EngineConfig::default())?;
+//! let python = Sandbox::builder(&engine).build()?;
+//! let javascript = Sandbox::builder(&engine).language(Language::JavaScript).build()?;
+//! assert_eq!(python.execute("print(6 * 7)")?.stdout.text(), "42\n");
+//! assert_eq!(javascript.execute("console.log(6 * 7)")?.stdout.text(), "42\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The types to know:
+//!
+//! * [`Engine`]: what all sandboxes of a program share. One per program.
+//! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
+//! * [`Session`]: an interpreter that is kept between executions.
+//! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
+//! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
+//!
+//! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
+//! caller's. They never mix: a script that raises is an `Ok(Execution)`.
+//!
+//! # What it does not protect against
+//!
+//! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution): run strangers' code in a process of its own
+//!   where that matters.
+//! * A script that lies in its own output, or damages its own interpreter: it only deceives whoever believes it.
+//! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
+
+mod aot;
+mod cancel;
+mod catalog;
+mod config;
+mod engine;
+mod entropy;
+mod error;
+mod events;
+mod execution;
+mod guest;
+mod imports;
+mod language;
+mod limits;
+mod load;
+mod machine;
+pub mod mount;
+mod outcome;
+mod policy;
+mod prepare;
+mod request;
+mod run;
+mod runtime;
+mod sandbox;
+mod session;
+mod stack;
+mod state;
+mod ticker;
+mod trap;
+mod workspace;
+
+pub use cancel::CancelToken;
+pub use catalog::{PreparedInfo, RuntimeInfo};
+pub use config::{EngineConfig, PoolConfig};
+pub use engine::Engine;
+pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
+pub use execution::{Execution, Files, Metadata, Output};
+pub use glovebox_interpreters::{Diagnostic, SourceKind};
+pub use glovebox_runtimes::{Progress, Quiet};
+pub use glovebox_wasi::Stream;
+pub use language::{Language, UnknownLanguage};
+pub use limits::{LimitError, Limits};
+pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
+pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
+pub use request::{Request, SANDBOX_NAME};
+pub use sandbox::{Sandbox, SandboxBuilder};
+pub use session::Session;

@@ -1,0 +1,115 @@
+//! How much an execution may use.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Every limit of an execution, finite by default.
+///
+/// Each is enforced where the resource is spent, not checked afterwards; the default, the unit and
+/// what the guest observes stand beside each. Set them in code, by the CLI's flags, or in a policy
+/// file's `[limits]` table under the same names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Fuel: roughly one unit per WebAssembly operator, plus what host work costs. Default 10 billion,
+    /// which is about ten seconds of Python here. Booting the interpreter is not on the bill.
+    /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
+    pub fuel: u64,
+    /// Wall-clock milliseconds, waits included, compiling and queueing not. Default 10,000.
+    /// The guest is unwound at the next loop head or call, or out of its wait.
+    pub timeout_ms: u64,
+    /// Bytes of linear memory plus what the host holds for the execution: its files, the mounts' cache, its
+    /// captured output. Default 128 MiB. The guest sees an allocation fail (`MemoryError`,
+    /// `InternalError: out of memory`), or `ENOSPC` where it is the files that grow.
+    pub memory_bytes: u64,
+    /// Bytes of standard output that are kept. Default 2,000,000. The rest is counted and dropped;
+    /// the guest's write succeeds.
+    pub stdout_bytes: u64,
+    /// Bytes of standard error that are kept. Default 1,000,000. As for `stdout_bytes`.
+    pub stderr_bytes: u64,
+    /// Bytes of source text. Default 1 MiB. More is an error before anything runs.
+    pub source_bytes: u64,
+    /// Bytes of standard input. Default 16 MiB. More is an error before anything runs.
+    pub stdin_bytes: u64,
+    /// Bytes of files in the workspace and other writable mounts, in whole chunks, names and directory entries included.
+    /// Default 64 MiB. The guest sees `ENOSPC`.
+    pub workspace_bytes: u64,
+    /// Files, directories and links, open but deleted ones included. Default 10,000. The guest sees `ENOSPC`.
+    pub workspace_inodes: u64,
+    /// Descriptors open at once, beside the three standard streams. Default 256. The guest sees `EMFILE`.
+    pub open_files: u32,
+    /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
+    pub session_count: u32,
+    /// Bytes that all kept sessions of the engine may hold together when one more is opened. Default 4 GiB.
+    pub session_total_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: 10_000_000_000,
+            timeout_ms: 10_000,
+            memory_bytes: 128 << 20,
+            stdout_bytes: 2_000_000,
+            stderr_bytes: 1_000_000,
+            source_bytes: 1 << 20,
+            stdin_bytes: 16 << 20,
+            workspace_bytes: 64 << 20,
+            workspace_inodes: 10_000,
+            open_files: 256,
+            session_count: 1_000,
+            session_total_bytes: 4 << 30,
+        }
+    }
+}
+
+/// A limit outside what the engine can hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`limits.{key}` is {value}; it must be between {least} and {most}")]
+pub struct LimitError {
+    /// The limit's name.
+    pub key: &'static str,
+    /// What was asked.
+    pub value: u64,
+    /// The least that makes sense.
+    pub least: u64,
+    /// The most the engine can hold.
+    pub most: u64,
+}
+
+impl Limits {
+    /// The most linear memory a guest can address, in bytes: 32-bit WebAssembly.
+    pub const MEMORY_BYTES_MOST: u64 = 4 << 30;
+
+    /// `timeout_ms` as a duration.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+
+    /// Checks every limit against what the engine can hold.
+    pub fn check(&self) -> Result<(), LimitError> {
+        // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
+        let table = [
+            ("fuel", self.fuel, 1, i64::MAX.unsigned_abs()),
+            ("timeout_ms", self.timeout_ms, 1, 365 * 24 * 3600 * 1000),
+            ("memory_bytes", self.memory_bytes, 1 << 20, Self::MEMORY_BYTES_MOST),
+            ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
+            ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
+            ("source_bytes", self.source_bytes, 1, 64 << 20),
+            ("stdin_bytes", self.stdin_bytes, 0, 1 << 30),
+            ("workspace_bytes", self.workspace_bytes, 0, 1 << 40),
+            ("workspace_inodes", self.workspace_inodes, 1, 10_000_000),
+            ("open_files", u64::from(self.open_files), 8, 65_536),
+            ("session_count", u64::from(self.session_count), 0, 1_000_000),
+            ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
+        ];
+        for (key, value, least, most) in table {
+            if !(least..=most).contains(&value) {
+                return Err(LimitError { key, value, least, most });
+            }
+        }
+        Ok(())
+    }
+}

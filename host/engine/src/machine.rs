@@ -1,0 +1,134 @@
+//! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
+
+use glovebox_interpreters::{Callee, Machine, MachineError, Value};
+use glovebox_wasi::{Stop, Wasi};
+use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
+
+use crate::{
+    imports::with_wasi,
+    outcome::TrapKind,
+    state::State,
+    trap::{Ended, classify},
+};
+
+/// The export name of the function table in a prepared module.
+const TABLE: &str = "__table";
+
+/// A guest, and how its last call ended.
+pub(crate) struct GuestMachine {
+    pub(crate) store: Store<State>,
+    instance: Instance,
+    memory: Memory,
+    table: Option<Table>,
+    /// The trap that ended the last call, if one did.
+    pub(crate) trapped: Option<TrapKind>,
+}
+
+impl GuestMachine {
+    /// Wraps an instance; `None` when it exports no memory, which WASI demands of every program.
+    pub(crate) fn new(mut store: Store<State>, instance: Instance) -> Option<Self> {
+        let memory = instance.get_memory(&mut store, "memory")?;
+        let table = instance.get_table(&mut store, TABLE);
+        store.data_mut().memory = Some(memory);
+        Some(Self { store, instance, memory, table, trapped: None })
+    }
+
+    fn function(&mut self, callee: Callee<'_>) -> Result<Func, MachineError> {
+        match callee {
+            Callee::Export(name) => {
+                self.instance.get_func(&mut self.store, name).ok_or_else(|| MachineError::Missing(name.to_owned()))
+            }
+            Callee::Table(slot) => match self.table.and_then(|table| table.get(&mut self.store, u64::from(slot))) {
+                Some(Ref::Func(Some(function))) => Ok(function),
+                _ => Err(MachineError::Missing(format!("{TABLE}[{slot}]"))),
+            },
+        }
+    }
+
+    /// The whole linear memory.
+    pub(crate) fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
+    /// The bits of an exported global.
+    pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
+        let global = self.instance.get_global(&mut self.store, name)?;
+        Some(global.get(&mut self.store))
+    }
+}
+
+impl Machine for GuestMachine {
+    fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
+        let function = self.function(callee)?;
+        let wrong = || MachineError::Missing(format!("{callee:?}"));
+        // The C functions that drivers call take a handful of arguments.
+        let mut params = [const { Val::I32(0) }; 8];
+        let params = params.get_mut(..args.len()).ok_or_else(wrong)?;
+        for (param, arg) in params.iter_mut().zip(args) {
+            *param = match *arg {
+                Value::I32(bits) => Val::I32(bits.cast_signed()),
+                Value::I64(bits) => Val::I64(bits.cast_signed()),
+            };
+        }
+        let count = function.ty(&self.store).results().len();
+        let mut results = [const { Val::I32(0) }; 1];
+        let results = results.get_mut(..count).ok_or_else(wrong)?;
+        if let Err(error) = function.call(&mut self.store, params, results) {
+            return Err(MachineError::Stopped(match classify(error) {
+                Ended::Stopped(stop) => stop,
+                Ended::Trapped(kind) => {
+                    self.trapped = Some(kind);
+                    Stop::Trap(format!("{kind:?}"))
+                }
+            }));
+        }
+        Ok(match results.first() {
+            Some(Val::I32(value)) => Some(Value::I32(value.cast_unsigned())),
+            Some(Val::I64(value)) => Some(Value::I64(value.cast_unsigned())),
+            _ => None,
+        })
+    }
+
+    fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), MachineError> {
+        self.memory.read(&self.store, at as usize, into).map_err(|_| MachineError::OutOfBounds(at))
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError> {
+        self.memory.write(&mut self.store, at as usize, from).map_err(|_| MachineError::OutOfBounds(at))
+    }
+
+    fn memory_bytes(&mut self) -> u64 {
+        self.memory.data_size(&self.store) as u64
+    }
+
+    fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
+        let old = self.memory.grow(&mut self.store, u64::from(pages));
+        let missing = || MachineError::Missing(format!("memory of {pages} pages more"));
+        u32::try_from(old.map_err(|_| missing())?).map_err(|_| missing())
+    }
+
+    fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {
+        self.instance
+            .get_global(&mut self.store, name)
+            .and_then(|global| global.set(&mut self.store, Val::I32(value.cast_signed())).ok())
+            .ok_or_else(|| MachineError::Missing(name.to_owned()))
+    }
+
+    fn global(&mut self, name: &str) -> Result<u32, MachineError> {
+        match self.global_value(name) {
+            Some(Val::I32(value)) => Ok(value.cast_unsigned()),
+            _ => Err(MachineError::Missing(name.to_owned())),
+        }
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) {
+        // Fails only where the engine meters no fuel; ours always does.
+        if let Err(error) = with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.fill_random(host, into)) {
+            tracing::error!(%error, "no random numbers for the guest");
+        }
+    }
+
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.store.data_mut().wasi
+    }
+}

@@ -1,0 +1,127 @@
+//! Carrying out what a guest wrote, all of it or nothing.
+
+use glovebox_vfs::{CommitStep, InodeId, RootId, SourceStat, Vfs, VfsError};
+
+use super::directory::HostDirectory;
+use super::error::MountError;
+use super::journal::Journal;
+use super::lock::Lock;
+use super::recover;
+use super::site::Site;
+use super::stage::{self, Stager};
+use super::sweep;
+
+/// Where a commit reads the contents of the files that the guest wrote.
+pub trait Contents {
+    /// Reads from a file at an offset, as much as is at hand; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// The contents are gone: the commit fails and changes nothing.
+    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
+}
+
+impl Contents for Vfs {
+    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
+        Self::read_at(self, inode, offset, into)
+    }
+}
+
+/// What a commit did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CommitReport {
+    /// Every file and link that is new on the host, relative to the directory, with the state the next
+    /// commit will compare it with: what [`Vfs::mark_committed`] asks for.
+    pub written: Vec<(String, SourceStat)>,
+    /// Bytes of file contents written.
+    pub bytes: u64,
+}
+
+impl HostDirectory {
+    /// Commits one root of a guest's file system and tells the file system so.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    pub fn commit_root(&self, vfs: &mut Vfs, root: RootId) -> Result<CommitReport, MountError> {
+        let plan = vfs.commit_plan(root);
+        let report = self.commit(&plan, vfs)?;
+        vfs.mark_committed(root, report.written.iter().cloned()).map_err(|source| MountError::NotNoted { source })?;
+        Ok(report)
+    }
+
+    /// Carries out a plan: when this returns `Ok` all of it is done and on the disk, otherwise
+    /// the directory is as it was.
+    ///
+    /// Waits for other commits to the same directory, up to the time given at opening, and
+    /// settles first what a crashed one has left. An empty plan touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Conflict`] when the host changed one of the files meanwhile,
+    /// [`MountError::LinkLeaves`] and [`MountError::ReservedName`] for what is never written,
+    /// [`MountError::Busy`] when another commit takes too long, and others.
+    pub fn commit(&self, plan: &[CommitStep], contents: &mut dyn Contents) -> Result<CommitReport, MountError> {
+        if !self.is_writable() {
+            return Err(MountError::ReadOnly { path: self.path().to_owned() });
+        }
+        if plan.is_empty() {
+            return Ok(CommitReport::default());
+        }
+        stage::refuse(plan)?;
+        let root = self.root();
+        let _lock = Lock::take(root, self.path(), self.lock_wait())?;
+        recover::run(root, self.path())?;
+
+        let (name, staging) = sweep::make(root)?;
+        let mut site = Site::new(root, &staging, &name);
+        let (journal, report) = match prepare(&mut site, plan, contents) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                discard(&site);
+                return Err(error);
+            }
+        };
+        // From here on a failure that could not be undone leaves the journal for the next opening.
+        let undone = site.carry_out(&journal.steps)?;
+        discard(&site);
+        undone.map_or(Ok(report), Err)
+    }
+}
+
+/// Everything up to the journal: nothing that the user sees is changed.
+pub(super) fn prepare(
+    site: &mut Site<'_>,
+    plan: &[CommitStep],
+    contents: &mut dyn Contents,
+) -> Result<(Journal, CommitReport), MountError> {
+    let mut stager = Stager::new(site, plan);
+    for step in plan {
+        stager.add(step, contents)?;
+    }
+    stager.finish()?;
+    let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
+    let steps = std::mem::take(&mut stager.steps);
+    // After the long part, so that as little time as can be lies between looking and acting.
+    site.check(&steps)?;
+    let inode = |folder: &super::folder::Folder| {
+        let both = folder.device_and_inode();
+        both.map(|(_, inode)| inode).map_err(MountError::io("look at", "."))
+    };
+    let journal = Journal { root: inode(site.root)?, staging: inode(site.staging)?, steps };
+    journal.write(site.staging)?;
+    Ok((journal, report))
+}
+
+/// Removes the private directory. What this leaves, the next opening removes: no reason to call a
+/// commit failed that has been done.
+fn discard(site: &Site<'_>) {
+    if let Err(error) = sweep::remove(site.root, site.staging_name) {
+        tracing::warn!(
+            staging = site.staging_name,
+            error = &error as &dyn std::error::Error,
+            "could not remove a commit's private directory"
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! A host directory as a guest's mount.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, FileExt as _};
+use glovebox_vfs::{MountSource, SourceEntry, SourceError, SourceStat};
+
+use super::error::MountError;
+use super::folder::{Folder, Found};
+use super::lock::Lock;
+use super::recover::{self, Recovery};
+use super::walk::{self, Walker};
+use super::{is_reserved_name, is_reserved_path, sweep};
+
+/// How long a commit waits for others to the same directory unless told otherwise. A commit of a
+/// full default workspace takes well under a second on a slow disk.
+pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// How many entries of the host's directories guests were not shown so far. An entry counts each
+/// time its directory is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// Names that are not UTF-8.
+    pub not_utf8_count: u64,
+    /// Pipes, sockets and devices.
+    pub special_count: u64,
+}
+
+/// A directory of the host, opened once; all else happens beneath that handle.
+///
+/// Shared between threads freely. Reading takes no lock: a guest sees each file as it is when it
+/// asks, and a commit compares with what it saw.
+#[derive(Debug)]
+pub struct HostDirectory {
+    root: Folder,
+    path: PathBuf,
+    /// For writing; how long to wait for other commits.
+    writing: Option<Duration>,
+    recovered: Recovery,
+    not_utf8_count: AtomicU64,
+    special_count: AtomicU64,
+}
+
+impl HostDirectory {
+    /// Opens a directory for reading.
+    ///
+    /// # Errors
+    ///
+    /// It is missing, not a directory, or not readable; or a crash cut a commit to it short, and
+    /// it holds neither the old nor the new state ([`MountError::Unfinished`]).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
+        let path = path.as_ref();
+        let root = open_root(path, false)?;
+        if recover::unfinished(&root)?.is_some() {
+            // It may be a commit that is under way.
+            let _lock = Lock::take(&root, path, DEFAULT_LOCK_WAIT)?;
+            if let Some(staging) = recover::unfinished(&root)? {
+                return Err(MountError::Unfinished { path: path.to_owned(), staging });
+            }
+        }
+        Ok(Self::new(root, path, None, Recovery::default()))
+    }
+
+    /// Opens a directory for reading and for commits, after finishing or undoing what a crash
+    /// has cut short. `lock_wait` bounds how long this and each commit wait for other commits;
+    /// [`DEFAULT_LOCK_WAIT`] is a good value.
+    ///
+    /// # Errors
+    ///
+    /// It is missing, not a directory, or not writable; another commit takes too long; or what a
+    /// crash has left cannot be settled ([`MountError::BadJournal`], [`MountError::Torn`]).
+    pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
+        let path = path.as_ref();
+        let root = open_root(path, true)?;
+        let recovered = if sweep::find(&root)?.is_empty() {
+            Recovery::default()
+        } else {
+            let _lock = Lock::take(&root, path, lock_wait)?;
+            recover::run(&root, path)?
+        };
+        Ok(Self::new(root, path, Some(lock_wait), recovered))
+    }
+
+    fn new(root: Folder, path: &Path, writing: Option<Duration>, recovered: Recovery) -> Self {
+        Self {
+            root,
+            path: path.to_owned(),
+            writing,
+            recovered,
+            not_utf8_count: AtomicU64::new(0),
+            special_count: AtomicU64::new(0),
+        }
+    }
+
+    /// The directory as it was named at opening.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether commits are allowed.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// What opening had to settle.
+    #[must_use]
+    pub fn recovered(&self) -> Recovery {
+        self.recovered
+    }
+
+    /// What guests were not shown so far.
+    #[must_use]
+    pub fn skipped(&self) -> Skipped {
+        Skipped {
+            not_utf8_count: self.not_utf8_count.load(Ordering::Relaxed),
+            special_count: self.special_count.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Folder {
+        &self.root
+    }
+
+    pub(super) fn lock_wait(&self) -> Duration {
+        self.writing.unwrap_or_default()
+    }
+
+    /// Opens the directory that `path` is in, and does something with the last name.
+    fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
+        let (names, last) = walk::split_last(path).map_err(|e| source_error(path, &e))?;
+        if is_reserved_path(path) {
+            return Err(source_error(path, &io::Error::from(io::ErrorKind::NotFound)));
+        }
+        Walker::new(&self.root)
+            .enter(&names)
+            .and_then(|folder| action(folder, last))
+            .map_err(|error| source_error(path, &error))
+    }
+
+    fn list_folder(&self, dir: &str, limit: usize) -> io::Result<Vec<SourceEntry>> {
+        let names = walk::split(dir).map_err(io::Error::other)?;
+        let mut walker = Walker::new(&self.root);
+        let folder = walker.enter(&names)?;
+        let mut entries = Vec::new();
+        for name in folder.names()? {
+            // One more than allowed tells the caller that there are more.
+            if entries.len() > limit {
+                break;
+            }
+            let Some(name) = name? else {
+                self.not_utf8_count.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            if is_reserved_name(&name) {
+                continue;
+            }
+            match folder.find(&name)? {
+                Found::Known(ident) => entries.push(SourceEntry { name, stat: ident.source_stat() }),
+                // Removed since its name was read.
+                Found::Nothing => {}
+                Found::Special => {
+                    self.special_count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// A message for the log; the guest gets a bare EIO.
+fn source_error(path: &str, error: &dyn std::error::Error) -> SourceError {
+    SourceError::new(format!("`{path}`: {error}"))
+}
+
+impl MountSource for HostDirectory {
+    fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
+        if is_reserved_path(dir) {
+            return Err(source_error(dir, &io::Error::from(io::ErrorKind::NotFound)));
+        }
+        self.list_folder(dir, limit).map_err(|error| source_error(dir, &error))
+    }
+
+    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+        if path.is_empty() {
+            let own = self.root.own_ident();
+            return match own {
+                Ok(ident) => Ok(ident.source_stat()),
+                Err(error) => Err(source_error(path, &error)),
+            };
+        }
+        self.at(path, |folder, name| match folder.find(name)? {
+            Found::Known(ident) => Ok(ident.source_stat()),
+            Found::Nothing | Found::Special => Err(io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        self.at(path, |folder, name| {
+            let (file, ident) = folder.open_file(name)?;
+            // Some offsets past the end are no offsets to the operating system.
+            if offset >= ident.size_bytes {
+                return Ok(0);
+            }
+            loop {
+                match file.read_at(into, offset) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    result => return result,
+                }
+            }
+        })
+    }
+
+    fn read_link(&self, path: &str) -> Result<String, SourceError> {
+        self.at(path, |folder, name| {
+            let target = folder.read_link(name)?.into_os_string().into_string();
+            target.map_err(|_| io::ErrorKind::InvalidData.into())
+        })
+    }
+}
+
+fn open_root(path: &Path, writing: bool) -> Result<Folder, MountError> {
+    let refused = |source: io::Error| {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => MountError::Missing { path },
+            io::ErrorKind::NotADirectory => MountError::NotADirectory { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                let action = if writing { "write" } else { "read" };
+                MountError::Denied { action, path, source }
+            }
+            _ => MountError::io("open", path.display().to_string())(source),
+        }
+    };
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(refused)?;
+    let root = Folder::new(dir);
+    root.check_access(writing).map_err(refused)?;
+    Ok(root)
+}

@@ -1,0 +1,176 @@
+//! The journal: what a commit is about to do, in a form that survives a crash.
+//!
+//! ```text
+//! glovebox-commit 1 <bytes of the body> <sha256 of the body>\n
+//! {"root":12,"staging":34,"steps":[…]}
+//! ```
+//!
+//! The file gets its name only when it is complete and on the disk. It names the inodes of the
+//! directory and of the commit's own directory, so a journal that came in an archive or a
+//! checkout, whoever wrote it, is not carried out.
+
+use std::io::{Read as _, Write as _};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::error::MountError;
+use super::folder::{Folder, Ident, Kind};
+use super::walk;
+
+/// The journal's name in the commit's own directory.
+pub(super) const NAME: &str = "journal";
+/// Its name while it is written.
+const PARTIAL_NAME: &str = "journal.partial";
+/// Present once a commit that met a conflict is being undone.
+pub(super) const UNDO_NAME: &str = "undo";
+
+const MAGIC: &str = "glovebox-commit 1";
+/// Room for some 200,000 changes, and little enough to read whole.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// Magic, two numbers and a newline are 105 bytes at most.
+const MAX_HEADER_BYTES: usize = 128;
+
+/// One change to one name. New things wait in the commit's directory under [`new_slot`], what
+/// they replace is kept there under [`old_slot`] until the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) enum Step {
+    /// Move a file, link or whole new tree to a free name.
+    Create {
+        path: String,
+        new: Ident,
+        /// For a tree, the fingerprint of all that is in it.
+        tree: Option<String>,
+    },
+    /// Move a file or link over a file or link. The old one has been kept beforehand.
+    Replace { path: String, old: Ident, new: Ident },
+    /// Move a file or link away.
+    Remove { path: String, old: Ident },
+    /// Remove a directory, empty by then.
+    RemoveFolder { path: String, old: Ident },
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Self::Create { path, .. }
+            | Self::Replace { path, .. }
+            | Self::Remove { path, .. }
+            | Self::RemoveFolder { path, .. } => path,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let path_is_sound = walk::split_last(self.path()).is_ok() && !super::is_reserved_path(self.path());
+        path_is_sound
+            && match self {
+                Self::Create { new, tree, .. } => (new.kind == Kind::Folder) == tree.is_some(),
+                Self::Replace { old, new, .. } => old.kind != Kind::Folder && new.kind != Kind::Folder,
+                Self::Remove { old, .. } => old.kind != Kind::Folder,
+                Self::RemoveFolder { old, .. } => old.kind == Kind::Folder,
+            }
+    }
+}
+
+pub(super) fn new_slot(index: usize) -> String {
+    format!("new-{index}")
+}
+
+pub(super) fn old_slot(index: usize) -> String {
+    format!("old-{index}")
+}
+
+/// All steps of a commit, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Journal {
+    /// Inode of the mounted directory.
+    pub(super) root: u64,
+    /// Inode of the commit's own directory.
+    pub(super) staging: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+/// What is found where a journal would be.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// None: the commit was cut short before it changed anything.
+    None,
+    Complete(Journal),
+    /// Not to be believed, and why.
+    Bad(&'static str),
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    hex(Sha256::digest(bytes).as_slice())
+}
+
+impl Journal {
+    fn encode(&self) -> Result<Vec<u8>, MountError> {
+        let body = serde_json::to_vec(self).map_err(|error| MountError::io("encode", NAME)(error.into()))?;
+        let header = format!("{MAGIC} {} {}\n", body.len(), sha256_hex(&body));
+        let mut bytes = header.into_bytes();
+        bytes.extend_from_slice(&body);
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if length > MAX_BYTES {
+            return Err(MountError::TooManyChanges { bytes: length, limit: MAX_BYTES });
+        }
+        Ok(bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let header_end = bytes.iter().take(MAX_HEADER_BYTES).position(|byte| *byte == b'\n').ok_or("has no header")?;
+        let (header, rest) = bytes.split_at(header_end);
+        let body = rest.get(1..).unwrap_or_default();
+        let header = std::str::from_utf8(header).map_err(|_| "has no header")?;
+        // Compared as a whole: there is one way to write a header, so no bit of it is free.
+        if header != format!("{MAGIC} {} {}", body.len(), sha256_hex(body)) {
+            return Err("is damaged or of another version");
+        }
+        let journal: Self = serde_json::from_slice(body).map_err(|_| "does not hold a list of changes")?;
+        if journal.steps.iter().all(Step::is_sound) { Ok(journal) } else { Err("names paths outside the directory") }
+    }
+
+    /// Writes the journal so that it is there whole or not at all, and waits for the disk.
+    pub(super) fn write(&self, staging: &Folder) -> Result<(), MountError> {
+        let bytes = self.encode()?;
+        let failed = || MountError::io("write", NAME);
+        let mut file = staging.create_file(PARTIAL_NAME, 0o600).map_err(failed())?;
+        file.write_all(&bytes).map_err(failed())?;
+        file.sync_all().map_err(failed())?;
+        staging.move_to_free(PARTIAL_NAME, staging, NAME).map_err(failed())?;
+        staging.sync().map_err(failed())
+    }
+
+    /// Reads and checks the journal in `staging`, beneath the directory with inode `root`.
+    pub(super) fn read(staging: &Folder, root: u64) -> Result<Read, MountError> {
+        let failed = || MountError::io("read", NAME);
+        if staging.find(NAME).map_err(failed())? == super::folder::Found::Nothing {
+            return Ok(Read::None);
+        }
+        let Ok((file, _)) = staging.open_file(NAME) else {
+            return Ok(Read::Bad("is not a readable file"));
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed())?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
+            return Ok(Read::Bad("is larger than any that is written"));
+        }
+        let (_, inode) = staging.device_and_inode().map_err(failed())?;
+        Ok(match Self::decode(&bytes) {
+            Ok(journal) if journal.root == root && journal.staging == inode => Read::Complete(journal),
+            Ok(_) => Read::Bad("was written for another directory, of which this may be a copy"),
+            Err(reason) => Read::Bad(reason),
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! Carrying out a journal's steps. Taking them back is in `undo`.
+//!
+//! Whether a step has been done can always be told from what lies in the private directory, so
+//! each function here may be cut short anywhere and called again.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+
+use rustix::io::Errno;
+
+use super::SYNC_EACH_COUNT;
+use super::error::{Collision, MountError};
+use super::folder::{Folder, Found, Ident, Kind};
+use super::journal::{Step, new_slot, old_slot};
+use super::walk::{Walker, split, split_last};
+
+use cap_std::fs::PermissionsExt as _;
+
+/// A mounted directory and the private directory of one commit in it.
+pub(super) struct Site<'a> {
+    pub(super) root: &'a Folder,
+    pub(super) staging: &'a Folder,
+    pub(super) staging_name: &'a str,
+    pub(super) walker: Walker<'a>,
+}
+
+/// Splits `path` into the directory and the last name.
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(root: &'a Folder, staging: &'a Folder, staging_name: &'a str) -> Self {
+        Self { root, staging, staging_name, walker: Walker::new(root) }
+    }
+
+    /// Opens the directory that `path` is in, which the host may have moved or replaced.
+    pub(super) fn parent<'p>(&mut self, path: &'p str) -> Result<(&Folder, &'p str), MountError> {
+        let (names, last) = split_last(path)?;
+        match self.walker.enter(&names) {
+            Ok(folder) => Ok((folder, last)),
+            Err(error) => Err(match (error.kind(), Errno::from_io_error(&error)) {
+                (io::ErrorKind::NotFound, _) => MountError::conflict(path, Collision::Vanished),
+                // A file or a link is where a directory was.
+                (io::ErrorKind::NotADirectory, _) | (_, Some(Errno::LOOP)) => {
+                    MountError::conflict(path, Collision::Changed)
+                }
+                _ => MountError::io("open the directory of", path)(error),
+            }),
+        }
+    }
+
+    pub(super) fn find(&mut self, path: &str) -> Result<Found, MountError> {
+        match self.parent(path) {
+            Ok((parent, name)) => parent.find(name).map_err(MountError::io("look at", path)),
+            Err(error) if error.is_vanished() => Ok(Found::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`find`](Self::find), where a file or link in the way means that there is nothing: a
+    /// later step may have put it there.
+    pub(super) fn find_loosely(&mut self, path: &str) -> Result<Found, MountError> {
+        match self.find(path) {
+            Err(MountError::Conflict { .. }) => Ok(Found::Nothing),
+            result => result,
+        }
+    }
+
+    pub(super) fn find_slot(&self, slot: &str) -> Result<Found, MountError> {
+        self.staging.find(slot).map_err(MountError::io("look at", slot))
+    }
+
+    fn is_done(&mut self, index: usize, step: &Step) -> Result<bool, MountError> {
+        Ok(match step {
+            Step::Create { .. } | Step::Replace { .. } => self.find_slot(&new_slot(index))? == Found::Nothing,
+            Step::Remove { path, old } => match self.find_slot(&old_slot(index))? {
+                Found::Nothing => false,
+                moved => match differs(moved, old) {
+                    None => true,
+                    // Cut short between moving what the host had swapped in and moving it back.
+                    Some(collision) => return Err(MountError::conflict(path, collision)),
+                },
+            },
+            // Something else may stand there by now, put there by a later step.
+            Step::RemoveFolder { path, old } => differs(self.find_loosely(path)?, old).is_some(),
+        })
+    }
+
+    /// Looks whether all steps that have not been done can be, without changing anything.
+    pub(super) fn check(&mut self, steps: &[Step]) -> Result<(), MountError> {
+        let (device, _) = self.root.device_and_inode().map_err(MountError::io("look at", "."))?;
+        let mut leaving = HashSet::new();
+        let mut checked_folder = None;
+        for (index, step) in steps.iter().enumerate() {
+            if self.is_done(index, step)? {
+                continue;
+            }
+            let path = step.path();
+            let found = self.find(path)?;
+            if checked_folder != Some(folder_of(path)) {
+                checked_folder = Some(folder_of(path));
+                let (parent, _) = self.parent(path)?;
+                let failed = || MountError::io("change the directory of", path);
+                if parent.device_and_inode().map_err(failed())?.0 != device {
+                    return Err(MountError::OtherFileSystem { path: path.to_owned() });
+                }
+                parent.check_access(true).map_err(failed())?;
+            }
+            let collision = match step {
+                Step::Create { .. } if found == Found::Nothing || leaving.contains(path) => None,
+                Step::Create { .. } => Some(Collision::Appeared),
+                Step::Replace { old, .. } => differs(found, old),
+                Step::Remove { old, .. } => {
+                    leaving.insert(path);
+                    // The host removed it as well: the wish is met.
+                    differs(found, old).filter(|collision| *collision != Collision::Vanished)
+                }
+                Step::RemoveFolder { old, .. } => {
+                    leaving.insert(path);
+                    match differs(found, old) {
+                        None if !self.holds_only(path, &leaving)? => Some(Collision::NotEmpty),
+                        collision => collision,
+                    }
+                }
+            };
+            if let Some(collision) = collision {
+                return Err(MountError::conflict(path, collision));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the directory holds nothing but what is about to be removed.
+    fn holds_only(&mut self, path: &str, leaving: &HashSet<&str>) -> Result<bool, MountError> {
+        let failed = || MountError::io("list", path);
+        let folder = self.walker.enter(&split(path)?).map_err(failed())?;
+        for name in folder.names().map_err(failed())? {
+            let leaves =
+                name.map_err(failed())?.is_some_and(|name| leaving.contains(format!("{path}/{name}").as_str()));
+            if !leaves {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does one step, unless it has been done.
+    pub(super) fn advance(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
+        if self.is_done(index, step)? {
+            return Ok(());
+        }
+        let staging = self.staging;
+        match step {
+            Step::Create { path, .. } => {
+                let (parent, name) = self.parent(path)?;
+                move_free(staging, &new_slot(index), parent, name, path)
+            }
+            Step::Replace { path, old, .. } => {
+                let (parent, name) = self.parent(path)?;
+                expect(parent, name, path, old)?;
+                staging.replace(&new_slot(index), parent, name).map_err(MountError::io("replace", path))
+            }
+            Step::Remove { path, old } => {
+                let (parent, name) = match self.parent(path) {
+                    Err(error) if error.is_vanished() => return Ok(()),
+                    result => result?,
+                };
+                match expect(parent, name, path, old) {
+                    Err(error) if error.is_vanished() => return Ok(()),
+                    result => result?,
+                }
+                let slot = old_slot(index);
+                parent.move_to_free(name, staging, &slot).map_err(MountError::io("remove", path))?;
+                // What has been moved is what counts: it can no longer be swapped.
+                match expect(staging, &slot, path, old) {
+                    Ok(()) => Ok(()),
+                    Err(conflict) => {
+                        move_free(staging, &slot, parent, name, path)?;
+                        Err(conflict)
+                    }
+                }
+            }
+            Step::RemoveFolder { path, old } => {
+                let (parent, name) = self.parent(path)?;
+                expect(parent, name, path, old)?;
+                let removed = parent.remove_folder(name);
+                // It may be open in the walker, and another may soon have its path.
+                self.walker.forget();
+                removed.map_err(|error| match error.kind() {
+                    io::ErrorKind::DirectoryNotEmpty => MountError::conflict(path, Collision::NotEmpty),
+                    _ => MountError::io("remove", path)(error),
+                })
+            }
+        }
+    }
+
+    /// Does all steps and syncs; or takes all of them back, and gives the reason.
+    ///
+    /// When even that fails, the journal stays for the next opening, and that is the error.
+    pub(super) fn carry_out(&mut self, steps: &[Step]) -> Result<Option<MountError>, MountError> {
+        let result = steps
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, step)| self.advance(index, step))
+            .and_then(|()| self.sync_parents(steps));
+        match result {
+            Ok(()) => Ok(None),
+            Err(reason) => {
+                self.roll_back(steps, &reason)?;
+                Ok(Some(reason))
+            }
+        }
+    }
+
+    pub(super) fn sync_parents(&mut self, steps: &[Step]) -> Result<(), MountError> {
+        let folders: BTreeSet<&str> = steps.iter().map(|step| folder_of(step.path())).collect();
+        let failed = |path: &str| MountError::io("sync", path.to_owned());
+        if folders.len() > SYNC_EACH_COUNT && self.root.sync_file_system().map_err(failed("."))? {
+            return Ok(());
+        }
+        for path in folders {
+            match self.walker.enter(&split(path)?) {
+                Ok(folder) => folder.sync().map_err(failed(path))?,
+                // Removed in a later step, whose own directory is synced.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+                Err(error) => return Err(failed(path)(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn differs(found: Found, old: &Ident) -> Option<Collision> {
+    match found {
+        Found::Nothing => Some(Collision::Vanished),
+        Found::Known(ident) if ident.same(old) => None,
+        Found::Known(_) | Found::Special => Some(Collision::Changed),
+    }
+}
+
+pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &Ident) -> Result<(), MountError> {
+    let found = folder.find(name).map_err(MountError::io("look at", path))?;
+    match differs(found, ident) {
+        None => Ok(()),
+        Some(collision) => Err(MountError::conflict(path, collision)),
+    }
+}
+
+/// Moves from a slot to the guest's path, or says that the path is taken.
+pub(super) fn move_free(
+    staging: &Folder,
+    slot: &str,
+    parent: &Folder,
+    name: &str,
+    path: &str,
+) -> Result<(), MountError> {
+    staging.move_to_free(slot, parent, name).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => MountError::conflict(path, Collision::Appeared),
+        _ => MountError::io("create", path)(error),
+    })
+}
+
+/// Keeps the file or link `name` as `slot` too, so that replacing it can be undone.
+pub(super) fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<()> {
+    if kind == Kind::Link {
+        let target = parent.read_link(name)?;
+        let target = target.to_str().ok_or(io::ErrorKind::InvalidData)?;
+        return staging.create_link(slot, target);
+    }
+    let Err(_not_linked) = parent.link_file(name, staging, slot) else {
+        return Ok(());
+    };
+    // No hard links here, or not to a file of another owner: keep a copy.
+    let (mut from, ident) = parent.open_file(name)?;
+    let mut copy = staging.create_file(slot, 0o600)?;
+    io::copy(&mut from, &mut copy)?;
+    copy.set_permissions(cap_std::fs::Permissions::from_mode(ident.mode))?;
+    copy.sync_all()
+}

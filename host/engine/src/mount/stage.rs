@@ -1,0 +1,291 @@
+//! Everything new, written to the commit's private directory; and the steps that will move it.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::os::unix::fs::fchown;
+
+use cap_std::fs::{File, Permissions, PermissionsExt as _};
+use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
+
+use super::commit::Contents;
+use super::error::{Collision, MountError};
+use super::folder::{Folder, Found, Ident, Kind};
+use super::journal::{Step, new_slot, old_slot};
+use super::site::{self, Site};
+use super::walk::{self, Walker};
+
+/// Contents are copied through a buffer of this size: one chunk of a mounted file.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Refuses what is never written, before anything is touched.
+pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
+    for step in plan {
+        let path = path_of(step)?;
+        walk::split_last(path)?;
+        if super::is_reserved_path(path) {
+            return Err(MountError::ReservedName { path: path.to_owned() });
+        }
+        if let CommitStep::Symlink { target, escapes, .. } = step
+            && (*escapes || leaves(path, target))
+        {
+            return Err(MountError::LinkLeaves { path: path.to_owned(), target: target.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether following the link could lead out of the directory.
+///
+/// A `..` after a name is refused although it may look harmless: the name may be another link,
+/// to a place nearer to the top, and then `..` leads higher than it seems.
+fn leaves(path: &str, target: &str) -> bool {
+    let depth = path.split('/').count() - 1;
+    let mut names = target.split('/').filter(|n| !n.is_empty() && *n != ".");
+    let ups = names.by_ref().take_while(|name| *name == "..").count();
+    let climbs_later = names.any(|name| name == "..");
+    target.is_empty() || target.starts_with('/') || target.contains('\0') || ups > depth || climbs_later
+}
+
+fn path_of(step: &CommitStep) -> Result<&str, MountError> {
+    match step {
+        CommitStep::DeleteFile { path, .. }
+        | CommitStep::RemoveDir { path }
+        | CommitStep::CreateDir { path }
+        | CommitStep::WriteFile { path, .. }
+        | CommitStep::Symlink { path, .. } => Ok(path),
+        unknown => Err(unknown_step(unknown)),
+    }
+}
+
+/// The file system has learnt a step that this does not know: better nothing than half of it.
+fn unknown_step(step: &CommitStep) -> MountError {
+    MountError::UnknownStep { step: format!("{step:?}") }
+}
+
+/// What the guest wrote in one file.
+struct Source<'c> {
+    contents: &'c mut dyn Contents,
+    inode: InodeId,
+    size_bytes: u64,
+    path: &'c str,
+}
+
+/// What is to be put under a new name in the private directory.
+enum Item<'c> {
+    Folder,
+    File(Source<'c>),
+    Link(&'c str),
+}
+
+pub(super) struct Stager<'s, 'a, 'p> {
+    site: &'s mut Site<'a>,
+    /// Walks the private directory.
+    walker: Walker<'a>,
+    /// New directories whose own directory is not new, by path, with their steps: whole new
+    /// trees are built aside and moved at once.
+    tops: HashMap<&'p str, usize>,
+    sync_each: bool,
+    pub(super) steps: Vec<Step>,
+    pub(super) written: Vec<(String, SourceStat)>,
+    pub(super) bytes: u64,
+}
+
+impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
+    pub(super) fn new(site: &'s mut Site<'a>, plan: &[CommitStep]) -> Self {
+        let is_new = |step: &&CommitStep| matches!(step, CommitStep::WriteFile { .. } | CommitStep::CreateDir { .. });
+        let new_count = plan.iter().filter(is_new).count();
+        let staging = site.staging;
+        Self {
+            site,
+            walker: Walker::new(staging),
+            tops: HashMap::new(),
+            sync_each: new_count <= super::SYNC_EACH_COUNT,
+            steps: Vec::new(),
+            written: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, step: &'p CommitStep, contents: &mut dyn Contents) -> Result<(), MountError> {
+        match step {
+            CommitStep::DeleteFile { path, base } => self.delete(path, base.as_ref()),
+            CommitStep::RemoveDir { path } => self.remove_folder(path),
+            CommitStep::CreateDir { path } => self.put(path, None, Item::Folder),
+            CommitStep::WriteFile { path, inode, size_bytes, base, .. } => {
+                let source = Source { contents, inode: *inode, size_bytes: *size_bytes, path };
+                self.put(path, base.as_ref(), Item::File(source))
+            }
+            CommitStep::Symlink { path, target, base, .. } => self.put(path, base.as_ref(), Item::Link(target)),
+            unknown => Err(unknown_step(unknown)),
+        }
+    }
+
+    fn delete(&mut self, path: &str, base: Option<&SourceStat>) -> Result<(), MountError> {
+        let old = match self.site.find(path)? {
+            // The host removed it as well.
+            Found::Nothing => return Ok(()),
+            Found::Known(ident) if ident.kind != Kind::Folder && shown(&ident, base) => ident,
+            _ => return Err(MountError::conflict(path, Collision::Changed)),
+        };
+        let path = path.to_owned();
+        self.steps.push(Step::Remove { path, old });
+        Ok(())
+    }
+
+    fn remove_folder(&mut self, path: &str) -> Result<(), MountError> {
+        let old = match self.site.find(path)? {
+            Found::Nothing => return Ok(()),
+            Found::Known(ident) if ident.kind == Kind::Folder => ident,
+            _ => return Err(MountError::conflict(path, Collision::Changed)),
+        };
+        let path = path.to_owned();
+        self.steps.push(Step::RemoveFolder { path, old });
+        Ok(())
+    }
+
+    /// The new tree that `path` belongs to, and the way from its top to the directory.
+    fn tree_of(&self, path: &'p str) -> Option<(usize, Vec<&'p str>)> {
+        path.match_indices('/').find_map(|(at, _)| {
+            let (top, rest) = path.split_at_checked(at)?;
+            let index = *self.tops.get(top)?;
+            let mut names: Vec<&str> = rest.split('/').skip(1).collect();
+            names.pop();
+            Some((index, names))
+        })
+    }
+
+    fn put(&mut self, path: &'p str, base: Option<&SourceStat>, item: Item<'_>) -> Result<(), MountError> {
+        let index = self.steps.len();
+        if let Some((top, names)) = self.tree_of(path) {
+            if base.is_some() {
+                return Err(MountError::conflict(path, Collision::Vanished));
+            }
+            let slot = new_slot(top);
+            let names: Vec<&str> = std::iter::once(slot.as_str()).chain(names).collect();
+            let (_, name) = walk::split_last(path)?;
+            let folder = self.walker.enter(&names).map_err(MountError::io("stage", path))?;
+            let (ident, bytes) = make(folder, name, path, item, None, self.sync_each)?;
+            self.wrote(path, &ident, bytes);
+            return Ok(());
+        }
+        let old = match base {
+            None => None,
+            Some(_) => match self.site.find(path)? {
+                Found::Nothing => return Err(MountError::conflict(path, Collision::Vanished)),
+                Found::Known(ident) if shown(&ident, base) && ident.kind != Kind::Folder => {
+                    Some(self.keep(path, index, &ident)?)
+                }
+                _ => return Err(MountError::conflict(path, Collision::Changed)),
+            },
+        };
+        let staging = self.site.staging;
+        let slot = new_slot(index);
+        let (new, bytes) = make(staging, &slot, path, item, old.as_ref(), self.sync_each)?;
+        self.wrote(path, &new, bytes);
+        if new.kind == Kind::Folder {
+            self.tops.insert(path, index);
+        }
+        let path = path.to_owned();
+        self.steps.push(match old {
+            Some(old) => Step::Replace { path, old, new },
+            None => Step::Create { path, new, tree: None },
+        });
+        Ok(())
+    }
+
+    /// Keeps what will be replaced, and says what it is from now on: on some file systems a
+    /// second link gives it another inode.
+    fn keep(&mut self, path: &str, index: usize, ident: &Ident) -> Result<Ident, MountError> {
+        let staging = self.site.staging;
+        let (parent, name) = self.site.parent(path)?;
+        let failed = || MountError::io("keep", path);
+        site::keep(parent, name, staging, &old_slot(index), ident.kind).map_err(failed())?;
+        let now = parent.find(name).map_err(failed())?.known();
+        now.filter(|now| Ident { inode: ident.inode, ..*now }.same(ident))
+            .ok_or_else(|| MountError::conflict(path, Collision::Changed))
+    }
+
+    fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        // A directory's times change while things are put into it, and no commit looks at them.
+        if ident.kind != Kind::Folder {
+            self.written.push((path.to_owned(), ident.source_stat()));
+        }
+    }
+
+    /// Fingerprints the new trees and waits until all contents are on the disk.
+    pub(super) fn finish(&mut self) -> Result<(), MountError> {
+        let staging = self.site.staging;
+        for (index, step) in self.steps.iter_mut().enumerate() {
+            if let Step::Create { new, tree, .. } = step
+                && new.kind == Kind::Folder
+            {
+                *tree = Some(super::tree::fingerprint(staging, &new_slot(index))?);
+            }
+        }
+        let failed = || MountError::io("sync", self.site.staging_name);
+        // Files have been synced where they were made if there are few.
+        if self.sync_each {
+            super::tree::sync_folders(staging).map_err(failed())?;
+        } else if !staging.sync_file_system().map_err(failed())? {
+            super::tree::sync(staging).map_err(failed())?;
+        }
+        staging.sync().map_err(failed())?;
+        self.site.root.sync().map_err(failed())
+    }
+}
+
+/// Whether what is there is what the guest was shown.
+fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
+    base.is_none_or(|base| ident.source_stat() == *base)
+}
+
+/// Makes one new thing. A file that replaces another takes its mode, and its owner if it may.
+fn make(
+    folder: &Folder,
+    name: &str,
+    path: &str,
+    item: Item<'_>,
+    old: Option<&Ident>,
+    sync: bool,
+) -> Result<(Ident, u64), MountError> {
+    let failed = || MountError::io("stage", path);
+    let mut bytes = 0;
+    match item {
+        Item::Folder => folder.create_folder(name, 0o777).map_err(failed())?,
+        Item::Link(target) => folder.create_link(name, target).map_err(failed())?,
+        Item::File(source) => {
+            let mut file = folder.create_file(name, 0o666).map_err(failed())?;
+            bytes = copy(source, &mut file)?;
+            if let Some(old) = old.filter(|old| old.kind == Kind::File) {
+                // Only the superuser may give files away; others keep their own.
+                let (user, group) = old.owner;
+                let _ = fchown(&file, Some(user), Some(group));
+                file.set_permissions(Permissions::from_mode(old.mode)).map_err(failed())?;
+            }
+            if sync {
+                file.sync_all().map_err(failed())?;
+            }
+        }
+    }
+    let made = folder.find(name).map_err(failed())?.known();
+    let ident = made.ok_or_else(|| failed()(io::ErrorKind::NotFound.into()))?;
+    Ok((ident, bytes))
+}
+
+fn copy(source: Source<'_>, file: &mut File) -> Result<u64, MountError> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut at = 0_u64;
+    let path = source.path;
+    let unread = |source| MountError::Contents { path: path.to_owned(), source };
+    while at < source.size_bytes {
+        let left = usize::try_from(source.size_bytes - at).unwrap_or(BUFFER_BYTES);
+        let wanted = buffer.get_mut(..left.min(BUFFER_BYTES)).unwrap_or_default();
+        let count = source.contents.read_at(source.inode, at, wanted).map_err(unread)?;
+        // A host file that was read lazily has become shorter.
+        let read = wanted.get(..count).filter(|read| !read.is_empty()).ok_or_else(|| unread(VfsError::Io))?;
+        file.write_all(read).map_err(MountError::io("stage", path))?;
+        at += u64::try_from(count).unwrap_or(u64::MAX);
+    }
+    Ok(at)
+}

@@ -1,0 +1,162 @@
+//! The host changes files while a guest works on them.
+
+use std::fs;
+
+use tempfile::tempdir;
+
+use super::super::{Collision, MountError};
+use super::*;
+
+/// Shows the sample to a guest, lets the host do something, commits, and expects a refusal that
+/// leaves all as the host made it.
+fn refused(path: &str, expected: Collision, change: impl FnOnce(&Path)) {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let host = writable(dir.path());
+    let mut guest = Guest::new();
+    let plan = sample_plan(&mut guest, &host);
+    change(dir.path());
+    let before = state(dir.path());
+    match guest.commit(&host, &plan) {
+        Err(MountError::Conflict { path: at, collision }) => {
+            assert_eq!((at.as_str(), collision), (path, expected));
+        }
+        other => panic!("{path}: {other:?}"),
+    }
+    assert_eq!(state(dir.path()), before, "{path}");
+}
+
+#[test]
+fn a_file_that_the_host_changed_is_not_overwritten() {
+    refused("changed.txt", Collision::Changed, |dir| {
+        fs::write(dir.join("changed.txt"), "longer than before").unwrap();
+    });
+    refused("kept/changed.txt", Collision::Changed, |dir| {
+        fs::write(dir.join("kept/changed.txt"), "old TOO").unwrap();
+    });
+}
+
+#[test]
+fn a_file_replaced_by_one_of_the_same_size_and_time_is_not_overwritten() {
+    refused("changed.txt", Collision::Changed, |dir| {
+        let path = dir.join("changed.txt");
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let other = fs::File::create(dir.join("other")).unwrap();
+        std::io::Write::write_all(&mut &other, b"OLD").unwrap();
+        other.set_modified(time).unwrap();
+        fs::rename(dir.join("other"), &path).unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_the_host_changed_is_not_deleted() {
+    refused("kept/gone.txt", Collision::Changed, |dir| {
+        fs::write(dir.join("kept/gone.txt"), "needed after all").unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_the_host_removed_is_not_brought_back() {
+    refused("changed.txt", Collision::Vanished, |dir| {
+        fs::remove_file(dir.join("changed.txt")).unwrap();
+    });
+    refused("kept/changed.txt", Collision::Vanished, |dir| {
+        fs::remove_dir_all(dir.join("kept")).unwrap();
+    });
+}
+
+#[test]
+fn what_the_host_created_meanwhile_is_not_overwritten() {
+    refused("created.txt", Collision::Appeared, |dir| {
+        fs::write(dir.join("created.txt"), "host's").unwrap();
+    });
+    refused("new", Collision::Appeared, |dir| {
+        fs::create_dir(dir.join("new")).unwrap();
+    });
+    refused("kept/link", Collision::Appeared, |dir| {
+        fs::create_dir(dir.join("kept/link")).unwrap();
+    });
+}
+
+#[test]
+fn a_directory_that_is_not_empty_on_the_host_is_not_removed() {
+    refused("kept/old/deep", Collision::NotEmpty, |dir| {
+        fs::write(dir.join("kept/old/deep/more.txt"), "host's").unwrap();
+    });
+    // What guests are not shown counts too.
+    refused("kept/old", Collision::NotEmpty, |dir| {
+        let made = std::process::Command::new("mkfifo").arg(dir.join("kept/old/pipe")).status();
+        assert!(made.unwrap().success());
+    });
+}
+
+#[test]
+fn a_directory_that_became_a_link_is_not_written_through() {
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("changed.txt"), "old too").unwrap();
+    refused("kept/gone.txt", Collision::Changed, |dir| {
+        fs::rename(dir.join("kept"), dir.join("kept2")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.join("kept")).unwrap();
+    });
+    assert_eq!(state(outside.path()).len(), 1);
+}
+
+#[test]
+fn a_subdirectory_that_may_not_be_written_stops_everything() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let host = writable(dir.path());
+    let mut guest = Guest::new();
+    let plan = sample_plan(&mut guest, &host);
+    let kept = dir.path().join("kept");
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(kept.join("probe"), "").is_ok() {
+        println!("skipped: nothing is forbidden to this user");
+        return;
+    }
+    let before = state(dir.path());
+    let error = guest.commit(&host, &plan).unwrap_err();
+    assert!(error.to_string().contains("`kept/"), "{error}");
+    assert_eq!(state(dir.path()), before);
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o700)).unwrap();
+    guest.commit(&host, &plan).unwrap();
+    assert_eq!(state(dir.path()), sample_result());
+}
+
+#[test]
+fn what_both_sides_deleted_is_no_conflict() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let host = writable(dir.path());
+    let mut guest = Guest::new();
+    let plan = sample_plan(&mut guest, &host);
+    fs::remove_file(dir.path().join("gone-link")).unwrap();
+    fs::remove_dir_all(dir.path().join("kept/old")).unwrap();
+    guest.commit(&host, &plan).unwrap();
+    assert_eq!(state(dir.path()), sample_result());
+}
+
+#[test]
+fn a_change_that_slips_in_between_the_steps_takes_all_of_them_back() {
+    use super::super::site::Site;
+    use super::crashing::prepared;
+    // Before which step the host acts; the last of those that touch the file decides.
+    for before_step in 0..10 {
+        let dir = tempdir().unwrap();
+        let ready = prepared(dir.path());
+        let root = ready.host.root();
+        let staging = root.child(&ready.name).unwrap();
+        let mut site = Site::new(root, &staging, &ready.name);
+        for (index, step) in ready.journal.steps.iter().take(before_step).enumerate() {
+            site.advance(index, step).unwrap();
+        }
+        fs::write(dir.path().join("kept/link"), "host's").unwrap();
+        let reason = site.carry_out(&ready.journal.steps).unwrap();
+        assert!(matches!(reason, Some(MountError::Conflict { .. })), "{before_step}");
+        super::super::sweep::remove(root, &ready.name).unwrap();
+        let mut expected = ready.before;
+        expected.insert("kept/link".into(), file(b"host's"));
+        assert_eq!(state(dir.path()), expected, "{before_step}");
+    }
+}

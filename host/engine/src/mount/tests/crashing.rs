@@ -1,0 +1,402 @@
+//! The process dies in the middle of a commit.
+
+use std::fs;
+use std::io::BufRead as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+
+use super::super::journal::{self, Journal};
+use super::super::lock::Lock;
+use super::super::site::Site;
+use super::super::stage::Stager;
+use super::super::{HostDirectory, MountError, RESERVED_PREFIX, sweep};
+use super::*;
+
+/// A commit that has come as far as its journal.
+pub(super) struct Prepared {
+    pub(super) host: HostDirectory,
+    pub(super) name: String,
+    pub(super) journal: Journal,
+    pub(super) before: BTreeMap<String, Node>,
+}
+
+/// Fills the directory with the sample and prepares the sample's plan.
+pub(super) fn prepared(path: &Path) -> Prepared {
+    sample(path);
+    let before = state(path);
+    let host = writable(path);
+    let mut guest = Guest::new();
+    let plan = sample_plan(&mut guest, &host);
+    let (name, staging) = sweep::make(host.root()).unwrap();
+    let mut site = Site::new(host.root(), &staging, &name);
+    let (journal, _) = super::super::commit::prepare(&mut site, &plan, &mut guest.vfs).unwrap();
+    Prepared { host, name, journal, before }
+}
+
+fn without_private(mut state: BTreeMap<String, Node>) -> BTreeMap<String, Node> {
+    state.retain(|path, _| !path.starts_with(RESERVED_PREFIX));
+    state
+}
+
+#[test]
+fn a_commit_cut_short_after_any_step_is_finished() {
+    let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
+    assert!(steps > 10);
+    for done in 0..=steps {
+        let dir = tempdir().unwrap();
+        let ready = prepared(dir.path());
+        {
+            let staging = ready.host.root().child(&ready.name).unwrap();
+            let mut site = Site::new(ready.host.root(), &staging, &ready.name);
+            for (index, step) in ready.journal.steps.iter().take(done).enumerate() {
+                site.advance(index, step).unwrap();
+            }
+        }
+        // A reader does not take the mixture for a state.
+        let error = HostDirectory::open(dir.path()).unwrap_err();
+        assert!(matches!(error, MountError::Unfinished { .. }), "{error}");
+        let host = writable(dir.path());
+        assert_eq!(host.recovered().finished_count, 1);
+        assert_eq!(state(dir.path()), sample_result(), "{done} of {steps}");
+        assert!(writable(dir.path()).recovered().is_empty());
+        HostDirectory::open(dir.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_commit_cut_short_while_it_is_taken_back_is_taken_back() {
+    let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
+    for done in 0..=steps {
+        let dir = tempdir().unwrap();
+        let ready = prepared(dir.path());
+        let staging = ready.host.root().child(&ready.name).unwrap();
+        let mut site = Site::new(ready.host.root(), &staging, &ready.name);
+        for (index, step) in ready.journal.steps.iter().enumerate() {
+            site.advance(index, step).unwrap();
+        }
+        drop(staging.create_file(journal::UNDO_NAME, 0o600).unwrap());
+        for (index, step) in ready.journal.steps.iter().enumerate().rev().take(done) {
+            site.undo(index, step).unwrap();
+        }
+        let host = writable(dir.path());
+        assert_eq!(host.recovered().undone_count, 1);
+        assert_eq!(state(dir.path()), ready.before, "{done} of {steps}");
+    }
+}
+
+#[test]
+fn a_commit_cut_short_before_its_journal_never_happened() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let before = state(dir.path());
+    let host = writable(dir.path());
+    let mut guest = Guest::new();
+    let plan = sample_plan(&mut guest, &host);
+    let (name, staging) = sweep::make(host.root()).unwrap();
+    let mut site = Site::new(host.root(), &staging, &name);
+    let mut stager = Stager::new(&mut site, &plan);
+    for step in &plan {
+        stager.add(step, &mut guest.vfs).unwrap();
+    }
+    fs::write(dir.path().join(&name).join("journal.partial"), "glovebox").unwrap();
+    assert_eq!(without_private(state(dir.path())), before);
+    // There is nothing that a reader could take for a state it is not.
+    HostDirectory::open(dir.path()).unwrap();
+    assert_eq!(writable(dir.path()).recovered().discarded_count, 1);
+    assert_eq!(state(dir.path()), before);
+}
+
+#[test]
+fn what_a_crash_left_is_settled_by_the_next_commit_too() {
+    let dir = tempdir().unwrap();
+    let host = writable(dir.path());
+    drop(prepared(dir.path()));
+    let mut guest = Guest::new();
+    let plan = [guest.write("later", b"x", None)];
+    guest.commit(&host, &plan).unwrap();
+    let mut expected = sample_result();
+    expected.insert("later".into(), file(b"x"));
+    assert_eq!(state(dir.path()), expected);
+}
+
+#[test]
+fn files_that_the_host_changed_after_a_crash_are_not_overwritten() {
+    let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
+    for done in 0..=steps {
+        let dir = tempdir().unwrap();
+        let ready = prepared(dir.path());
+        let root = ready.host.root();
+        let staging = root.child(&ready.name).unwrap();
+        let mut site = Site::new(root, &staging, &ready.name);
+        for (index, step) in ready.journal.steps.iter().take(done).enumerate() {
+            site.advance(index, step).unwrap();
+        }
+        let at = |path: &str| {
+            let mut steps = ready.journal.steps.iter();
+            steps.position(|step| step.path() == path).unwrap()
+        };
+        fs::write(dir.path().join("changed.txt"), "the host's own").unwrap();
+        let edited = file(b"the host's own");
+        let mut expected = if at("changed.txt") < done {
+            // The guest's version had been there: it is the host's edit of the new state.
+            sample_result()
+        } else {
+            ready.before.clone()
+        };
+        let host = writable(dir.path());
+        let finished = host.recovered().finished_count;
+        assert_eq!(finished, u64::from(at("changed.txt") < done));
+        expected.insert("changed.txt".into(), edited);
+        assert_eq!(state(dir.path()), expected, "{done} of {steps}");
+    }
+}
+
+#[test]
+fn what_the_host_added_to_a_new_tree_is_never_thrown_away() {
+    let dir = tempdir().unwrap();
+    let ready = prepared(dir.path());
+    let root = ready.host.root();
+    let staging = root.child(&ready.name).unwrap();
+    let mut site = Site::new(root, &staging, &ready.name);
+    let steps = &ready.journal.steps;
+    let new = steps.iter().position(|step| step.path() == "new").unwrap();
+    for (index, step) in steps.iter().take(new + 1).enumerate() {
+        site.advance(index, step).unwrap();
+    }
+    fs::write(dir.path().join("new/below/added"), "host's").unwrap();
+    fs::write(dir.path().join("created.txt"), "host's").unwrap();
+    let before = state(dir.path());
+    // Neither way is open: an error that names both places, and nothing is touched.
+    let error = HostDirectory::open_for_writing(dir.path(), WAIT).unwrap_err();
+    match &error {
+        MountError::Torn { redo, undo, staging } => {
+            assert_eq!((redo.as_str(), undo.as_str()), ("created.txt", "new"));
+            assert_eq!(*staging, ready.name);
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(state(dir.path()), before);
+    // The host gives way, and the commit is finished.
+    fs::remove_file(dir.path().join("created.txt")).unwrap();
+    writable(dir.path());
+    let mut expected = sample_result();
+    expected.insert("new/below/added".into(), file(b"host's"));
+    assert_eq!(state(dir.path()), expected);
+}
+
+#[test]
+fn a_damaged_journal_is_refused_at_every_byte_and_nothing_is_carried_out() {
+    let dir = tempdir().unwrap();
+    let ready = prepared(dir.path());
+    let path = dir.path().join(&ready.name).join(journal::NAME);
+    let whole = fs::read(&path).unwrap();
+    let before = without_private(state(dir.path()));
+    let mut tried = 0;
+    let mut refuse = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let error = HostDirectory::open_for_writing(dir.path(), WAIT).unwrap_err();
+        assert!(matches!(error, MountError::BadJournal { .. }), "{error}");
+        tried += 1;
+    };
+    for length in 0..whole.len() {
+        refuse(&whole[..length]);
+    }
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        refuse(&damaged);
+    }
+    let mut longer = whole.clone();
+    longer.push(b' ');
+    refuse(&longer);
+    assert!(tried > 2000);
+    assert_eq!(without_private(state(dir.path())), before);
+    fs::write(&path, &whole).unwrap();
+    writable(dir.path());
+    assert_eq!(state(dir.path()), sample_result());
+}
+
+#[test]
+fn a_journal_that_came_with_the_files_is_not_carried_out() {
+    // A whole copy of a directory whose commit was cut short, as an archive would bring it.
+    let dir = tempdir().unwrap();
+    let ready = prepared(dir.path());
+    let copy = tempdir().unwrap();
+    let copied = Command::new("cp").arg("-a").arg(dir.path().join(".")).arg(copy.path()).status();
+    assert!(copied.unwrap().success());
+    let before = state(copy.path());
+    let error = HostDirectory::open_for_writing(copy.path(), WAIT).unwrap_err();
+    assert!(matches!(error, MountError::BadJournal { .. }), "{error}");
+    assert!(error.to_string().contains(&ready.name), "{error}");
+    assert_eq!(state(copy.path()), before);
+}
+
+#[test]
+fn a_journal_that_names_paths_outside_is_not_carried_out() {
+    let outside = tempdir().unwrap();
+    let dir = outside.path().join("mount");
+    fs::create_dir(&dir).unwrap();
+    fs::write(outside.path().join("victim"), "precious").unwrap();
+    let ready = prepared(&dir);
+    let staging = ready.host.root().child(&ready.name).unwrap();
+    let victim = HostDirectory::open(outside.path()).unwrap();
+    let old = victim.root().find("victim").unwrap().known().unwrap();
+    for path in ["../victim", "/etc/passwd", "", "a/../../victim", ".glovebox-commit-1/x"] {
+        let path = path.to_owned();
+        staging.remove_file(journal::NAME).unwrap();
+        let forged = Journal { steps: vec![journal::Step::Remove { path, old }], ..ready.journal.clone() };
+        forged.write(&staging).unwrap();
+        let error = HostDirectory::open_for_writing(&dir, WAIT).unwrap_err();
+        assert!(matches!(error, MountError::BadJournal { .. }), "{error}");
+    }
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"precious");
+}
+
+#[test]
+fn files_and_links_of_a_reserved_name_are_not_ours_and_stay() {
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("x"), "precious").unwrap();
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join(".glovebox-commit-file"), "x").unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join(".glovebox-commit-link")).unwrap();
+    let before = state(dir.path());
+    assert!(writable(dir.path()).recovered().is_empty());
+    assert_eq!(state(dir.path()), before);
+    assert_eq!(state(outside.path()).len(), 1);
+}
+
+#[test]
+fn a_deep_private_tree_is_removed_without_recursion() {
+    let dir = tempdir().unwrap();
+    let host = writable(dir.path());
+    let (name, _) = sweep::make(host.root()).unwrap();
+    let made = Command::new("python3")
+        .args(["-c", "import os\nfor _ in range(3000):\n  os.mkdir('d'); open('f','w').close(); os.chdir('d')"])
+        .current_dir(dir.path().join(&name))
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: no python3 to build the nest with");
+        return;
+    }
+    assert_eq!(writable(dir.path()).recovered().discarded_count, 1);
+    assert!(state(dir.path()).is_empty());
+}
+
+/// Set for the child process of the test below: the directory it commits to.
+const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
+
+/// Files that each commit of the child changes, creates, and removes together.
+const FILES: usize = 6;
+
+/// Not a test of its own: what the child process runs, until it is killed.
+#[test]
+fn commit_loop_for_the_kill_test() {
+    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
+        return;
+    };
+    let path = Path::new(&path);
+    let mut guest = Guest::new();
+    let host = writable(path);
+    for generation in 0_u32.. {
+        let stamp = format!("{}-{generation}", std::process::id());
+        let has_tree = path.join("tree").exists();
+        let mut plan = Vec::new();
+        if has_tree {
+            for n in 0..FILES {
+                let name = format!("tree/sub/{n}");
+                plan.push(delete(&name, shown(&host, &name)));
+            }
+            plan.extend([remove_dir("tree/sub"), remove_dir("tree")]);
+        } else {
+            plan.extend([create_dir("tree"), create_dir("tree/sub")]);
+        }
+        for n in 0..FILES {
+            let name = format!("f{n}");
+            let base = host.stat(&name).ok();
+            plan.push(guest.write(&name, stamp.as_bytes(), base));
+            if !has_tree {
+                plan.push(guest.write(&format!("tree/sub/{n}"), stamp.as_bytes(), None));
+            }
+        }
+        guest.commit(&host, &plan).unwrap();
+        println!("committed {stamp}");
+    }
+}
+
+/// All files together show one generation, or there are none yet.
+fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<String> {
+    let mut stamps: Vec<&Node> = state.values().filter(|node| **node != Node::Dir).collect();
+    let first = stamps.pop()?;
+    assert!(stamps.iter().all(|stamp| *stamp == first), "{context}: {state:?}");
+    let whole = [FILES, FILES * 2 + 2].contains(&state.len());
+    assert!(whole, "{context}: {state:?}");
+    match first {
+        Node::File(data) => Some(String::from_utf8(data.clone()).unwrap()),
+        other => panic!("{context}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_the_old_state_or_the_new() {
+    // On a disk most of a commit is waiting for it; in memory most of it is moving things.
+    let mut settled = kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(5), 40_000);
+    if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
+        settled += kill_repeatedly(&in_memory, Duration::from_secs(3), 3_000);
+    }
+    assert!(settled > 0);
+}
+
+/// Kills the child within so many microseconds of its first commit, again and again; returns how
+/// often there was something to settle.
+fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u32 {
+    let seed = std::process::id();
+    let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let (mut kills, mut journals, mut settled) = (0_u32, 0_u32, 0_u32);
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["commit_loop_for_the_kill_test", "--nocapture"])
+            .env(CHILD_VARIABLE, dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Read beside it, or the pipe would fill up and stop the child.
+        let output = std::io::BufReader::new(child.stdout.take().unwrap());
+        let (send, receive) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if let Some((_, stamp)) = line.split_once("committed ") {
+                    let _ = send.send(stamp.to_owned());
+                }
+            }
+        });
+        let first = receive.recv().expect("the child died by itself");
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(random % within_us));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        reader.join().unwrap();
+        kills += 1;
+        // What the child said before it died must have lasted.
+        let last = receive.try_iter().last().unwrap_or(first);
+
+        let left = state(dir.path());
+        journals += u32::from(left.keys().any(|path| path.ends_with("/journal")));
+        let host = writable(dir.path());
+        settled += u32::from(!host.recovered().is_empty());
+        let context = format!("seed {seed}, kill {kills}");
+        let found = check_generation(&state(dir.path()), &context).unwrap();
+        let number = |stamp: &str| stamp.rsplit_once('-').unwrap().1.parse::<u32>().unwrap();
+        assert!(found == last || number(&found) == number(&last) + 1, "{context}: reported {last}, found {found}");
+        // Nothing stays locked.
+        drop(Lock::take(host.root(), dir.path(), Duration::ZERO).unwrap());
+    }
+    println!("seed {seed}: {kills} kills, {settled} to settle, {journals} of them with a journal");
+    assert!(kills > 5, "{kills} kills");
+    settled
+}

@@ -1,0 +1,197 @@
+//! The whole way: a host directory in a guest's file system, and back.
+
+use std::fs;
+use std::sync::Arc;
+
+use glovebox_vfs::{Follow, OpenOptions, VfsError};
+use tempfile::tempdir;
+
+use super::super::{Collision, MountError};
+use super::*;
+
+/// A guest's file system with the directory in it.
+fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
+    let host = Arc::new(writable(path));
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let root = vfs.add_mount(host.clone(), Access::ReadWrite).unwrap();
+    (host, vfs, root)
+}
+
+#[test]
+fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let (host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    vfs.write_file(root, "changed.txt", b"new contents").unwrap();
+    vfs.write_file(root, "new/below/file.txt", b"created").unwrap();
+    vfs.unlink(top, b"kept/gone.txt").unwrap();
+    vfs.rename(top, b"kept/old", top, b"new/moved").unwrap();
+    vfs.symlink(b"../untouched.txt", top, b"new/link").unwrap();
+    let before = state(dir.path());
+    assert_eq!(before.len(), 10);
+    host.commit_root(&mut vfs, root).unwrap();
+
+    let mut expected = before;
+    for gone in ["kept/gone.txt", "kept/old", "kept/old/deep", "kept/old/deep/gone.txt"] {
+        expected.remove(gone).unwrap();
+    }
+    for (path, node) in [
+        ("changed.txt", file(b"new contents")),
+        ("new", Node::Dir),
+        ("new/below", Node::Dir),
+        ("new/below/file.txt", file(b"created")),
+        ("new/link", Node::Link("../untouched.txt".into())),
+        ("new/moved", Node::Dir),
+        ("new/moved/deep", Node::Dir),
+        ("new/moved/deep/gone.txt", file(b"deep gone")),
+    ] {
+        expected.insert(path.into(), node);
+    }
+    assert_eq!(state(dir.path()), expected);
+
+    // Nothing to do is nothing done; then a change of what was committed, moved or mounted.
+    assert!(host.commit_root(&mut vfs, root).unwrap().written.is_empty());
+    vfs.write_file(root, "new/below/file.txt", b"again").unwrap();
+    vfs.write_file(root, "new/moved/deep/gone.txt", b"again").unwrap();
+    vfs.write_file(root, "changed.txt", b"again").unwrap();
+    vfs.unlink(top, b"new/link").unwrap();
+    host.commit_root(&mut vfs, root).unwrap();
+    for path in ["new/below/file.txt", "new/moved/deep/gone.txt", "changed.txt"] {
+        expected.insert(path.into(), file(b"again"));
+    }
+    expected.remove("new/link");
+    assert_eq!(state(dir.path()), expected);
+}
+
+#[test]
+fn the_host_sees_nothing_before_the_commit_and_nothing_of_a_dropped_run() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let before = state(dir.path());
+    let (_host, mut vfs, root) = mounted(dir.path());
+    vfs.write_file(root, "changed.txt", b"x").unwrap();
+    vfs.remove(root, "kept").unwrap();
+    assert_eq!(state(dir.path()), before);
+    drop(vfs);
+    assert_eq!(state(dir.path()), before);
+}
+
+#[test]
+fn an_appended_host_file_is_refused_when_the_host_appended_too() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let (host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let opened = vfs.open(top, b"changed.txt", options).unwrap();
+    vfs.append(opened.inode, b" and more").unwrap();
+    fs::write(dir.path().join("changed.txt"), "old, host's").unwrap();
+    let before = state(dir.path());
+    match host.commit_root(&mut vfs, root) {
+        Err(MountError::Conflict { path, collision }) => {
+            assert_eq!((path.as_str(), collision), ("changed.txt", Collision::Changed));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(state(dir.path()), before);
+}
+
+#[test]
+fn a_moved_file_whose_contents_the_host_removed_fails_the_commit() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let (host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    vfs.rename(top, b"kept/gone.txt", top, b"moved.txt").unwrap();
+    fs::remove_file(dir.path().join("kept/gone.txt")).unwrap();
+    let before = state(dir.path());
+    match host.commit_root(&mut vfs, root) {
+        Err(MountError::Contents { path, .. }) => assert_eq!(path, "moved.txt"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(state(dir.path()), before);
+}
+
+#[test]
+fn a_guest_cannot_plant_a_journal() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    let before = state(dir.path());
+    let (host, mut vfs, root) = mounted(dir.path());
+    let planted = ".glovebox-commit-0123456789abcdef/journal";
+    if vfs.write_file(root, planted, b"glovebox-commit 1").is_ok() {
+        let error = host.commit_root(&mut vfs, root).unwrap_err();
+        assert!(matches!(error, MountError::ReservedName { .. }), "{error}");
+    }
+    assert_eq!(state(dir.path()), before);
+}
+
+#[test]
+fn links_of_the_host_do_not_let_a_guest_out() {
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "s3cret").unwrap();
+    let dir = tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join("out")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("passwd")).unwrap();
+    let (host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    for path in ["out/secret", "passwd", "out/../passwd", "out/new"] {
+        let options = OpenOptions { create: true, write: true, ..OpenOptions::default() };
+        assert!(vfs.open(top, path.as_bytes(), options).is_err(), "{path}");
+        assert!(vfs.lookup(top, path.as_bytes(), Follow::Yes).is_err(), "{path}");
+    }
+    host.commit_root(&mut vfs, root).unwrap();
+    assert_eq!(state(outside.path()).len(), 1);
+}
+
+#[test]
+fn a_file_larger_than_all_quotas_is_read_through_a_small_cache() {
+    let dir = tempdir().unwrap();
+    let big = fs::File::create(dir.path().join("big")).unwrap();
+    big.set_len(8 << 30).unwrap();
+    let (_host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    let inode = vfs.lookup(top, b"big", Follow::No).unwrap();
+    assert_eq!(vfs.stat(inode).unwrap().size_bytes, 8 << 30);
+    let mut buffer = vec![1; 64 << 10];
+    for chunk in 0..1024_u64 {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = (chunk << 20) + u64::try_from(done).unwrap();
+            done += vfs.read_at(inode, at, &mut buffer[done..]).unwrap();
+        }
+        assert!(vfs.bytes_used() < 16 << 20);
+    }
+    assert!(buffer.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_nest_deeper_than_a_guest_may_go_is_an_error_and_no_crash() {
+    let dir = tempdir().unwrap();
+    let made = std::process::Command::new("python3")
+        .args(["-c", "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"])
+        .current_dir(dir.path())
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: no python3 to build the nest with");
+        return;
+    }
+    let (host, mut vfs, root) = mounted(dir.path());
+    let top = vfs.root_dir(root).unwrap();
+    let mut at = top;
+    let mut depth = 0;
+    let stopped = loop {
+        match vfs.lookup(at, b"d", Follow::No) {
+            Ok(below) => at = below,
+            Err(error) => break error,
+        }
+        depth += 1;
+    };
+    assert!((100..1500).contains(&depth), "{depth}");
+    assert_eq!(stopped, VfsError::NameTooLong);
+    // Whether or not the guest can remove what it cannot see, the host is left whole.
+    let _ = vfs.remove(root, "d");
+    let _ = host.commit_root(&mut vfs, root);
+    writable(dir.path());
+}

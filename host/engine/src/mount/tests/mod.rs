@@ -1,0 +1,182 @@
+//! Hazards of host directories, by where they strike.
+
+mod committing;
+mod conflicts;
+mod crashing;
+mod guest;
+mod reading;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use glovebox_vfs::{Access, CommitStep, FileKind, MountSource as _, RootId, SourceStat, Vfs, VfsLimits};
+
+use super::{CommitReport, HostDirectory, MountError};
+
+/// Long enough for a busy machine.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Where the plans of these tests get their contents from.
+struct Guest {
+    vfs: Vfs,
+    root: RootId,
+    count: u32,
+}
+
+impl Guest {
+    fn new() -> Self {
+        let mut vfs = Vfs::new(VfsLimits::default());
+        let root = vfs.add_root(Access::ReadWrite);
+        Self { vfs, root, count: 0 }
+    }
+
+    fn write(&mut self, path: &str, data: &[u8], base: Option<SourceStat>) -> CommitStep {
+        self.count += 1;
+        let name = self.count.to_string();
+        self.vfs.write_file(self.root, &name, data).unwrap();
+        let stat = self.vfs.file_stat(self.root, &name).unwrap();
+        CommitStep::WriteFile {
+            path: path.to_owned(),
+            inode: stat.inode,
+            size_bytes: stat.size_bytes,
+            modified_ns: stat.modified_ns,
+            base,
+        }
+    }
+
+    fn commit(&mut self, host: &HostDirectory, plan: &[CommitStep]) -> Result<CommitReport, MountError> {
+        host.commit(plan, &mut self.vfs)
+    }
+}
+
+fn delete(path: &str, base: Option<SourceStat>) -> CommitStep {
+    CommitStep::DeleteFile { path: path.to_owned(), base }
+}
+
+fn create_dir(path: &str) -> CommitStep {
+    CommitStep::CreateDir { path: path.to_owned() }
+}
+
+fn remove_dir(path: &str) -> CommitStep {
+    CommitStep::RemoveDir { path: path.to_owned() }
+}
+
+fn link(path: &str, target: &str) -> CommitStep {
+    CommitStep::Symlink { path: path.to_owned(), target: target.into(), escapes: false, base: None }
+}
+
+fn writable(path: &Path) -> HostDirectory {
+    HostDirectory::open_for_writing(path, WAIT).unwrap()
+}
+
+/// What a guest that looks now is shown.
+fn shown(host: &HostDirectory, path: &str) -> Option<SourceStat> {
+    Some(host.stat(path).unwrap())
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Node {
+    File(Vec<u8>),
+    Dir,
+    Link(String),
+    Other,
+}
+
+/// All that is in a directory, private directories included.
+fn state(path: &Path) -> BTreeMap<String, Node> {
+    let mut state = BTreeMap::new();
+    let mut pending = vec![String::new()];
+    while let Some(dir) = pending.pop() {
+        for entry in std::fs::read_dir(path.join(&dir)).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let below = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+            let kind = entry.file_type().unwrap();
+            let node = if kind.is_symlink() {
+                let target = std::fs::read_link(entry.path()).unwrap();
+                Node::Link(target.into_os_string().into_string().unwrap())
+            } else if kind.is_dir() {
+                pending.push(below.clone());
+                Node::Dir
+            } else if kind.is_file() {
+                Node::File(std::fs::read(entry.path()).unwrap())
+            } else {
+                Node::Other
+            };
+            state.insert(below, node);
+        }
+    }
+    state
+}
+
+fn file(data: &[u8]) -> Node {
+    Node::File(data.to_vec())
+}
+
+/// A directory with one of each, and a plan that changes one of each.
+fn sample(path: &Path) {
+    std::fs::create_dir_all(path.join("kept/old/deep")).unwrap();
+    std::fs::write(path.join("changed.txt"), "old").unwrap();
+    std::fs::write(path.join("untouched.txt"), "same").unwrap();
+    std::fs::write(path.join("kept/changed.txt"), "old too").unwrap();
+    std::fs::write(path.join("kept/gone.txt"), "old gone").unwrap();
+    std::fs::write(path.join("kept/old/deep/gone.txt"), "deep gone").unwrap();
+    std::fs::write(path.join("becomes-dir"), "was a file").unwrap();
+    std::os::unix::fs::symlink("untouched.txt", path.join("gone-link")).unwrap();
+}
+
+/// The plan for [`sample`], in the order the file system gives.
+fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
+    vec![
+        delete("becomes-dir", shown(host, "becomes-dir")),
+        delete("gone-link", shown(host, "gone-link")),
+        delete("kept/gone.txt", shown(host, "kept/gone.txt")),
+        delete("kept/old/deep/gone.txt", shown(host, "kept/old/deep/gone.txt")),
+        remove_dir("kept/old/deep"),
+        remove_dir("kept/old"),
+        create_dir("becomes-dir"),
+        create_dir("new"),
+        create_dir("new/below"),
+        guest.write("becomes-dir/inside.txt", b"inside", None),
+        guest.write("changed.txt", b"new contents", shown(host, "changed.txt")),
+        guest.write("created.txt", b"created", None),
+        guest.write("kept/changed.txt", b"new too", shown(host, "kept/changed.txt")),
+        guest.write("kept/old", b"was a directory", None),
+        guest.write("new/below/file.txt", b"in a new tree", None),
+        link("kept/link", "../untouched.txt"),
+        link("new/below/link", "../../changed.txt"),
+    ]
+}
+
+/// What [`sample_plan`] makes of [`sample`].
+fn sample_result() -> BTreeMap<String, Node> {
+    [
+        ("becomes-dir", Node::Dir),
+        ("becomes-dir/inside.txt", file(b"inside")),
+        ("changed.txt", file(b"new contents")),
+        ("created.txt", file(b"created")),
+        ("kept", Node::Dir),
+        ("kept/changed.txt", file(b"new too")),
+        ("kept/link", Node::Link("../untouched.txt".into())),
+        ("kept/old", file(b"was a directory")),
+        ("new", Node::Dir),
+        ("new/below", Node::Dir),
+        ("new/below/file.txt", file(b"in a new tree")),
+        ("new/below/link", Node::Link("../../changed.txt".into())),
+        ("untouched.txt", file(b"same")),
+    ]
+    .into_iter()
+    .map(|(path, node)| (path.to_owned(), node))
+    .collect()
+}
+
+#[test]
+fn the_file_kinds_are_those_of_the_file_system() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(dir.path());
+    let host = writable(dir.path());
+    assert_eq!(host.stat("").unwrap().kind, FileKind::Directory);
+    assert_eq!(host.stat("changed.txt").unwrap().kind, FileKind::File);
+    assert_eq!(host.stat("gone-link").unwrap().kind, FileKind::Symlink);
+}

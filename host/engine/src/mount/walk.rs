@@ -1,0 +1,81 @@
+//! From relative paths to open directories, without following links and without recursion.
+
+use std::io;
+
+use super::error::MountError;
+use super::folder::{Folder, is_single_name};
+
+/// Handles are kept at every so many levels, so that coming back up a deep tree costs at most
+/// this many lookups and never more than [`MAX_DEPTH`] / `STRIDE` + 1 descriptors.
+const STRIDE: usize = 32;
+
+/// Deepest directory that is walked. With [`STRIDE`], 128 descriptors: far below the usual
+/// limit of 1,024.
+pub(super) const MAX_DEPTH: usize = 4096;
+
+/// Splits a path relative to the mount into its names. `""` and `"."` are the mount itself.
+pub(super) fn split(path: &str) -> Result<Vec<&str>, MountError> {
+    if path.is_empty() || path == "." {
+        return Ok(Vec::new());
+    }
+    let names: Vec<&str> = path.split('/').take(MAX_DEPTH + 1).collect();
+    if names.len() > MAX_DEPTH {
+        return Err(MountError::TooDeep { path: path.to_owned(), limit: MAX_DEPTH });
+    }
+    if names.iter().all(|name| is_single_name(name)) {
+        Ok(names)
+    } else {
+        Err(MountError::InvalidPath { path: path.to_owned() })
+    }
+}
+
+/// Splits a path into the directory's names and the last name. The mount itself has none.
+pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
+    let mut names = split(path)?;
+    match names.pop() {
+        Some(last) => Ok((names, last)),
+        None => Err(MountError::InvalidPath { path: path.to_owned() }),
+    }
+}
+
+/// Walks below one directory, remembering where it was.
+#[derive(Debug)]
+pub(super) struct Walker<'a> {
+    root: &'a Folder,
+    /// Ancestors of `at` that are open, by depth; the last may be `at` itself.
+    kept: Vec<(usize, Folder)>,
+    at: Vec<String>,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(root: &'a Folder) -> Self {
+        Self { root, kept: Vec::new(), at: Vec::new() }
+    }
+
+    /// Opens the directory with these names, each beneath the one before.
+    pub(super) fn enter(&mut self, names: &[&str]) -> io::Result<&Folder> {
+        let common = self.at.iter().zip(names).take_while(|(have, want)| have == *want).count();
+        while self.kept.last().is_some_and(|(depth, _)| *depth > common) {
+            self.kept.pop();
+        }
+        self.at.truncate(common);
+        let mut depth = self.kept.last().map_or(0, |(depth, _)| *depth);
+        self.at.truncate(depth);
+        for name in names.iter().skip(depth) {
+            let next = self.kept.last().map_or(self.root, |(_, f)| f).child(name)?;
+            if !depth.is_multiple_of(STRIDE) {
+                self.kept.pop();
+            }
+            depth += 1;
+            self.kept.push((depth, next));
+            self.at.push((*name).to_owned());
+        }
+        Ok(self.kept.last().map_or(self.root, |(_, folder)| folder))
+    }
+
+    /// Forgets all handles but the root's: what they name may have been moved.
+    pub(super) fn forget(&mut self) {
+        self.kept.clear();
+        self.at.clear();
+    }
+}

@@ -1,0 +1,140 @@
+//! What the guest did. Never what went wrong on our side: that is an error.
+
+use glovebox_interpreters::Raised;
+use serde::{Deserialize, Serialize};
+
+/// A resource with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Resource {
+    /// Fuel, in units.
+    Fuel,
+    /// Wall-clock time, in milliseconds.
+    Time,
+    /// Memory, in bytes.
+    Memory,
+}
+
+/// Why a guest could not go on, other than by its own doing or a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TrapKind {
+    /// The native stack ran out.
+    StackOverflow,
+    /// `unreachable`: the interpreter aborted.
+    Unreachable,
+    /// An access outside linear memory or a table.
+    OutOfBounds,
+    /// An indirect call to nothing or of another type.
+    BadCall,
+    /// Integer division by zero or overflow.
+    Arithmetic,
+    /// The guest's driver sent back no usable report: the guest damaged it.
+    BadReport,
+    /// Any other.
+    Other,
+}
+
+/// What the guest did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The script ran to its end.
+    Completed,
+    /// The script ended itself: `sys.exit(code)`, `std.exit(code)`, `os._exit(code)`.
+    Exited {
+        /// The code it gave.
+        code: i32,
+    },
+    /// An exception reached the top.
+    Raised(RaisedOutcome),
+    /// A limit was reached and the guest was unwound, or could not go on.
+    Exhausted {
+        /// Which limit.
+        resource: Resource,
+        /// The limit, in the resource's unit.
+        limit: u64,
+        /// What had been used, in the same unit.
+        used: u64,
+    },
+    /// The caller cancelled it.
+    Cancelled,
+    /// The guest broke itself: a WebAssembly trap.
+    Trapped {
+        /// What kind of trap.
+        trap: TrapKind,
+    },
+}
+
+/// The exception of [`Outcome::Raised`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RaisedOutcome {
+    /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is no object.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The exception's message.
+    pub message: String,
+    /// The traceback or stack, as the interpreter prints it.
+    pub traceback: String,
+    /// The line of the script it was raised at, counted from 1, where known.
+    pub line: Option<u32>,
+}
+
+impl From<Raised> for RaisedOutcome {
+    fn from(Raised { type_name, message, traceback, line }: Raised) -> Self {
+        Self { type_name, message, traceback, line }
+    }
+}
+
+impl Outcome {
+    /// Whether the script did what it set out to do: it completed or exited with 0. Judged by this alone, never by
+    /// what stands on standard error.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Completed | Self::Exited { code: 0 })
+    }
+
+    /// Whether the guest ended by itself and can be entered again.
+    pub(crate) fn leaves_alive(&self) -> bool {
+        matches!(self, Self::Completed | Self::Exited { .. } | Self::Raised(_))
+    }
+
+    /// What happened, in a few words for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Completed => "completed".into(),
+            Self::Exited { code } => format!("exited with {code}"),
+            Self::Raised(raised) if raised.type_name.is_empty() => format!("threw {}", raised.message),
+            Self::Raised(raised) => format!("raised {}: {}", raised.type_name, raised.message),
+            Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
+                format!("out of fuel: all {limit} units are used")
+            }
+            Self::Exhausted { resource: Resource::Time, limit, .. } => format!("out of time: more than {limit} ms"),
+            Self::Exhausted { resource: Resource::Memory, limit, used } => {
+                format!("out of memory: it wanted {used} bytes, the limit is {limit}")
+            }
+            Self::Cancelled => "cancelled".into(),
+            Self::Trapped { trap } => format!("the interpreter broke: {trap:?}"),
+        }
+    }
+
+    /// The process exit code that stands for it: the script's own; 1 for an exception; 124 for time
+    /// (as `timeout(1)` has it); 137 for fuel or memory (as a kill has it); 130 cancelled; 134 trapped (as an abort has it).
+    #[must_use]
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Completed => 0,
+            Self::Exited { code } => *code,
+            Self::Raised(_) => 1,
+            Self::Exhausted { resource: Resource::Time, .. } => 124,
+            Self::Exhausted { .. } => 137,
+            Self::Cancelled => 130,
+            Self::Trapped { .. } => 134,
+        }
+    }
+}

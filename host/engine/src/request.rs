@@ -1,0 +1,88 @@
+//! One execution's input.
+
+use crate::{CancelToken, SourceKind, Stream};
+
+/// The name that tracebacks show when a script has no file.
+pub const SANDBOX_NAME: &str = "<sandbox>";
+
+/// Called with what a guest writes, as it writes it.
+pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+/// One execution's input: a source, and what goes with it this once. What holds for every execution is in the
+/// [`Policy`](crate::Policy).
+///
+/// ```
+/// # use glovebox::{Request, CancelToken};
+/// let cancel = CancelToken::new();
+/// let request = Request::new("print(input())").name("ask.py").stdin(b"hello\n").cancel(&cancel);
+/// # let _ = request;
+/// ```
+pub struct Request<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) kind: SourceKind,
+    pub(crate) stdin: &'a [u8],
+    pub(crate) session_id: Option<&'a str>,
+    pub(crate) cancel: Option<&'a CancelToken>,
+    pub(crate) on_output: Option<OnOutput>,
+}
+
+impl<'a> Request<'a> {
+    /// A request to run `source`, named `<sandbox>`, without standard input.
+    #[must_use]
+    pub fn new(source: &'a str) -> Self {
+        Self {
+            source,
+            name: SANDBOX_NAME,
+            kind: SourceKind::Detect,
+            stdin: &[],
+            session_id: None,
+            cancel: None,
+            on_output: None,
+        }
+    }
+
+    /// The file name that tracebacks show.
+    #[must_use]
+    pub fn name(mut self, name: &'a str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// How JavaScript source is to be understood. Default: by looking at it. Python ignores it.
+    #[must_use]
+    pub fn kind(mut self, kind: SourceKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// What the script reads from standard input. Default: nothing.
+    #[must_use]
+    pub fn stdin(mut self, bytes: &'a [u8]) -> Self {
+        self.stdin = bytes;
+        self
+    }
+
+    /// A session id for the result and the log events of an execution outside a [`Session`](crate::Session).
+    #[must_use]
+    pub fn session_id(mut self, id: &'a str) -> Self {
+        self.session_id = Some(id);
+        self
+    }
+
+    /// Lets another thread stop the execution.
+    #[must_use]
+    pub fn cancel(mut self, token: &'a CancelToken) -> Self {
+        self.cancel = Some(token);
+        self
+    }
+
+    /// Calls `listener` with what the guest writes, as it writes it, up to the stream's limit. It runs on the
+    /// thread of the execution and holds the guest up while it runs. It is given bytes, not lines: a guest's stream is
+    /// flushed at line ends, but a long line may come in pieces.
+    #[must_use]
+    pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
+        self.on_output = Some(Box::new(listener));
+        self
+    }
+}

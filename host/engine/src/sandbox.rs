@@ -1,0 +1,271 @@
+//! A sandbox: a runtime and a policy, ready to execute.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use glovebox_interpreters::Diagnostic;
+use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMount, Wasi, WasiLimits};
+
+use crate::{
+    BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, Request, Session,
+    guest::Guest,
+    prepare,
+    run::{SCRIPT_MOUNT, Setting},
+    runtime::{Drive, Runtime},
+    state::Run,
+    workspace::{Roots, Workspace},
+};
+
+/// A runtime and a policy. Every [`execute`](Self::execute) is a new interpreter with new files: nothing of one
+/// execution is seen by another. Cheap to clone, and any number of threads may execute at once.
+#[derive(Clone)]
+pub struct Sandbox(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) policy: Policy,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) workspace: Workspace,
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("runtime", &self.0.runtime.name)
+            .field("policy", &self.0.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Chooses runtime and policy of a [`Sandbox`].
+#[must_use]
+pub struct SandboxBuilder {
+    engine: Engine,
+    language: Option<Language>,
+    runtime: Option<String>,
+    runtime_path: Option<PathBuf>,
+    prepared: bool,
+    policy: Policy,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl fmt::Debug for SandboxBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxBuilder").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl SandboxBuilder {
+    /// The language; it chooses the default runtime. Default: Python, or the named runtime's language.
+    pub fn language(mut self, language: Language) -> Self {
+        self.language = Some(language);
+        self
+    }
+
+    /// A runtime by its name or alias in the manifest.
+    pub fn runtime(mut self, name: impl Into<String>) -> Self {
+        self.runtime = Some(name.into());
+        self
+    }
+
+    /// Any other WASI binary. One that the manifest knows by its digest runs as it would by name; every other runs as
+    /// a plain command, `_start` with the script's path as its argument, and is booted each time.
+    pub fn runtime_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.runtime_path = Some(path.into());
+        self
+    }
+
+    /// Whether to run the prepared image. Default: yes. Without it the binary boots as a plain command each time: slow, and
+    /// without sessions and validation, but with nothing of ours in the guest.
+    pub fn prepared(mut self, prepared: bool) -> Self {
+        self.prepared = prepared;
+        self
+    }
+
+    /// Everything the executions may do.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The limits alone.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.policy.limits = limits;
+        self
+    }
+
+    /// A file that is in the workspace when an execution begins, by its path relative to `/app`.
+    pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.push((path.into(), bytes.into()));
+        self
+    }
+
+    /// Checks the policy, opens its host directories, and fetches, prepares and loads the runtime where that has not been
+    /// done before: seconds the first time, milliseconds afterwards.
+    pub fn build(self) -> Result<Sandbox, BuildError> {
+        self.policy.check()?;
+        let inner = &self.engine.0;
+        let runtime = match (&self.runtime_path, &self.runtime) {
+            (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
+            (None, Some(name)) => inner.load_named(name, self.prepared)?,
+            (None, None) => inner.load_named(self.language.unwrap_or(Language::Python).name(), self.prepared)?,
+        };
+        if let Some(wanted) = self.language.filter(|wanted| *wanted != runtime.language) {
+            return Err(BuildError::Language { name: runtime.name.clone(), has: runtime.language, wanted });
+        }
+        if let Some(image) = runtime.image().filter(|image| image.memory_bytes > self.policy.limits.memory_bytes) {
+            return Err(BuildError::Memory {
+                name: runtime.name.clone(),
+                limit_bytes: self.policy.limits.memory_bytes,
+                needed_bytes: image.memory_bytes,
+            });
+        }
+        let workspace = Workspace::open(&self.policy, &self.files)?;
+        let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        Ok(Sandbox(Arc::new(Inner { engine: self.engine, runtime, policy: self.policy, env, workspace })))
+    }
+}
+
+impl Sandbox {
+    /// Begins to describe a sandbox.
+    pub fn builder(engine: &Engine) -> SandboxBuilder {
+        SandboxBuilder {
+            engine: engine.clone(),
+            language: None,
+            runtime: None,
+            runtime_path: None,
+            prepared: true,
+            policy: Policy::default(),
+            files: Vec::new(),
+        }
+    }
+
+    /// Runs `source` in a new interpreter.
+    pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in a new interpreter.
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        let mut setting = Setting::new(self, request)?;
+        self.0.engine.0.on_stack(|| {
+            let run = setting.start();
+            let (mut guest, roots) = self.guest(&setting, run)?;
+            setting.execute(&mut guest, &roots, true).map(|(execution, _)| execution)
+        })?
+    }
+
+    /// What the language's own parser says about `source`: nothing when it is well-formed. Nothing of it is executed.
+    pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
+        self.validate_request(Request::new(source))
+    }
+
+    /// As [`validate`](Self::validate), with a name and a kind.
+    pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
+        let mut setting = Setting::new(self, request)?;
+        let Some(image) = self.0.runtime.image() else {
+            return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
+        };
+        self.0.engine.0.on_stack(|| {
+            let run = setting.start();
+            let (mut guest, _) = self.guest(&setting, run)?;
+            guest.validate(image, &self.0.policy.limits, &setting.script(true))
+        })?
+    }
+
+    /// Opens a session: an interpreter that is kept between executions.
+    pub fn session(&self) -> Result<Session, ExecuteError> {
+        Session::open(self)
+    }
+
+    /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and says how long that took. For benchmarks.
+    #[doc(hidden)]
+    pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
+        let mut setting = Setting::new(self, Request::new(""))?;
+        self.0.engine.0.on_stack(|| {
+            let run = setting.start();
+            let begun = run.begun;
+            self.guest(&setting, run).map(drop)?;
+            Ok(begun.elapsed())
+        })?
+    }
+
+    /// The language of the scripts.
+    #[must_use]
+    pub fn language(&self) -> Language {
+        self.0.runtime.language
+    }
+
+    /// The runtime's name in the manifest, or the path of a custom binary.
+    #[must_use]
+    pub fn runtime_name(&self) -> &str {
+        &self.0.runtime.name
+    }
+
+    /// The interpreter's version; none for a custom binary.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.0.runtime.version.as_deref()
+    }
+
+    /// Whether a prepared image runs.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        self.0.runtime.image().is_some()
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// A new guest with its files, awake.
+    pub(crate) fn guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
+        let mut roots = self.0.workspace.roots()?;
+        if let Drive::Command { .. } = self.0.runtime.drive {
+            roots.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
+        }
+        let wasi = self.wasi(setting, &roots)?;
+        let guest = Guest::new(&self.0.engine.0, &self.0.runtime, Box::new(wasi), &self.0.policy.limits, run)?;
+        Ok((guest, roots))
+    }
+
+    fn wasi(&self, setting: &Setting<'_>, roots: &Roots) -> Result<Wasi, ExecuteError> {
+        let policy = &self.0.policy;
+        let wrong = |error: &dyn fmt::Display| {
+            ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}"))
+        };
+        // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
+        let (args, env) = match &self.0.runtime.drive {
+            Drive::Image(_) => Default::default(),
+            Drive::Command { flags } => (setting.command_args(flags), self.0.env.clone()),
+        };
+        let mut wasi = prepare::boot_wasi(args, env).map_err(|error| wrong(&error))?;
+        wasi.allow_parking(false);
+        let mounts = roots.roots.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect();
+        wasi.set_file_system(roots.vfs.clone(), mounts).map_err(|error| wrong(&error))?;
+        wasi.set_limits(wasi_limits(&policy.limits));
+        wasi.set_stdin(setting.stdin.to_vec());
+        if let Clock::Fixed(realtime_ns) = policy.clock {
+            wasi.set_clock(WasiClock::Fixed { realtime_ns, monotonic_ns: prepare::BOOT_MONOTONIC_NS });
+        } else {
+            wasi.set_clock(WasiClock::Host);
+        }
+        wasi.set_entropy(match policy.entropy {
+            Entropy::Host => WasiEntropy::Host,
+            Entropy::Seeded(seed) => WasiEntropy::seeded(seed),
+        });
+        Ok(wasi)
+    }
+}
+
+fn wasi_limits(limits: &Limits) -> WasiLimits {
+    WasiLimits {
+        stdout_bytes: limits.stdout_bytes,
+        stderr_bytes: limits.stderr_bytes,
+        open_files: limits.open_files,
+        memory_bytes: limits.memory_bytes,
+        ..WasiLimits::default()
+    }
+}

@@ -1,0 +1,146 @@
+//! The guest's files: the workspace at `/app`, the mounts beside it, and how changes go back to the host.
+
+use std::{path::PathBuf, sync::Arc};
+
+use glovebox_vfs::{Access, RootId, Vfs, VfsLimits};
+
+use crate::{
+    BuildError, Commit, ExecuteError, Limits, Policy,
+    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError},
+    prepare::WORKSPACE,
+};
+
+/// How much of mounted files is kept in memory for reading again. Counts against `limits.memory_bytes`.
+const MOUNT_CACHE_BYTES: u64 = 8 << 20;
+
+/// A host directory at a guest path.
+struct Mounted {
+    guest: String,
+    host: PathBuf,
+    directory: Arc<HostDirectory>,
+    read_only: bool,
+}
+
+/// What a policy's executions see of files before they begin.
+pub(crate) struct Workspace {
+    /// Without the mounts: they are added to each execution's clone, so that each sees the host as it is then.
+    vfs: Vfs,
+    /// The in-memory workspace, where there is no host directory for it.
+    root: Option<RootId>,
+    mounted: Vec<Mounted>,
+    pub(crate) path: Option<PathBuf>,
+    commit: Commit,
+}
+
+/// One execution's files, or one session's.
+pub(crate) struct Roots {
+    pub(crate) vfs: Vfs,
+    /// Guest path and root, the workspace first.
+    pub(crate) roots: Vec<(String, RootId)>,
+}
+
+impl Roots {
+    /// The root of `/app`.
+    pub(crate) fn workspace(&self) -> Option<RootId> {
+        self.roots.iter().find(|(guest, _)| guest == WORKSPACE).map(|(_, root)| *root)
+    }
+
+    /// Adds a read-only directory with a plain command's script in it.
+    pub(crate) fn add_script(&mut self, guest: &str, name: &str, source: &[u8]) -> Result<(), ExecuteError> {
+        let root = self.vfs.add_root(Access::ReadWrite);
+        self.vfs.write_file(root, name, source).map_err(|error| ExecuteError::Instantiate {
+            reason: format!("the script does not fit the workspace: {error}"),
+        })?;
+        self.vfs.set_access(root, Access::ReadOnly);
+        self.roots.push((guest.to_owned(), root));
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// Opens the policy's host directories and puts `files` into the workspace.
+    pub(crate) fn open(policy: &Policy, files: &[(String, Vec<u8>)]) -> Result<Self, BuildError> {
+        let mut vfs = Vfs::new(vfs_limits(&policy.limits));
+        let mut mounted = Vec::new();
+        let mut root = None;
+        match &policy.workspace {
+            Some(host) => {
+                // Changes that are dropped need no right to write.
+                let read = policy.commit == Commit::Never;
+                let directory = open_directory(host, read)?;
+                mounted.push(Mounted { guest: WORKSPACE.into(), host: host.clone(), directory, read_only: false });
+            }
+            None => root = Some(vfs.add_root(Access::ReadWrite)),
+        }
+        for mount in &policy.mounts {
+            mounted.push(Mounted {
+                guest: mount.guest.clone(),
+                host: mount.host.clone(),
+                directory: open_directory(&mount.host, mount.read_only || policy.commit == Commit::Never)?,
+                read_only: mount.read_only,
+            });
+        }
+        for (path, bytes) in files {
+            let wrong = |reason: String| BuildError::File { path: path.clone(), reason };
+            let root = root
+                .ok_or_else(|| wrong("files are for a workspace in memory; put it into the host directory".into()))?;
+            vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
+        }
+        Ok(Self { vfs, root, mounted, path: policy.workspace.clone(), commit: policy.commit })
+    }
+
+    /// The files of a new execution or session.
+    pub(crate) fn roots(&self) -> Result<Roots, ExecuteError> {
+        let mut vfs = self.vfs.clone();
+        let mut roots = Vec::new();
+        if let Some(root) = self.root {
+            roots.push((WORKSPACE.to_owned(), root));
+        }
+        for mounted in &self.mounted {
+            let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            let source = Arc::clone(&mounted.directory) as Arc<dyn glovebox_vfs::MountSource>;
+            let root = vfs.add_mount(source, access).map_err(|error| ExecuteError::Instantiate {
+                reason: format!("mount `{}` at `{}`: {error}", mounted.host.display(), mounted.guest),
+            })?;
+            roots.push((mounted.guest.clone(), root));
+        }
+        vfs.mark();
+        Ok(Roots { vfs, roots })
+    }
+
+    /// Brings what an execution wrote to the host directories, as the policy says.
+    pub(crate) fn commit(
+        &self,
+        vfs: &mut Vfs,
+        roots: &[(String, RootId)],
+        succeeded: bool,
+    ) -> Result<(), (PathBuf, MountError)> {
+        match self.commit {
+            Commit::Always => {}
+            Commit::OnSuccess if succeeded => {}
+            Commit::OnSuccess | Commit::Never => return Ok(()),
+        }
+        for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
+            let Some((_, root)) = roots.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
+            mounted.directory.commit_root(vfs, *root).map_err(|error| (mounted.host.clone(), error))?;
+        }
+        Ok(())
+    }
+}
+
+fn open_directory(host: &std::path::Path, read_only: bool) -> Result<Arc<HostDirectory>, MountError> {
+    Ok(Arc::new(if read_only {
+        HostDirectory::open(host)?
+    } else {
+        HostDirectory::open_for_writing(host, DEFAULT_LOCK_WAIT)?
+    }))
+}
+
+fn vfs_limits(limits: &Limits) -> VfsLimits {
+    VfsLimits {
+        bytes: limits.workspace_bytes,
+        inodes: limits.workspace_inodes,
+        mount_cache_bytes: MOUNT_CACHE_BYTES.min(limits.memory_bytes / 4),
+        ..VfsLimits::default()
+    }
+}

@@ -1,0 +1,69 @@
+//! The WIT package is well-formed, and the Rust API says the same in the same words.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use glovebox::{Language, Limits};
+use wit_parser::{Resolve, SourceMap, TypeDefKind};
+
+fn package() -> Resolve {
+    let mut resolve = Resolve::default();
+    let mut source = SourceMap::default();
+    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap() {
+        let path = file.unwrap().path();
+        source.push_str(&path.display().to_string(), fs::read_to_string(&path).unwrap());
+    }
+    let group = source.parse().map_err(|(_, error)| error).expect("wit/ parses");
+    resolve.push_group(group).expect("wit/ resolves");
+    resolve
+}
+
+fn kind<'a>(resolve: &'a Resolve, name: &str) -> &'a TypeDefKind {
+    let (_, definition) = resolve
+        .types
+        .iter()
+        .find(|(_, definition)| definition.name.as_deref() == Some(name))
+        .unwrap_or_else(|| panic!("`{name}` is in wit/"));
+    &definition.kind
+}
+
+fn words(resolve: &Resolve, name: &str) -> BTreeSet<String> {
+    match kind(resolve, name) {
+        TypeDefKind::Record(record) => record.fields.iter().map(|field| field.name.replace('-', "_")).collect(),
+        TypeDefKind::Variant(variant) => variant.cases.iter().map(|case| case.name.clone()).collect(),
+        TypeDefKind::Enum(cases) => cases.cases.iter().map(|case| case.name.clone()).collect(),
+        other => panic!("`{name}` has no words: {other:?}"),
+    }
+}
+
+#[test]
+fn limits_are_the_same_in_wit_and_rust() {
+    let rust = serde_json::to_value(Limits::default()).unwrap();
+    let rust: BTreeSet<String> = rust.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(words(&package(), "limits"), rust);
+}
+
+#[test]
+fn outcomes_are_the_same_in_wit_and_rust() {
+    // The match makes the compiler ask for a new word here when an outcome is added.
+    let rust = ["completed", "exited", "raised", "exhausted", "cancelled", "trapped"];
+    assert_eq!(words(&package(), "outcome"), rust.map(str::to_owned).into());
+    let languages: BTreeSet<String> = Language::ALL.iter().map(|language| language.name().to_owned()).collect();
+    assert_eq!(words(&package(), "language"), languages);
+}
+
+#[test]
+fn every_item_of_the_contract_is_documented() {
+    let resolve = package();
+    for (_, definition) in &resolve.types {
+        let name = definition.name.clone().unwrap_or_default();
+        if !name.is_empty() && definition.docs.contents.is_none() {
+            let is_use = matches!(definition.kind, TypeDefKind::Type(_));
+            assert!(is_use, "`{name}` has no documentation");
+        }
+    }
+    for (_, interface) in &resolve.interfaces {
+        for (name, function) in &interface.functions {
+            assert!(function.docs.contents.is_some(), "`{name}` has no documentation");
+        }
+    }
+}
