@@ -1,0 +1,323 @@
+//! What a script may do and use: a policy file, and flags that override it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use glovebox::{Clock, Commit, Entropy, Mount, Policy};
+
+use super::quantity::{bytes, count, count_u32};
+use crate::terminal::Hinted;
+
+/// What the clock shows under `--seed` when nothing else says so: 2020-01-01T00:00:00Z.
+const SEEDED_CLOCK_NS: u64 = 1_577_836_800_000_000_000;
+
+/// A policy and what overrides it.
+#[derive(Args, Debug, Default)]
+pub(crate) struct PolicyArgs {
+    /// A TOML file that says all this at once (`glovebox policy show` prints one); flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    policy: Option<PathBuf>,
+
+    /// The host directory behind the script's /app [default: an empty one in memory]
+    #[arg(long, value_name = "DIR", help_heading = "Policy")]
+    workspace: Option<PathBuf>,
+
+    /// One more host directory, read-only with `:ro`; repeatable
+    #[arg(long = "mount", value_name = "HOST:GUEST[:ro]", help_heading = "Policy")]
+    mounts: Vec<Mount>,
+
+    /// When what the script wrote reaches host directories [default: always]
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "Policy")]
+    commit: Option<CommitArg>,
+
+    /// An environment variable for the script; repeatable. The host's are never passed on
+    #[arg(long = "env", value_name = "KEY=VALUE", value_parser = variable, help_heading = "Policy")]
+    env: Vec<(String, String)>,
+
+    /// An argument after the script's name; repeatable
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "Policy")]
+    args: Vec<String>,
+
+    /// Random numbers from this seed, and a clock that stands at 2020-01-01T00:00:00Z unless --clock or the policy
+    /// file sets one: the same script then gives the same output and uses the same fuel, to the unit
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Policy")]
+    seed: Option<u64>,
+
+    /// `host`, or `fixed:TIME`, a clock that stands still and that sleeping advances at once; TIME is
+    /// RFC 3339 (`2024-05-01T12:00:00Z`) or nanoseconds since 1970 [default: host]
+    #[arg(long, value_name = "CLOCK", value_parser = clock, help_heading = "Policy")]
+    clock: Option<Clock>,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// One flag per limit, under the limit's name. The defaults stand in the help so that nobody has to guess;
+/// a test compares them with the engine's.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// Work, about one unit per WebAssembly operator [default: 10000000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    fuel: Option<u64>,
+
+    /// Wall-clock milliseconds, waiting included [default: 10000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    timeout_ms: Option<u64>,
+
+    /// Memory: the guest's and what is held for it [default: 134217728]
+    #[arg(long, value_name = "N", value_parser = bytes)]
+    memory_bytes: Option<u64>,
+
+    /// Standard output that is kept; the rest is dropped and counted [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = bytes)]
+    stdout_bytes: Option<u64>,
+
+    /// Standard error that is kept; the rest is dropped and counted [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = bytes)]
+    stderr_bytes: Option<u64>,
+
+    /// Source text [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    source_bytes: Option<u64>,
+
+    /// Standard input [default: 16777216]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    stdin_bytes: Option<u64>,
+
+    /// Files the script writes, in bytes [default: 67108864]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    workspace_bytes: Option<u64>,
+
+    /// Files the script makes, in number [default: 10000]
+    #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
+    workspace_inodes: Option<u64>,
+
+    /// Files open at once [default: 256]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    open_files: Option<u32>,
+
+    /// Sessions kept at once; for programs that keep some, `run` does not [default: 1000]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    session_count: Option<u32>,
+
+    /// Bytes that kept sessions hold together; for programs that keep some, `run` does not [default: 4294967296]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    session_total_bytes: Option<u64>,
+}
+
+/// When changes reach host directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CommitArg {
+    /// After every run
+    Always,
+    /// Only when the script succeeded
+    OnSuccess,
+    /// Never: they are reported and dropped
+    Never,
+}
+
+impl PolicyArgs {
+    /// The policy in force: the file's, overridden by the flags, checked as a whole.
+    pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
+        let mut policy = match &self.policy {
+            Some(path) => read(path)?,
+            None => Policy::default(),
+        };
+        if let Some(workspace) = &self.workspace {
+            policy.workspace = Some(workspace.clone());
+        }
+        policy.mounts.extend(self.mounts.iter().cloned());
+        if let Some(commit) = self.commit {
+            policy.commit = match commit {
+                CommitArg::Always => Commit::Always,
+                CommitArg::OnSuccess => Commit::OnSuccess,
+                CommitArg::Never => Commit::Never,
+            };
+        }
+        policy.env.extend(self.env.iter().cloned());
+        if !self.args.is_empty() {
+            policy.args.clone_from(&self.args);
+        }
+        if let Some(seed) = self.seed {
+            policy.entropy = Entropy::Seeded(seed);
+            if policy.clock == Clock::Host {
+                policy.clock = Clock::Fixed(SEEDED_CLOCK_NS);
+            }
+        }
+        if let Some(clock) = self.clock {
+            policy.clock = clock;
+        }
+        self.limits.apply(&mut policy);
+        policy.check().context("the policy cannot be")?;
+        Ok(policy)
+    }
+}
+
+impl LimitArgs {
+    fn apply(&self, policy: &mut Policy) {
+        /// Sets what a flag gave.
+        fn set<T: Copy>(limit: &mut T, flag: Option<T>) {
+            if let Some(value) = flag {
+                *limit = value;
+            }
+        }
+        let limits = &mut policy.limits;
+        set(&mut limits.fuel, self.fuel);
+        set(&mut limits.timeout_ms, self.timeout_ms);
+        set(&mut limits.memory_bytes, self.memory_bytes);
+        set(&mut limits.stdout_bytes, self.stdout_bytes);
+        set(&mut limits.stderr_bytes, self.stderr_bytes);
+        set(&mut limits.source_bytes, self.source_bytes);
+        set(&mut limits.stdin_bytes, self.stdin_bytes);
+        set(&mut limits.workspace_bytes, self.workspace_bytes);
+        set(&mut limits.workspace_inodes, self.workspace_inodes);
+        set(&mut limits.open_files, self.open_files);
+        set(&mut limits.session_count, self.session_count);
+        set(&mut limits.session_total_bytes, self.session_total_bytes);
+    }
+}
+
+/// Reads a policy file. Its relative host paths start where the file is, so that it means the same from everywhere.
+fn read(path: &Path) -> anyhow::Result<Policy> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Hinted::new(
+            format!("cannot read policy file `{}`", path.display()),
+            "`glovebox policy show > policy.toml` writes one to start from",
+        )
+        .because(error)
+    })?;
+    let mut policy = Policy::from_toml(&text).with_context(|| format!("policy file `{}`", path.display()))?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    if let Some(workspace) = &mut policy.workspace {
+        *workspace = base.join(&workspace);
+    }
+    for mount in &mut policy.mounts {
+        mount.host = base.join(&mount.host);
+    }
+    Ok(policy)
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("write it as `KEY=VALUE`".into()),
+    }
+}
+
+fn clock(text: &str) -> Result<Clock, String> {
+    let wrong = || "write `host`, `fixed:2024-05-01T12:00:00Z` or `fixed:NANOSECONDS`".to_owned();
+    if text == "host" {
+        return Ok(Clock::Host);
+    }
+    let time = text.strip_prefix("fixed:").ok_or_else(wrong)?;
+    if let Ok(nanoseconds) = count(time) {
+        return Ok(Clock::Fixed(nanoseconds));
+    }
+    let time = humantime::parse_rfc3339(time).map_err(|_| wrong())?;
+    let since_1970 = time.duration_since(std::time::UNIX_EPOCH).map_err(|_| "the clock starts in 1970".to_owned())?;
+    u64::try_from(since_1970.as_nanos()).map(Clock::Fixed).map_err(|_| "the clock ends in 2554".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, CommandFactory, FromArgMatches, Parser};
+    use glovebox::{Clock, Entropy, Limits};
+
+    use super::{PolicyArgs, SEEDED_CLOCK_NS, clock};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        policy: PolicyArgs,
+    }
+
+    fn parse(args: &[&str]) -> PolicyArgs {
+        Line::try_parse_from([&["x"], args].concat()).unwrap().policy
+    }
+
+    #[test]
+    fn every_limit_has_a_flag_of_its_name_and_the_help_states_its_default() {
+        let limits = serde_json::to_value(Limits::default()).unwrap();
+        let command = Line::command();
+        for (name, default) in limits.as_object().unwrap() {
+            let flag = name.replace('_', "-");
+            let arg = command
+                .get_arguments()
+                .find(|arg| arg.get_long() == Some(flag.as_str()))
+                .unwrap_or_else(|| panic!("no --{flag}"));
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!("[default: {default}]")), "--{flag}: {help}");
+            let policy = parse(&[&format!("--{flag}"), "1048577"]);
+            let policy = policy.resolve();
+            // Some are refused as too large: then the flag reached its limit just as well.
+            match policy {
+                Ok(policy) => assert_eq!(serde_json::to_value(&policy.limits).unwrap()[name], 1_048_577, "--{flag}"),
+                Err(error) => assert!(format!("{error:#}").contains(name.as_str()), "{error:#}"),
+            }
+        }
+    }
+
+    #[test]
+    fn flags_override_the_file_and_what_they_do_not_name_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.toml");
+        std::fs::write(
+            &path,
+            "args = ['a']\nworkspace = 'out'\n[limits]\nfuel = 5\ntimeout_ms = 6\n[env]\nA = '1'\nB = '2'\n",
+        )
+        .unwrap();
+        let policy = parse(&["--policy", path.to_str().unwrap(), "--fuel", "7", "--env", "B=3=4"]).resolve().unwrap();
+        assert_eq!((policy.limits.fuel, policy.limits.timeout_ms), (7, 6));
+        assert_eq!(policy.args, ["a"]);
+        assert_eq!(policy.env["A"], "1");
+        assert_eq!(policy.env["B"], "3=4");
+        assert_eq!(policy.workspace.unwrap(), dir.path().join("out"));
+    }
+
+    #[test]
+    fn an_unknown_key_and_an_impossible_value_are_named_with_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.toml");
+        for (text, name) in [
+            ("[limits]\nfule = 5\n", "fule"),
+            ("[limits]\ntimeout_ms = 0\n", "timeout_ms"),
+            ("colour = 'red'\n", "colour"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:#}", parse(&["--policy", path.to_str().unwrap()]).resolve().unwrap_err());
+            assert!(error.contains(name) && error.contains("p.toml"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_seed_fixes_the_clock_unless_something_else_sets_it() {
+        let policy = parse(&["--seed", "7"]).resolve().unwrap();
+        assert_eq!((policy.entropy, policy.clock), (Entropy::Seeded(7), Clock::Fixed(SEEDED_CLOCK_NS)));
+        let policy = parse(&["--seed", "7", "--clock", "host"]).resolve().unwrap();
+        assert_eq!(policy.clock, Clock::Host);
+        let policy = parse(&["--seed", "7", "--clock", "fixed:12"]).resolve().unwrap();
+        assert_eq!(policy.clock, Clock::Fixed(12));
+    }
+
+    #[test]
+    fn clocks_are_read_as_people_write_them() {
+        assert_eq!(clock("fixed:2020-01-01T00:00:00Z"), Ok(Clock::Fixed(SEEDED_CLOCK_NS)));
+        for wrong in
+            ["", "fixed", "fixed:", "fixed:yesterday", "2020-01-01T00:00:00Z", "fixed:-5", "fixed:9999-01-01T00:00:00Z"]
+        {
+            assert!(clock(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_default_set_of_flags_is_the_default_policy() {
+        let matches = PolicyArgs::augment_args(clap::Command::new("x")).get_matches_from(["x"]);
+        let args = PolicyArgs::from_arg_matches(&matches).unwrap();
+        assert_eq!(args.resolve().unwrap(), glovebox::Policy::default());
+    }
+}

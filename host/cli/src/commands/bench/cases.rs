@@ -1,0 +1,162 @@
+//! The cases, measured in turns.
+
+use std::{
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use glovebox::{Execution, Language, RuntimeInfo, Sandbox};
+use indicatif::ProgressBar;
+
+use super::{
+    parallel::Throughput,
+    rival::{Rival, time_process},
+    samples::Samples,
+};
+use crate::{cli::GlobalArgs, interrupt};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// Turns that every case but the parallel ones gets.
+    turns: u64,
+    /// Turns that the parallel ones get.
+    parallel_turns: u64,
+    /// How long such a turn is.
+    parallel_period: Duration,
+}
+
+impl Work {
+    pub(crate) const FULL: Self = Self { turns: 100, parallel_turns: 10, parallel_period: Duration::from_millis(300) };
+    pub(crate) const QUICK: Self = Self { turns: 15, parallel_turns: 3, parallel_period: Duration::from_millis(150) };
+
+    pub(crate) fn rounds(self) -> u64 {
+        self.turns + self.parallel_turns
+    }
+}
+
+/// Runs per turn of the cases that take well under a millisecond.
+const FRESH_PER_TURN: usize = 20;
+const LIVE_PER_TURN: usize = 50;
+
+/// Everything measured about one runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) fresh: Samples,
+    pub(crate) live: Samples,
+    pub(crate) instantiate: Samples,
+    pub(crate) process: Samples,
+    pub(crate) rival: Samples,
+    pub(crate) parallel_1: Throughput,
+    pub(crate) parallel_n: Throughput,
+}
+
+/// One runtime and how to start it in every way.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    sandbox: &'a Sandbox,
+    rival: Option<&'a Rival>,
+    source: &'static str,
+    program: PathBuf,
+    arguments: Vec<String>,
+    cache_dir: Option<PathBuf>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(
+        global: &GlobalArgs,
+        runtime: &RuntimeInfo,
+        sandbox: &'a Sandbox,
+        rival: Option<&'a Rival>,
+    ) -> anyhow::Result<Self> {
+        let source = match runtime.language {
+            Language::Python => "print(1)",
+            Language::JavaScript => "console.log(1)",
+        };
+        let mut arguments = vec!["run".to_owned()];
+        if !runtime.default {
+            arguments.extend(["--runtime".to_owned(), runtime.name.clone()]);
+        } else if runtime.language != Language::Python {
+            arguments.extend(["--language".to_owned(), runtime.language.name().to_owned()]);
+        }
+        arguments.extend(["-e".to_owned(), source.to_owned()]);
+        let program = std::env::current_exe().context("cannot tell where this program is")?;
+        Ok(Self { sandbox, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
+    }
+
+    /// Measures every case, in turns.
+    pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
+        let mut measured = Measured::default();
+        let mut session = self.sandbox.session()?;
+        for turn in 0..work.turns {
+            if interrupt::is_pressed() {
+                return Ok(measured);
+            }
+            // Whoever comes second finds the file cache and the processor's clock as the first left them.
+            if turn % 2 == 0 {
+                self.spawn_rival(&mut measured)?;
+                self.spawn_ours(&mut measured)?;
+            } else {
+                self.spawn_ours(&mut measured)?;
+                self.spawn_rival(&mut measured)?;
+            }
+            block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
+            block(&mut measured.live, LIVE_PER_TURN, || timed(|| session.execute(self.source)))?;
+            block(&mut measured.instantiate, FRESH_PER_TURN, || Ok(self.sandbox.instantiate()?))?;
+            bar.inc(1);
+        }
+        session.close()?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..work.parallel_turns {
+            if interrupt::is_pressed() {
+                break;
+            }
+            measured.parallel_1.run(self.sandbox, self.source, 1, work.parallel_period)?;
+            measured.parallel_n.run(self.sandbox, self.source, threads, work.parallel_period)?;
+            bar.inc(1);
+        }
+        Ok(measured)
+    }
+
+    fn spawn_ours(&self, measured: &mut Measured) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        if let Some(cache_dir) = &self.cache_dir {
+            command.arg("--cache-dir").arg(cache_dir);
+        }
+        measured.process.push(time_process(&mut command)?);
+        Ok(())
+    }
+
+    fn spawn_rival(&self, measured: &mut Measured) -> anyhow::Result<()> {
+        if let Some(rival) = self.rival {
+            measured.rival.push(rival.spawn()?);
+        }
+        Ok(())
+    }
+}
+
+/// Measures some runs in a row and leaves the first out.
+fn block(into: &mut Samples, count: usize, mut run: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<()> {
+    run()?;
+    for _ in 0..count {
+        into.push(run()?);
+    }
+    Ok(())
+}
+
+fn timed<E: std::error::Error + Send + Sync + 'static>(
+    run: impl FnOnce() -> Result<Execution, E>,
+) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    let execution = run()?;
+    let took = start.elapsed();
+    ensure!(
+        execution.is_success() && execution.stdout.bytes == b"1\n",
+        "the script did not print 1 but ended with {:?}",
+        execution.outcome
+    );
+    Ok(took)
+}

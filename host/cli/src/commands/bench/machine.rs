@@ -1,0 +1,52 @@
+//! What the figures were measured on.
+
+use std::{collections::BTreeMap, fs, thread::available_parallelism};
+
+use serde::Serialize;
+
+/// The machine, as far as it tells.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) threads: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) os: String,
+    /// Runnable processes in the last minute when the measuring began: above a fraction of `threads`, distrust the figures.
+    pub(crate) load_average: f64,
+    pub(crate) glovebox: &'static str,
+    /// The interpreters we are compared with.
+    pub(crate) rivals: BTreeMap<String, String>,
+}
+
+impl Machine {
+    pub(crate) fn describe() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let cpu =
+            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).and_then(|rest| rest.split_once(':'));
+        let meminfo = read("/proc/meminfo");
+        let memory_kib: Option<u64> = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        let kernel = read("/proc/sys/kernel/osrelease");
+        Self {
+            cpu: cpu.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().to_owned()),
+            threads: available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_kib.unwrap_or(0).saturating_mul(1024),
+            os: format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH),
+            load_average: read("/proc/loadavg")
+                .split_whitespace()
+                .next()
+                .and_then(|first| first.parse().ok())
+                .unwrap_or(0.0),
+            glovebox: env!("CARGO_PKG_VERSION"),
+            rivals: BTreeMap::new(),
+        }
+    }
+
+    /// Whether something else was busy.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.load_average > self.threads as f64 / 2.0
+    }
+}

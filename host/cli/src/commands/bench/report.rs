@@ -1,0 +1,130 @@
+//! The figures, for machines and for people.
+
+use std::fmt::Write as _;
+
+use glovebox::RuntimeInfo;
+use serde::Serialize;
+
+use super::{cases::Measured, machine::Machine, rival::Rival, samples::Samples};
+use crate::terminal::{Align, CARE, bytes, table};
+
+/// Everything `bench` found out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    results: Vec<ResultLine>,
+    ratios: Vec<Ratio>,
+    /// Executions a second of the parallel cases, for people; the JSON has their ratio.
+    #[serde(skip)]
+    rates: Vec<(String, f64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct ResultLine {
+    case: &'static str,
+    runtime: String,
+    n: usize,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Ratio {
+    case: &'static str,
+    runtime: String,
+    against: String,
+    ratio: f64,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self { machine, results: Vec::new(), ratios: Vec::new(), rates: Vec::new() }
+    }
+
+    /// Adds what was measured about one runtime.
+    pub(crate) fn add(&mut self, runtime: &RuntimeInfo, rival: Option<&Rival>, measured: &Measured) {
+        let cases = [
+            ("fresh", &measured.fresh),
+            ("live", &measured.live),
+            ("instantiate", &measured.instantiate),
+            ("process", &measured.process),
+            ("parallel_1", &measured.parallel_1.samples),
+            ("parallel_n", &measured.parallel_n.samples),
+        ];
+        for (case, samples) in cases {
+            self.result(case, &runtime.name, samples);
+        }
+        if let Some(rival) = rival {
+            if !self.results.iter().any(|line| line.runtime == rival.name) {
+                self.result("process", rival.name, &measured.rival);
+            }
+            let theirs = measured.rival.percentile_ms(50);
+            for (case, samples) in cases.into_iter().filter(|(case, _)| ["fresh", "live", "process"].contains(case)) {
+                self.ratio(case, &runtime.name, rival.name, theirs, samples.percentile_ms(50));
+            }
+        }
+        let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
+        self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);
+        self.rates.push((format!("{}, 1 thread", runtime.name), rate_1));
+        self.rates.push((format!("{}, {} threads", runtime.name, self.machine.threads), rate_n));
+    }
+
+    fn result(&mut self, case: &'static str, runtime: &str, samples: &Samples) {
+        let (p50_ms, p99_ms) = (rounded(samples.percentile_ms(50), 4), rounded(samples.percentile_ms(99), 4));
+        self.results.push(ResultLine { case, runtime: runtime.to_owned(), n: samples.len(), p50_ms, p99_ms });
+    }
+
+    fn ratio(&mut self, case: &'static str, runtime: &str, against: &str, above: f64, below: f64) {
+        if below > 0.0 {
+            self.ratios.push(Ratio {
+                case,
+                runtime: runtime.to_owned(),
+                against: against.to_owned(),
+                ratio: rounded(above / below, 2),
+            });
+        }
+    }
+
+    /// The figures as tables.
+    pub(crate) fn rendered(&self) -> String {
+        let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, rivals } = &self.machine;
+        let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
+        for (name, description) in rivals {
+            let _ = writeln!(text, "beside {name} {description}");
+        }
+        if self.machine.is_busy() {
+            let _ = writeln!(
+                text,
+                "{CARE}the machine is busy (load {load_average}): trust neither the times nor the ratios{CARE:#}"
+            );
+        }
+        text.push('\n');
+        let head = ["CASE", "RUNTIME", "RUNS", "P50 MS", "P99 MS", "TIMES FASTER"].map(str::to_owned);
+        let lines = self.results.iter().map(|line| {
+            let ratio = self.ratios.iter().find(|ratio| ratio.case == line.case && ratio.runtime == line.runtime);
+            let faster = ratio.map_or_else(String::new, |ratio| format!("{:.2} than {}", ratio.ratio, ratio.against));
+            [
+                line.case.into(),
+                line.runtime.clone(),
+                line.n.to_string(),
+                format!("{:.3}", line.p50_ms),
+                format!("{:.3}", line.p99_ms),
+                faster,
+            ]
+        });
+        let rows: Vec<[String; 6]> = std::iter::once(head).chain(lines).collect();
+        text.push_str(&table([Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Left], &rows));
+        text.push('\n');
+        let head = ["FRESH RUNS", "A SECOND"].map(str::to_owned);
+        let rates = self.rates.iter().map(|(name, rate)| [name.clone(), format!("{rate:.0}")]);
+        let rows: Vec<[String; 2]> = std::iter::once(head).chain(rates).collect();
+        text.push_str(&table([Align::Left, Align::Right], &rows));
+        text
+    }
+}
+
+/// No more digits than the measurement bears.
+fn rounded(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}

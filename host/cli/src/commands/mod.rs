@@ -1,0 +1,24 @@
+//! One file per subcommand. Each takes its arguments and gives back the process's exit code.
+
+pub(crate) mod bench;
+pub(crate) mod doctor;
+pub(crate) mod policy;
+pub(crate) mod run;
+pub(crate) mod runtimes;
+pub(crate) mod validate;
+
+use crate::cli::{Cli, Command};
+
+/// Does what the command line says.
+pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
+    cli.global.color.apply();
+    crate::logging::start(&cli.global)?;
+    match &cli.command {
+        Command::Run(args) => run::run(&cli.global, args),
+        Command::Validate(args) => validate::run(&cli.global, args),
+        Command::Runtimes(args) => runtimes::run(&cli.global, args),
+        Command::Policy(args) => policy::run(args),
+        Command::Doctor(args) => doctor::run(&cli.global, args),
+        Command::Bench(args) => bench::run(&cli.global, args),
+    }
+}

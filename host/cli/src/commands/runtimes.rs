@@ -1,0 +1,225 @@
+//! `glovebox runtimes`: the interpreters, and what of them is on this machine.
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use glovebox::{PreparedInfo, RuntimeInfo};
+use serde::Serialize;
+
+use crate::{
+    cli::GlobalArgs,
+    engine::{Host, Pooling, answers_to},
+    interrupt,
+    terminal::{Align, Hinted, bytes, out, out_json, table},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox runtimes                     what there is, and what is here
+  glovebox runtimes fetch               get every language's default (an image build would)
+  glovebox runtimes prepare --all       get and prepare them all: later runs need no network and no compiler
+  glovebox runtimes path python         where the binary is
+  glovebox runtimes remove quickjs      free its space";
+
+/// List, fetch, prepare and remove interpreters
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct RuntimesArgs {
+    #[command(subcommand)]
+    command: Option<RuntimesCommand>,
+
+    #[command(flatten)]
+    list: NameArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum RuntimesCommand {
+    /// List the interpreters and what of them is here
+    List(NameArgs),
+    /// Download and verify interpreters
+    Fetch(NameArgs),
+    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once
+    Prepare(NameArgs),
+    /// Print where an interpreter's binary is
+    Path(NameArgs),
+    /// Remove interpreters and their prepared images
+    Remove(NameArgs),
+}
+
+/// Which interpreters.
+#[derive(Args, Debug)]
+struct NameArgs {
+    /// Names or aliases [default: list: all; remove: none; the others: each language's default]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Every interpreter there is
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    let host = Host::open(global, Pooling::Single)?;
+    match &args.command {
+        None => list(&host, &args.list),
+        Some(RuntimesCommand::List(names)) => list(&host, names),
+        Some(RuntimesCommand::Fetch(names)) => fetch(&host, names),
+        Some(RuntimesCommand::Prepare(names)) => prepare(&host, names),
+        Some(RuntimesCommand::Path(names)) => path(&host, names),
+        Some(RuntimesCommand::Remove(names)) => remove(&host, names),
+    }
+}
+
+/// What goes on when no name is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unnamed {
+    All,
+    Defaults,
+    None,
+}
+
+fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeInfo>> {
+    let known = host.engine.runtimes()?;
+    if args.names.is_empty() {
+        return Ok(match unnamed {
+            Unnamed::All => known,
+            _ if args.all => known,
+            Unnamed::Defaults => known.into_iter().filter(|runtime| runtime.default).collect(),
+            Unnamed::None => {
+                return Err(
+                    Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or say --all").into()
+                );
+            }
+        });
+    }
+    args.names.iter().map(|name| find(&known, name)).collect()
+}
+
+fn find(known: &[RuntimeInfo], name: &str) -> anyhow::Result<RuntimeInfo> {
+    match known.iter().find(|runtime| answers_to(runtime, name)) {
+        Some(runtime) => Ok(runtime.clone()),
+        None => {
+            let names: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
+            Err(Hinted::new(format!("there is no runtime `{name}`"), format!("use one of: {}", names.join(", ")))
+                .into())
+        }
+    }
+}
+
+fn list(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+    let runtimes = select(host, args, Unnamed::All)?;
+    if args.json {
+        out_json(&runtimes)?;
+        return Ok(0);
+    }
+    let head = ["NAME", "LANGUAGE", "VERSION", "STATE", "SIZE", "LICENCE"].map(str::to_owned);
+    let rows = runtimes.iter().map(|runtime| {
+        let name = if runtime.default { format!("{} (default)", runtime.name) } else { runtime.name.clone() };
+        let state = match (runtime.fetched, runtime.prepared) {
+            (_, true) => "prepared",
+            (true, false) => "fetched",
+            (false, false) => "not here",
+        };
+        [
+            name,
+            runtime.language.to_string(),
+            runtime.version.clone(),
+            state.into(),
+            bytes(runtime.size_bytes),
+            runtime.licence.clone(),
+        ]
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+    out(&table([Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
+    Ok(0)
+}
+
+/// What `fetch` and `path` print.
+#[derive(Debug, Serialize)]
+struct Located {
+    name: String,
+    path: std::path::PathBuf,
+}
+
+fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+    for runtime in select(host, args, Unnamed::Defaults)? {
+        let name = runtime.name;
+        let path =
+            host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
+        print_located(args, Located { name, path })?;
+    }
+    Ok(0)
+}
+
+fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+    for RuntimeInfo { name, path, fetched, .. } in select(host, args, Unnamed::Defaults)? {
+        if !fetched {
+            return Err(Hinted::new(
+                format!("runtime `{name}` is not here"),
+                format!("get it with `glovebox runtimes fetch {name}`"),
+            )
+            .into());
+        }
+        print_located(args, Located { name, path })?;
+    }
+    Ok(0)
+}
+
+fn print_located(args: &NameArgs, located: Located) -> anyhow::Result<()> {
+    if args.json {
+        return out_json(&located);
+    }
+    // Just the path, so that a shell can use it.
+    Ok(out(&format!("{}\n", located.path.display()))?)
+}
+
+/// What `prepare` prints.
+#[derive(Debug, Serialize)]
+struct Prepared<'a> {
+    name: &'a str,
+    was_prepared: bool,
+    took_ms: f64,
+    #[serde(flatten)]
+    info: &'a PreparedInfo,
+}
+
+fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+    for runtime in select(host, args, Unnamed::Defaults)? {
+        let name = runtime.name.clone();
+        let info =
+            host.with_progress(|engine| engine.prepare(&name)).with_context(|| format!("cannot prepare `{name}`"))?;
+        if args.json {
+            out_json(&Prepared {
+                name: &name,
+                was_prepared: runtime.prepared,
+                took_ms: info.took.as_secs_f64() * 1000.0,
+                info: &info,
+            })?;
+        } else {
+            let how = if runtime.prepared {
+                "was prepared already".into()
+            } else {
+                format!("prepared in {:.1} s", info.took.as_secs_f64())
+            };
+            out(&format!("{name}: {how}, image {}\n", info.image_sha256))?;
+        }
+    }
+    Ok(0)
+}
+
+fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
+    for runtime in select(host, args, Unnamed::None)? {
+        let name = runtime.name;
+        let freed_bytes = host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?;
+        if args.json {
+            out_json(&serde_json::json!({ "name": name, "freed_bytes": freed_bytes }))?;
+        } else {
+            out(&format!("{name}: freed {}\n", bytes(freed_bytes)))?;
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,86 @@
+//! From flags to an engine and its sandboxes.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context;
+use glovebox::{Engine, EngineConfig, Language, Policy, RuntimeInfo, Sandbox};
+
+use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, terminal::Hinted};
+
+/// Whether the engine keeps a pool of memory for guests. One that runs a single guest must not: reserving it costs
+/// more than the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pooling {
+    Pooled,
+    Single,
+}
+
+/// An engine and what it shows while it fetches and prepares.
+pub(crate) struct Host {
+    pub(crate) engine: Engine,
+    steps: Arc<Steps>,
+}
+
+impl Host {
+    pub(crate) fn open(global: &GlobalArgs, pooling: Pooling) -> anyhow::Result<Self> {
+        let steps = Arc::new(Steps::default());
+        let mut config = EngineConfig::default();
+        if pooling == Pooling::Single {
+            config.pool = None;
+        }
+        config.cache_dir.clone_from(&global.cache_dir);
+        config.progress = Arc::clone(&steps) as _;
+        let engine = Engine::new(config).context("cannot start the engine")?;
+        Ok(Self { engine, steps })
+    }
+
+    /// Does something that may fetch or prepare, and takes its progress off the screen afterwards.
+    pub(crate) fn with_progress<T>(&self, work: impl FnOnce(&Engine) -> T) -> T {
+        let result = work(&self.engine);
+        self.steps.clear();
+        result
+    }
+
+    /// A sandbox as the flags have it; fetches and prepares its runtime where needed. Without a language it is the named
+    /// runtime's, or Python.
+    pub(crate) fn sandbox(
+        &self,
+        args: &RuntimeArgs,
+        language: Option<Language>,
+        policy: &Policy,
+    ) -> anyhow::Result<Sandbox> {
+        if let Some(path) = &args.runtime_path {
+            check_runtime_path(path)?;
+        }
+        self.with_progress(|engine| {
+            let mut builder = Sandbox::builder(engine).policy(policy.clone()).prepared(!args.no_prepare);
+            if let Some(language) = language {
+                builder = builder.language(language);
+            }
+            if let Some(name) = &args.runtime {
+                builder = builder.runtime(name);
+            }
+            if let Some(path) = &args.runtime_path {
+                builder = builder.runtime_path(path.clone());
+            }
+            builder.build().context("cannot set up the sandbox")
+        })
+    }
+}
+
+/// Whether a runtime has this name or alias.
+pub(crate) fn answers_to(runtime: &RuntimeInfo, name: &str) -> bool {
+    runtime.name == name || runtime.aliases.iter().any(|alias| alias == name)
+}
+
+/// Says what a missing binary means here; everything else about it the engine says.
+fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Hinted::new(
+            format!("cannot read runtime binary `{}`", path.display()),
+            "give --runtime-path a WebAssembly file, or leave it out to use a runtime of `glovebox runtimes list`",
+        )
+        .because(error)),
+    }
+}

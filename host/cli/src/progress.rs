@@ -1,0 +1,120 @@
+//! What fetching and preparing look like: a bar on a terminal; elsewhere a line for whatever takes over a second.
+
+use std::{
+    io::{IsTerminal, stderr},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use glovebox::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    interrupt,
+    terminal::{note, printable},
+};
+
+/// A step shorter than this is not worth a line in a log.
+const WORTH_A_LINE: Duration = Duration::from_secs(1);
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(120);
+
+/// Shows steps on standard error; gives up on Ctrl-C. Costs nothing until the first step.
+#[derive(Debug, Default)]
+pub(crate) struct Steps(Mutex<Display>);
+
+#[derive(Debug, Default)]
+enum Display {
+    #[default]
+    Idle,
+    Bar(ProgressBar),
+    Lines(Sender<String>),
+}
+
+impl Steps {
+    /// Takes the bar off the screen; guest output comes next.
+    pub(crate) fn clear(&self) {
+        let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Display::Bar(bar) = &*display {
+            bar.finish_and_clear();
+        }
+        *display = Display::Idle;
+    }
+}
+
+impl Progress for Steps {
+    fn message(&self, text: &str) {
+        let text = printable(text);
+        let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*display, Display::Idle) {
+            *display = if stderr().is_terminal() { Display::Bar(bar()) } else { Display::Lines(lines()) };
+        }
+        match &*display {
+            Display::Idle => {}
+            Display::Bar(bar) => {
+                bar.set_length(0);
+                bar.set_style(spinner_style());
+                bar.set_message(text);
+            }
+            // The other end ends with this value's life, so it is there.
+            Display::Lines(lines) => drop(lines.send(text)),
+        }
+    }
+
+    fn bytes(&self, done_bytes: u64, total_bytes: u64) {
+        let display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Display::Bar(bar) = &*display
+            && total_bytes > 0
+        {
+            if bar.length() != Some(total_bytes) {
+                bar.set_length(total_bytes);
+                bar.set_style(bytes_style());
+            }
+            bar.set_position(done_bytes.min(total_bytes));
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        interrupt::is_pressed()
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(spinner_style());
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn spinner_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn bytes_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {bar:30} {binary_bytes}/{binary_total_bytes}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A thread that writes a step's line once the step has lasted. Nobody tells us when a step ends, only when the next begins.
+fn lines() -> Sender<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || write_lines(&receiver));
+    sender
+}
+
+fn write_lines(receiver: &Receiver<String>) {
+    let mut next = receiver.recv().ok();
+    while let Some(text) = next {
+        next = match receiver.recv_timeout(WORTH_A_LINE) {
+            Ok(later) => Some(later),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                note(&text);
+                receiver.recv().ok()
+            }
+        };
+    }
+}

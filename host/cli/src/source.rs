@@ -1,0 +1,162 @@
+//! Reads the code to run.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use glovebox::{Language, Request, SourceKind};
+
+use crate::{
+    args::{RuntimeArgs, SourceArgs},
+    terminal::Hinted,
+};
+
+/// The name of standard input among files.
+pub(crate) const STDIN: &str = "-";
+
+/// A script that was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What people call it: the path as they typed it.
+    pub(crate) label: String,
+    /// What tracebacks call it: the file's name. The host's directories are none of the guest's business.
+    name: Option<String>,
+    text: String,
+    kind: SourceKind,
+    /// The language that its extension stands for.
+    extension: Option<Language>,
+    /// Whether it is a file, whose extension ought to say something.
+    is_file: bool,
+}
+
+impl Source {
+    /// Reads everything the command line names, before any of it runs.
+    pub(crate) fn read_all(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
+        if let Some(text) = &args.code.eval {
+            return Ok(vec![Self {
+                label: "<eval>".into(),
+                name: None,
+                text: text.clone(),
+                kind: SourceKind::Detect,
+                extension: None,
+                is_file: false,
+            }]);
+        }
+        let mut seen_stdin = false;
+        args.code
+            .files
+            .iter()
+            .map(|path| {
+                if path.as_os_str() != STDIN {
+                    return Self::read(path, most_bytes);
+                }
+                if std::mem::replace(&mut seen_stdin, true) {
+                    return Err(
+                        Hinted::new("`-` stands twice among the files", "standard input can be read once").into()
+                    );
+                }
+                let text = text("standard input", io::stdin().lock(), most_bytes)?;
+                Ok(Self {
+                    label: "<stdin>".into(),
+                    name: Some("<stdin>".into()),
+                    text,
+                    kind: SourceKind::Detect,
+                    extension: None,
+                    is_file: false,
+                })
+            })
+            .collect()
+    }
+
+    fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Self> {
+        let label = path.display().to_string();
+        let file = File::open(path).and_then(|file| {
+            if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+        });
+        let file = file.map_err(|error| {
+            Hinted::new(
+                format!("cannot read script `{label}`"),
+                "check the path; code itself goes after -e, as in `glovebox run -e 'print(1)'`",
+            )
+            .because(error)
+        })?;
+        let text = text(&format!("script `{label}`"), file, most_bytes)?;
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let kind = match extension.to_ascii_lowercase().as_str() {
+            "mjs" => SourceKind::Module,
+            "cjs" => SourceKind::Script,
+            _ => SourceKind::Detect,
+        };
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Self { label, name, text, kind, extension: Language::from_extension(extension), is_file: true })
+    }
+
+    /// Its language, where something says it: `--language`, or the extension. A named runtime has one of its own, and
+    /// code that comes without a file is Python otherwise.
+    pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
+        let language = args.language.or(self.extension);
+        if language.is_none() && self.is_file && runtime.runtime.is_none() {
+            return Err(Hinted::new(
+                format!("cannot tell the language of `{}` by its extension", self.label),
+                "say `--language python` or `--language javascript`",
+            )
+            .into());
+        }
+        Ok(language)
+    }
+
+    /// A request to run it.
+    pub(crate) fn request(&self) -> Request<'_> {
+        let request = Request::new(&self.text).kind(self.kind);
+        match &self.name {
+            Some(name) => request.name(name),
+            None => request,
+        }
+    }
+}
+
+/// Reads UTF-8 text of at most so many bytes.
+fn text(what: &str, from: impl Read, most_bytes: u64) -> anyhow::Result<String> {
+    let bytes = bounded(what, from, most_bytes, "--source-bytes")?;
+    // An editor's byte order mark is no part of the program.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Hinted::new(format!("{what} is not UTF-8: byte {at} cannot be"), "save it as UTF-8").into()
+    })
+}
+
+/// Reads at most so many bytes, and refuses more: a pipe may never end.
+pub(crate) fn bounded(what: &str, from: impl Read, most_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= most_bytes) {
+        return Ok(bytes);
+    }
+    Err(Hinted::new(format!("{what} is longer than {most_bytes} bytes"), format!("raise the limit with {flag} N"))
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bounded, text};
+
+    #[test]
+    fn an_endless_input_is_refused_just_over_the_limit() {
+        assert_eq!(bounded("x", &b"abc"[..], 4, "--f").unwrap(), b"abc");
+        assert_eq!(bounded("x", &b"abcd"[..], 4, "--f").unwrap(), b"abcd");
+        assert!(bounded("x", &b"abcde"[..], 4, "--f").is_err());
+        assert!(bounded("x", std::io::repeat(0), 4, "--f").is_err());
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_dropped_and_other_encodings_are_named() {
+        assert_eq!(text("x", &b"\xef\xbb\xbfprint(1)"[..], 100).unwrap(), "print(1)");
+        let error = text("script `x`", &b"print('\xe9')"[..], 100).unwrap_err();
+        assert_eq!(error.to_string(), "script `x` is not UTF-8: byte 7 cannot be");
+    }
+}

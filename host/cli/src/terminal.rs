@@ -1,0 +1,183 @@
+//! What people see: errors, notes, aligned tables, and text that a guest chose made harmless.
+
+use std::{
+    error::Error,
+    fmt::{self, Write as _},
+    io::{self, ErrorKind, Write},
+};
+
+use anstyle::{AnsiColor, Style};
+
+/// glovebox itself failed: no guest is to blame. `timeout(1)` uses the same number for the same thing.
+pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
+/// The reader of our output went away: what a death by SIGPIPE looks like in a shell.
+pub(crate) const BROKEN_PIPE_EXIT_CODE: i32 = 141;
+
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const CARE: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const HEAD: Style = Style::new().bold();
+
+/// An error with a way out, shown on a line of its own.
+#[derive(Debug)]
+pub(crate) struct Hinted {
+    message: String,
+    hint: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Hinted {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), source: None }
+    }
+
+    pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Hinted {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// Writes an error, what caused it and what to do about it to standard error.
+pub(crate) fn report(error: &anyhow::Error) {
+    let mut text = format!("{BAD}error:{BAD:#} {}\n", printable(&error.to_string()));
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Many messages already end in their cause.
+        if !said.contains(&cause) {
+            let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", printable(&cause));
+            said.push_str(&cause);
+        }
+    }
+    for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
+        let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", hint.hint);
+    }
+    // Nothing is left to do when standard error itself is gone.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}
+
+/// Writes a line of our own, marked as such, to standard error among the guest's.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {text}");
+}
+
+/// Writes text to standard output, in colour where that is wanted.
+pub(crate) fn out(text: &str) -> io::Result<()> {
+    let mut out = anstream::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Writes a value to standard output as one line of JSON.
+pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Whether an error comes from a reader that has gone away (`glovebox … | head`).
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Text with every control character but line ends and tabs escaped: what a guest chose must not drive the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && !matches!(c, '\n' | '\t') {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A number in groups of three: `10,000,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes for people: `25.1 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    indicatif::BinaryBytes(count).to_string()
+}
+
+/// How a column of a table is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows in aligned columns, the first in bold. Cells are plain text.
+pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for ((cell, width), align) in row.iter().zip(widths).zip(aligns) {
+            let _ = match align {
+                Align::Left => write!(line, "{cell:<width$}  "),
+                Align::Right => write!(line, "{cell:>width$}  "),
+            };
+        }
+        let line = line.trim_end();
+        let _ = if number == 0 { writeln!(out, "{HEAD}{line}{HEAD:#}") } else { writeln!(out, "{line}") };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Align, grouped, printable, table};
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\nc\\u{9b}d");
+    }
+
+    #[test]
+    fn numbers_are_grouped_from_the_right() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["a".into(), "n".into()], ["bcd".into(), "10".into()]];
+        assert_eq!(table([Align::Left, Align::Right], &rows), "\u{1b}[1ma     n\u{1b}[0m\nbcd  10\n");
+    }
+}

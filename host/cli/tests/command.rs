@@ -1,0 +1,405 @@
+//! What transcripts cannot show: signals, pipes, bytes, several processes at once.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command, Output, Stdio},
+    sync::Once,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The longest any of these may take; the first one in an empty cache fetches and compiles.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn glovebox(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_glovebox"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    prepared(args).output().unwrap()
+}
+
+/// In an empty cache the first run says on standard error what it prepares. Everything here is about later ones.
+fn prepared(args: &[&str]) -> Command {
+    static PREPARE: Once = Once::new();
+    PREPARE.call_once(|| assert!(glovebox(&["runtimes", "prepare"]).status().unwrap().success(), "cannot prepare"));
+    glovebox(args)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(args: &[&str]) -> (Value, Option<i32>) {
+    let output = output(args);
+    let value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)));
+    (value, output.status.code())
+}
+
+fn wait(child: &mut Child) -> i32 {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a script and waits for its first line, so that it is known to run.
+fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = prepared(args).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    (child, out)
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+fn rest(mut from: impl Read) -> String {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).unwrap();
+    text(&bytes)
+}
+
+#[test]
+fn json_has_exactly_the_names_of_the_contract() {
+    let names = [
+        "success",
+        "outcome",
+        "exit_code",
+        "stdout",
+        "stderr",
+        "stdout_truncated",
+        "stderr_truncated",
+        "fuel_consumed",
+        "memory_used_bytes",
+        "duration_ms",
+        "files_created",
+        "files_modified",
+        "files_deleted",
+        "workspace_path",
+        "session_id",
+        "metadata",
+    ];
+    let (value, code) = json(&[
+        "run",
+        "--json",
+        "--session-id",
+        "s1",
+        "-e",
+        "print(1); open('a.txt', 'w').write('x'); raise SystemExit(4)",
+    ]);
+    let found: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(found, BTreeSet::from(names));
+    assert_eq!(code, Some(4));
+    assert_eq!(value["exit_code"], 4);
+    assert_eq!(value["success"], false);
+    assert_eq!(value["outcome"], serde_json::json!({ "kind": "exited", "code": 4 }));
+    assert_eq!(value["stdout"], "1\n");
+    assert_eq!(value["files_created"], serde_json::json!(["a.txt"]));
+    assert_eq!(value["session_id"], "s1");
+    assert_eq!(value["metadata"]["runtime"], "python");
+}
+
+#[test]
+fn json_tells_of_a_limit_and_the_exit_code_is_still_the_guests() {
+    let (value, code) = json(&["run", "--json", "--fuel", "20000000", "-e", "while True: pass"]);
+    assert_eq!(code, Some(137));
+    assert_eq!(value["outcome"]["kind"], "exhausted");
+    assert_eq!(value["outcome"]["resource"], "fuel");
+    assert_eq!(value["outcome"]["limit"], 20_000_000);
+}
+
+#[test]
+fn memory_out_is_137_and_names_its_flag() {
+    let output = output(&["run", "--memory-bytes", "64MiB", "-e", "x = bytearray(1 << 30)"]);
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("raise it with --memory-bytes N"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn every_byte_passes_unchanged() {
+    let output = output(&[
+        "run",
+        "-e",
+        "import sys; sys.stdout.buffer.write(bytes(range(256)) * 100); sys.stderr.buffer.write(b'\\xff\\x00')",
+    ]);
+    let expected: Vec<u8> = (0..100).flat_map(|_| 0..=255).collect();
+    assert!(output.stdout == expected, "stdout differs");
+    assert_eq!(output.stderr, b"\xff\x00");
+}
+
+#[test]
+fn output_arrives_while_the_script_still_runs() {
+    let (mut child, _out) =
+        started(&["run", "--timeout-ms", "100000", "-e", "import time; print('up', flush=True); time.sleep(90)"]);
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn ctrl_c_stops_a_guest_that_waits_and_one_that_works() {
+    for code in ["import time; print('up', flush=True); time.sleep(90)", "print('up', flush=True)\nwhile True: pass"] {
+        let (mut child, _out) = started(&["run", "--timeout-ms", "100000", "--fuel", "1000000000000", "-e", code]);
+        let begin = Instant::now();
+        interrupt(&child);
+        assert_eq!(wait(&mut child), 130);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert_eq!(rest(child.stderr.take().unwrap()), "glovebox: cancelled\n");
+    }
+}
+
+#[test]
+fn ctrl_c_stops_the_scripts_that_would_come_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = dir.path().join("first.py");
+    let second = dir.path().join("second.py");
+    fs::write(&first, "import time; print('up', flush=True); time.sleep(90)").unwrap();
+    fs::write(&second, "print('second')").unwrap();
+    let (mut child, out) =
+        started(&["run", "--timeout-ms", "100000", first.to_str().unwrap(), second.to_str().unwrap()]);
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+    assert_eq!(rest(out), "");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_an_endless_script_quietly() {
+    let (mut child, out) = started(&[
+        "run",
+        "--timeout-ms",
+        "100000",
+        "--fuel",
+        "1000000000000",
+        "--stdout-bytes",
+        "1000000000",
+        "-e",
+        "while True: print('up')",
+    ]);
+    drop(out);
+    assert_eq!(wait(&mut child), 141);
+    assert_eq!(rest(child.stderr.take().unwrap()), "");
+}
+
+#[test]
+fn a_standard_input_that_never_ends_is_not_waited_for() {
+    let mut child =
+        prepared(&["run", "-e", "import sys; print(repr(sys.stdin.read()))"]).stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    assert_eq!(wait(&mut child), 0);
+    assert_eq!(rest(child.stdout.take().unwrap()), "''\n");
+}
+
+#[test]
+fn standard_input_is_the_scripts_or_the_script() {
+    for (args, input, expected) in [
+        (&["run", "--stdin", "-", "-e", "print(input()[::-1])"][..], "abc\n", "cba\n"),
+        (&["run", "-"], "print(1 + 1)", "2\n"),
+        (&["run", "--language", "javascript", "-"], "console.log(1 + 2)", "3\n"),
+    ] {
+        let mut child = prepared(args).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        assert_eq!(wait(&mut child), 0, "{args:?}");
+        assert_eq!(rest(child.stdout.take().unwrap()), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_seed_makes_output_and_fuel_the_same_to_the_unit() {
+    for (language, code) in [
+        ("python", "import random, time, os; print(random.random(), time.time(), os.urandom(4))"),
+        ("javascript", "console.log(Math.random(), Date.now())"),
+    ] {
+        let run = |seed| json(&["run", "--json", "--seed", seed, "--language", language, "-e", code]).0;
+        let (first, second, other) = (run("7"), run("7"), run("8"));
+        assert_eq!(first["stdout"], second["stdout"]);
+        assert_eq!(first["fuel_consumed"], second["fuel_consumed"]);
+        assert_ne!(first["stdout"], other["stdout"]);
+    }
+}
+
+#[test]
+fn files_reach_the_workspace_when_the_policy_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = dir.path().to_str().unwrap();
+    let run = |extra: &[&str], code| output(&[&["run", "--workspace", workspace][..], extra, &["-e", code]].concat());
+    assert!(run(&["--commit", "never"], "open('a.txt', 'w').write('1')").status.success());
+    assert!(!dir.path().join("a.txt").exists());
+    assert_eq!(run(&["--commit", "on-success"], "open('a.txt', 'w').write('2'); 1 / 0").status.code(), Some(1));
+    assert!(!dir.path().join("a.txt").exists());
+    assert!(run(&[], "open('a.txt', 'w').write('3')").status.success());
+    assert_eq!(fs::read_to_string(dir.path().join("a.txt")).unwrap(), "3");
+}
+
+#[test]
+fn a_read_only_mount_is_read_and_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.txt"), "kept").unwrap();
+    let mount = format!("{}:/data:ro", dir.path().display());
+    let output =
+        output(&["run", "--mount", &mount, "-e", "print(open('/data/a.txt').read()); open('/data/b.txt', 'w')"]);
+    assert_eq!(text(&output.stdout), "kept\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!dir.path().join("b.txt").exists());
+}
+
+#[test]
+fn many_at_once_do_not_disturb_each_other() {
+    let children: Vec<_> =
+        (0..8).map(|n| prepared(&["run", "-e", &format!("print({n} * 111)")]).spawn().unwrap()).collect();
+    for (n, child) in children.into_iter().enumerate() {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(text(&output.stdout), format!("{}\n", n * 111), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_cache_that_others_can_write_to_is_refused_and_doctor_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let ran = output(&["run", "--cache-dir", path, "-e", "print(1)"]);
+    assert_eq!(ran.status.code(), Some(125));
+    assert!(text(&ran.stderr).contains(path), "{}", text(&ran.stderr));
+    let (value, code) = json(&["doctor", "--json", "--cache-dir", path]);
+    assert_eq!(code, Some(1));
+    assert_eq!(value["ok"], false);
+    let checks = value["checks"].as_array().unwrap();
+    let wrong: Vec<_> = checks.iter().filter(|check| check["status"] == "wrong").collect();
+    assert_eq!(wrong.len(), 1, "{value}");
+    assert!(wrong[0]["remedy"].as_str().unwrap().contains("--cache-dir"));
+}
+
+#[test]
+fn an_unprepared_interpreter_gives_the_same_output() {
+    // The default JavaScript binary is a reactor: it has no command to run.
+    let (value, code) =
+        json(&["run", "--json", "--no-prepare", "--runtime", "javascript-0.11", "-e", "console.log(40 + 2)"]);
+    assert_eq!(code, Some(0), "{value}");
+    assert_eq!(value["stdout"], "42\n");
+    assert_eq!(value["metadata"]["prepared"], false);
+}
+
+#[test]
+fn bench_prints_the_cases_of_the_contract() {
+    let (value, code) = json(&["bench", "--quick", "--json"]);
+    assert_eq!(code, Some(0));
+    let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios"]));
+    let cases: BTreeSet<&str> =
+        value["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(cases, BTreeSet::from(["fresh", "live", "instantiate", "process", "parallel_1", "parallel_n"]));
+    for line in value["results"].as_array().unwrap() {
+        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["case", "runtime", "n", "p50_ms", "p99_ms"]));
+        assert!(line["p50_ms"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    for line in value["ratios"].as_array().unwrap() {
+        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "ratio"]));
+    }
+}
+
+#[test]
+fn doctor_finds_nothing_wrong_here() {
+    let (value, code) = json(&["doctor", "--json"]);
+    assert_eq!(code, Some(0), "{value:#}");
+    assert_eq!(value["ok"], true);
+}
+
+/// A cache of its own that has the binaries and nothing prepared.
+fn cache_with_binaries() -> tempfile::TempDir {
+    let fetched = output(&["runtimes", "fetch", "javascript"]);
+    let binary = std::path::PathBuf::from(text(&fetched.stdout).trim_end());
+    let cache = tempfile::tempdir().unwrap();
+    let (from, name) = (binary.parent().unwrap(), binary.file_name().unwrap());
+    let to = cache.path().join(from.file_name().unwrap());
+    for (made, mode) in [(cache.path(), 0o700), (&to, 0o700)] {
+        fs::create_dir_all(made).unwrap();
+        fs::set_permissions(made, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::copy(&binary, to.join(name)).unwrap();
+    cache
+}
+
+#[test]
+fn preparing_twice_gives_the_same_image_and_removing_leaves_nothing() {
+    let cache = cache_with_binaries();
+    let dir = cache.path().to_str().unwrap();
+    let (first, _) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
+    let (second, _) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
+    let (shared, _) = json(&["runtimes", "prepare", "javascript", "--json"]);
+    assert_eq!((&first["was_prepared"], &second["was_prepared"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!(first["image_sha256"], second["image_sha256"]);
+    assert_eq!(first["image_sha256"], shared["image_sha256"], "preparation is not deterministic");
+    let (removed, code) = json(&["runtimes", "remove", "javascript", "--json", "--cache-dir", dir]);
+    assert_eq!(code, Some(0));
+    assert!(removed["freed_bytes"].as_u64().unwrap() > 1_000_000, "{removed}");
+    let (list, _) = json(&["runtimes", "list", "--json", "--cache-dir", dir]);
+    assert!(
+        list.as_array().unwrap().iter().all(|runtime| runtime["fetched"] == false && runtime["prepared"] == false),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_damaged_binary_is_named_by_doctor_and_never_prepared() {
+    let cache = cache_with_binaries();
+    let dir = cache.path().to_str().unwrap();
+    let path = text(&output(&["runtimes", "path", "javascript", "--cache-dir", dir]).stdout);
+    let mut bytes = fs::read(path.trim_end()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path.trim_end(), bytes).unwrap();
+    let prepared = output(&["runtimes", "prepare", "javascript", "--cache-dir", dir]);
+    assert_eq!(prepared.status.code(), Some(125), "{}", text(&prepared.stdout));
+    let verified = output(&["doctor", "--no-run", "--json", "--cache-dir", dir]);
+    let value: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    let wrong: Vec<_> = value["checks"].as_array().unwrap().iter().filter(|check| check["status"] == "wrong").collect();
+    assert!(wrong.iter().any(|check| check["check"] == "runtime javascript"), "{value:#}");
+    assert_eq!(verified.status.code(), Some(1));
+}
+
+#[test]
+fn the_readmes_first_command_runs_both_examples() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let output = output(&["run", &format!("{examples}/hello.py"), &format!("{examples}/hello.js")]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.contains("Hello from Python 3.12.0 on wasi\n") && said.contains("Hello from JavaScript\n"), "{said}");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn ctrl_c_ends_a_preparation_at_once_and_the_next_one_succeeds() {
+    let cache = cache_with_binaries();
+    let dir = cache.path().to_str().unwrap();
+    let mut child = prepared(&["runtimes", "prepare", "javascript", "--cache-dir", dir]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let begin = Instant::now();
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let (next, code) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
+    assert_eq!((code, &next["was_prepared"]), (Some(0), &Value::Bool(false)));
+}

@@ -1,0 +1,133 @@
+//! Runs the transcripts in `tests/transcripts/` as they stand there: what a person types and what comes back.
+//!
+//! A transcript is a Markdown file. In its `console` blocks a line that begins with `$ ` is a shell command; the lines
+//! up to the next empty line before a command, or to the end of the block, are what it writes, standard error included.
+//! `? 3` as the first of them is its exit code, 0 where there is none, and `[..]` stands for any text within a line.
+//! Commands run in a copy of the directory that has the transcript's name and ends in `.in`, if there is one.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// One command and what it must do.
+#[derive(Debug, Default)]
+struct Step {
+    command: String,
+    lines: Vec<String>,
+}
+
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if !inside {
+            inside = line == "```console";
+        } else if line == "```" {
+            inside = false;
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.into(), ..Step::default() });
+        } else {
+            steps.last_mut().unwrap_or_else(|| panic!("`{line}` belongs to no command")).lines.push(line.into());
+        }
+    }
+    for step in &mut steps {
+        while step.lines.last().is_some_and(String::is_empty) {
+            step.lines.pop();
+        }
+        if !step.lines.first().is_some_and(|line| line.starts_with("? ")) {
+            step.lines.insert(0, "? 0".into());
+        }
+    }
+    steps
+}
+
+/// Whether `pattern`, in which `[..]` stands for any text, is `line`.
+fn matches(pattern: &str, line: &str) -> bool {
+    match pattern.split_once("[..]") {
+        None => pattern == line,
+        Some((before, after)) => line
+            .strip_prefix(before)
+            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|tail| matches(after, tail)))),
+    }
+}
+
+fn run(step: &Step, directory: &Path) -> Vec<String> {
+    let binary = Path::new(env!("CARGO_BIN_EXE_glovebox")).parent().unwrap();
+    let mut path = OsString::from(binary);
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1; {}", step.command)])
+        .current_dir(directory)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let mut lines = vec![format!("? {}", output.status.code().unwrap_or(-1))];
+    lines.extend(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned));
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines
+}
+
+fn check(transcript: &Path) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let files = transcript.with_extension("in");
+    if files.is_dir() {
+        for entry in fs::read_dir(files).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
+        }
+    }
+    let mut differences = String::new();
+    for step in steps(&fs::read_to_string(transcript).unwrap()) {
+        let found = run(&step, directory.path());
+        let same = found.len() == step.lines.len()
+            && step.lines.iter().zip(&found).all(|(pattern, line)| matches(pattern, line));
+        if !same {
+            writeln!(
+                differences,
+                "{}: $ {}\n--- expected\n{}\n--- found\n{}\n",
+                transcript.display(),
+                step.command,
+                step.lines.join("\n"),
+                found.join("\n")
+            )
+            .unwrap();
+        }
+    }
+    differences
+}
+
+#[test]
+fn what_the_transcripts_show_is_what_happens() {
+    let mut transcripts: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    transcripts.sort();
+    // In an empty cache the first run says on standard error what it prepares; transcripts are about later ones.
+    let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    assert!(transcripts.len() >= 5, "the transcripts are gone");
+    let differences: String = transcripts.iter().map(|transcript| check(transcript)).collect();
+    assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn a_wrong_transcript_does_not_pass() {
+    assert!(matches("a[..]c", "abc") && matches("[..]", "") && matches("a[..]", "a") && matches("[..]b[..]b", "ab.b"));
+    assert!(!matches("a[..]c", "abd") && !matches("ab", "abc") && !matches("[..]b", "bc"));
+    let steps = steps("```console\n$ a\n? 3\nb\n\nc\n\n$ d\n```\n$ e\n");
+    let found: Vec<_> = steps.iter().map(|step| (step.command.as_str(), step.lines.join("|"))).collect();
+    assert_eq!(found, [("a", "? 3|b||c".into()), ("d", "? 0".to_owned())]);
+}

@@ -1,0 +1,1 @@
+console.log("Hello from JavaScript", 6 * 7);

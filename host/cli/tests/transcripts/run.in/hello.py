@@ -1,0 +1,1 @@
+print("Hello from Python", 6 * 7)
