@@ -1,0 +1,6 @@
+async function main() {
+  console.log("start");
+  await null;
+  throw new Error("in async");
+}
+main();

@@ -1,0 +1,3 @@
+console.log(new Date().toISOString());
+console.log(Date.now());
+console.log(Date.now() - Date.now());

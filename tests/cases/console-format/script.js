@@ -1,0 +1,1 @@
+console.log("%d of %s: 100%%", 7, "x");

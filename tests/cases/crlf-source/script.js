@@ -1,0 +1,3 @@
+console.log(1)
+// two
+throw new TypeError("three")

@@ -1,0 +1,2 @@
+console.log(Math.random());
+console.log(Math.random());

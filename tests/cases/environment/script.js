@@ -1,0 +1,1 @@
+console.log([std.getenv("GREETING"), std.getenv("EMPTY"), std.getenv("UMLAUT"), std.getenv("UNSET") ?? "none"].join("|"));

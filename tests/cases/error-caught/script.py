@@ -1,0 +1,6 @@
+try:
+    raise ValueError(1)
+except ValueError as error:
+    print("caught", error)
+finally:
+    print("finally")

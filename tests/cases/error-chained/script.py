@@ -1,0 +1,4 @@
+try:
+    {}["inner"]
+except KeyError as error:
+    raise RuntimeError("outer") from error

@@ -1,0 +1,1 @@
+raise RuntimeError("x" * 3_000_000)

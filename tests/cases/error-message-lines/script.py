@@ -1,0 +1,1 @@
+raise RuntimeError('eins\n"zwei"\tü 😀')

@@ -1,0 +1,5 @@
+import os
+import sys
+
+sys.stderr.close()
+sys.exit(3)

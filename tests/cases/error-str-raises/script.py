@@ -1,0 +1,6 @@
+class Stubborn(Exception):
+    def __str__(self):
+        raise RuntimeError("no message from me")
+
+
+raise Stubborn

@@ -1,0 +1,2 @@
+x = 1
+undefined_name

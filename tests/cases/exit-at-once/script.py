@@ -1,0 +1,6 @@
+import os
+
+try:
+    os._exit(6)
+finally:
+    print("finally")

@@ -1,0 +1,9 @@
+import atexit
+
+
+def late():
+    raise ValueError("late")
+
+
+atexit.register(late)
+print("body")

@@ -1,0 +1,4 @@
+import atexit
+
+atexit.register(print, "cleaned up")
+raise ValueError

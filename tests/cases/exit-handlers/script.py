@@ -1,0 +1,5 @@
+import atexit
+
+atexit.register(print, "first")
+atexit.register(print, "second")
+print("body")

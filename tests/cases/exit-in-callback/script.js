@@ -1,0 +1,4 @@
+setTimeout(() => {
+  console.log("timer");
+  std.exit(8);
+}, 1);

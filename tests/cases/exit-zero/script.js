@@ -1,0 +1,3 @@
+console.log("before");
+std.exit(0);
+console.log("after");

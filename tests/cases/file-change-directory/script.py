@@ -1,0 +1,5 @@
+import os
+
+os.mkdir("sub")
+os.chdir("sub")
+open("here.txt", "w").close()

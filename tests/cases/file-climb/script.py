@@ -1,0 +1,1 @@
+open("/app/../etc/passwd")

@@ -1,0 +1,5 @@
+import os
+
+open("temp", "w").close()
+os.remove("temp")
+print(os.listdir())

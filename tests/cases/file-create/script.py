@@ -1,0 +1,2 @@
+with open('/app/output.json', 'w') as f:
+    f.write('{"data": 1}')

@@ -1,0 +1,2 @@
+os.remove('input.txt');
+os.remove('/app/dir/inner.txt');

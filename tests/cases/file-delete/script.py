@@ -1,0 +1,4 @@
+import os
+
+os.remove('input.txt')
+os.unlink('/app/dir/inner.txt')

@@ -1,0 +1,4 @@
+import os
+
+open("f", "w").close()
+print(int(os.stat("f").st_mtime))

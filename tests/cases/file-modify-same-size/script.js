@@ -1,0 +1,3 @@
+const f = std.open('/app/input.txt', 'r+');
+f.puts('FIRST');
+f.close();

@@ -1,0 +1,2 @@
+with open('/app/input.txt', 'r+') as f:
+    f.write('FIRST')

@@ -1,0 +1,3 @@
+const f = std.open('/app/input.txt', 'a');
+f.puts('more');
+f.close();

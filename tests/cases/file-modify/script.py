@@ -1,0 +1,2 @@
+with open('/app/input.txt', 'a') as f:
+    f.write('more')

@@ -1,0 +1,3 @@
+const f = std.open('input.txt', 'w');
+f.puts('new');
+f.close();

@@ -1,0 +1,2 @@
+with open('input.txt', 'w') as f:
+    f.write('new')

@@ -1,0 +1,1 @@
+std.out.puts(std.loadFile('input.txt'));

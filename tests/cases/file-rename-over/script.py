@@ -1,0 +1,3 @@
+import os
+
+os.replace('source.txt', 'target.txt')

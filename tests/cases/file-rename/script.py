@@ -1,0 +1,3 @@
+import os
+
+os.rename('input.txt', 'new.txt')

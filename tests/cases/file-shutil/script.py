@@ -1,0 +1,4 @@
+import shutil
+
+shutil.copytree("tree", "copy")
+shutil.rmtree("tree")

@@ -1,0 +1,3 @@
+kept = open('/app/left.txt', 'w')
+kept.write("written before")
+raise RuntimeError

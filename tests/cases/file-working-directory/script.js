@@ -1,0 +1,2 @@
+console.log(os.getcwd()[0]);
+std.open("here.txt", "w").close();

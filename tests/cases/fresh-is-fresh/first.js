@@ -1,0 +1,3 @@
+var x = 1;
+Array.prototype.changed = true;
+std.open("left", "w").close();

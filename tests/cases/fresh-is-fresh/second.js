@@ -1,0 +1,1 @@
+console.log(JSON.stringify(["x" in globalThis, "changed" in [], os.stat("left")[1] === 0]));

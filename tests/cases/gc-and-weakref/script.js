@@ -1,0 +1,2 @@
+std.gc();
+console.log(typeof new WeakMap([[{}, 1]]));

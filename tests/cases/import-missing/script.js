@@ -1,0 +1,1 @@
+import nothing from "./no_such_module.js";

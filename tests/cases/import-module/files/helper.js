@@ -1,0 +1,3 @@
+import { name } from "./package/inner.js";
+export const VALUE = 42;
+export { name };

@@ -1,0 +1,3 @@
+from package import name
+
+VALUE = 42

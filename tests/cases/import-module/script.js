@@ -1,0 +1,3 @@
+import { VALUE, name } from "./helper.js";
+
+console.log(VALUE, name);

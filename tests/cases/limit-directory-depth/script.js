@@ -1,0 +1,12 @@
+const path = (n) => "d/".repeat(n).slice(0, -1);
+for (let i = 1; i <= 200; i++) os.mkdir(path(i));
+const f = std.open(path(200) + "/f", "w");
+f.puts("content");
+f.close();
+console.log(std.loadFile(path(200) + "/f"));
+os.remove(path(200) + "/f");
+let depth = 200;
+while (depth < 1000 && os.mkdir(path(depth + 1)) === 0) depth++;
+console.log(depth < 1000 ? "refused below 1000" : "never refused");
+for (let i = depth; i > 0; i--) os.remove(path(i));
+console.log(os.stat("d")[1] === 0 ? "still there" : "gone");

@@ -1,0 +1,1 @@
+for (;;) os.stat("/app");

@@ -1,0 +1,4 @@
+import os
+
+while True:
+    os.urandom(1_000_000)

@@ -1,0 +1,2 @@
+console.log("before");
+while (true) {}

@@ -1,0 +1,2 @@
+const items = [];
+for (;;) items.push("x".repeat(10000) + items.length);

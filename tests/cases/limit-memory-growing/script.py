@@ -1,0 +1,3 @@
+items = []
+while True:
+    items.append("x" * 10_000 + str(len(items)))

@@ -1,0 +1,2 @@
+data = bytearray(10_000_000)
+print(len(data))

@@ -1,0 +1,1 @@
+console.log("over the limit")

@@ -1,0 +1,1 @@
+print("far over the limit")

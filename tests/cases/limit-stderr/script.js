@@ -1,0 +1,2 @@
+console.error("e".repeat(5000));
+console.log("whole");

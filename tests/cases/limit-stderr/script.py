@@ -1,0 +1,4 @@
+import sys
+
+print("e" * 5000, file=sys.stderr)
+print("whole")

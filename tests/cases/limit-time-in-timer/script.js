@@ -1,0 +1,2 @@
+console.log("waiting");
+setTimeout(() => console.log("never"), 60000);

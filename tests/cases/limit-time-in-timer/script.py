@@ -1,0 +1,4 @@
+import asyncio
+
+print("waiting", flush=True)
+asyncio.run(asyncio.sleep(60))

@@ -1,0 +1,11 @@
+const piece = new Uint8Array(65536);
+const fd = os.open("big", os.O_WRONLY | os.O_CREAT);
+let full = false;
+for (let i = 0; i < 100 && !full; i++) full = os.write(fd, piece.buffer, 0, piece.length) < piece.length;
+os.close(fd);
+console.log(full ? "full" : "never full");
+os.remove("big");
+const f = std.open("small", "w");
+f.puts("x".repeat(500000));
+f.close();
+console.log("after deleting: ok");

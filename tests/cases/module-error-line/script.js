@@ -1,0 +1,4 @@
+import * as std from "std";
+
+await null;
+throw new RangeError("in module");

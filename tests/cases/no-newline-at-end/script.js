@@ -1,0 +1,1 @@
+std.out.puts("last")

@@ -1,0 +1,3 @@
+console.log("before");
+std.out.flush();
+os.close(1);

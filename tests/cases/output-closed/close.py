@@ -1,0 +1,4 @@
+import os
+
+print("before", flush=True)
+os.close(1)

@@ -1,0 +1,2 @@
+console.log("body");
+Promise.reject(new TypeError("lost"));

@@ -1,0 +1,3 @@
+Promise.resolve(1).then(() => {
+  throw new RangeError("in then");
+});

@@ -1,0 +1,6 @@
+(async () => {
+  console.log("a");
+  await null;
+  console.log("b");
+})().then(() => console.log("d"));
+console.log("c");

@@ -1,0 +1,1 @@
+import * as std from "std";

@@ -1,0 +1,2 @@
+var x = 1;
+throw new RangeError("no");

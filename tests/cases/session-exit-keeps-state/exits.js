@@ -1,0 +1,2 @@
+var x = 7;
+std.exit(3);

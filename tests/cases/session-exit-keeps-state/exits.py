@@ -1,0 +1,4 @@
+import sys
+
+x = 7
+sys.exit(3)

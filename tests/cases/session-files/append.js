@@ -1,0 +1,1 @@
+{ const f = std.open("log.txt", "a"); f.puts("two\n"); f.close(); std.out.puts(std.loadFile("log.txt")); }

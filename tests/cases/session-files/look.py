@@ -1,0 +1,1 @@
+print(open("log.txt").read(), end="")

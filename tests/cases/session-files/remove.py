@@ -1,0 +1,3 @@
+import os
+
+os.remove("log.txt")

@@ -1,0 +1,2 @@
+with open("log.txt", "w") as f:
+    f.write("one\n")

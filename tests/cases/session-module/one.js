@@ -1,0 +1,2 @@
+import * as std from "std";
+globalThis.shared = await Promise.resolve(2);

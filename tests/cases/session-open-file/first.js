@@ -1,0 +1,2 @@
+var f = std.open("f", "w");
+f.puts("one");

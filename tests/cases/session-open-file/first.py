@@ -1,0 +1,2 @@
+f = open("f", "w")
+f.write("one")

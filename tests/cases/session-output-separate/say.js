@@ -1,0 +1,2 @@
+console.log("said");
+console.error("aside");

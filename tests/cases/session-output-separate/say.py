@@ -1,0 +1,4 @@
+import sys
+
+print("said")
+print("aside", file=sys.stderr)

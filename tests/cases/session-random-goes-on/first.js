@@ -1,0 +1,1 @@
+var first = Math.random();

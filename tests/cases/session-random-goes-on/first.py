@@ -1,0 +1,3 @@
+import random
+
+first = random.random()

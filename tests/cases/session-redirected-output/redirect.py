@@ -1,0 +1,5 @@
+import io
+import sys
+
+sys.stdout = io.StringIO()
+print("swallowed")

@@ -1,0 +1,3 @@
+function f() {
+  throw new TypeError("deep");
+}

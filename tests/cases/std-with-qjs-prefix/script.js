@@ -1,0 +1,3 @@
+import * as s from "qjs:std";
+
+console.log(typeof s.open === "function");

@@ -1,0 +1,4 @@
+console.log("body");
+setTimeout(() => {
+  throw new Error("in timer");
+}, 1);

@@ -1,0 +1,2 @@
+const größe = "äß";
+console.log(größe.length, "😀".length);

@@ -1,0 +1,2 @@
+größe = "äß"
+print(len(größe), len("😀"))

@@ -1,0 +1,1 @@
+console.log(os.stat("/app/made")[1] === 0);

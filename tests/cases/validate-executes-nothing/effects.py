@@ -1,0 +1,7 @@
+import os
+
+open("/app/made", "w").write("x")
+print("side effect")
+os.system("rm -rf /")
+while True:
+    pass

@@ -1,0 +1,2 @@
+import no_such_module
+from nowhere import nothing

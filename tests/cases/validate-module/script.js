@@ -1,0 +1,3 @@
+import * as std from "std";
+const x = await Promise.resolve(1);
+export default x;

@@ -1,0 +1,92 @@
+//! What runs a case.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::Case;
+
+/// How an execution was carried out, as far as cases look at it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct MetadataSeen {
+    /// `python` or `javascript`.
+    pub runtime: String,
+    /// Whether a prepared image ran.
+    pub prepared: bool,
+    /// All bytes written to standard output, kept or not.
+    pub stdout_total_bytes: u64,
+    /// All bytes written to standard error, kept or not.
+    pub stderr_total_bytes: u64,
+}
+
+/// An execution's result, under the names that `glovebox run --json` uses, so that a backend that only
+/// has JSON needs no translation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    /// Whether the script succeeded.
+    pub success: bool,
+    /// The outcome: an object whose `kind` says which.
+    pub outcome: serde_json::Map<String, serde_json::Value>,
+    /// The process exit code that stands for it.
+    pub exit_code: i32,
+    /// Standard output, as kept.
+    pub stdout: String,
+    /// Standard error, as kept.
+    pub stderr: String,
+    /// Whether standard output was cut.
+    pub stdout_truncated: bool,
+    /// Whether standard error was cut.
+    pub stderr_truncated: bool,
+    /// Fuel used.
+    pub fuel_consumed: u64,
+    /// The most memory in use.
+    pub memory_used_bytes: u64,
+    /// Wall-clock time.
+    pub duration_ms: f64,
+    /// Files created.
+    pub files_created: Vec<String>,
+    /// Files modified.
+    pub files_modified: Vec<String>,
+    /// Files deleted.
+    pub files_deleted: Vec<String>,
+    /// The host directory behind `/app`.
+    pub workspace_path: Option<String>,
+    /// The session.
+    pub session_id: Option<String>,
+    /// How it was carried out.
+    pub metadata: MetadataSeen,
+}
+
+/// One diagnostic of a validation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiagnosticSeen {
+    /// Its line, counted from 1.
+    pub line: u32,
+    /// Its column, counted from 1.
+    pub column: u32,
+    /// Its message.
+    pub message: String,
+}
+
+/// What came of one step.
+#[derive(Clone, Debug)]
+pub enum StepResult {
+    /// It ran.
+    Ran {
+        /// What it did.
+        observed: Box<Observed>,
+        /// Those of the files that the step's expectations name, as the execution left them.
+        files: BTreeMap<String, Vec<u8>>,
+    },
+    /// It was validated.
+    Validated(Vec<DiagnosticSeen>),
+    /// The sandbox refused it, with this message.
+    Refused(String),
+}
+
+/// Something that runs cases: the Rust engine, and later the provider component in other hosts.
+pub trait Backend: Send + Sync {
+    /// Runs all steps of a case and returns a result for each.
+    fn run(&self, case: &Case) -> Vec<StepResult>;
+}

@@ -1,0 +1,245 @@
+//! Conformance cases: data on disk, the same for every backend.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use glovebox::{Language, Policy};
+use serde::Deserialize;
+
+use crate::Expect;
+
+/// What is asked of the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Run the script.
+    #[default]
+    Execute,
+    /// Only parse it.
+    Validate,
+}
+
+/// What comes with a script.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// Execute or validate.
+    pub operation: Operation,
+    /// Standard input; at its end at once where absent.
+    pub stdin: Option<String>,
+    /// The script's file name; the sandbox's own choice where absent.
+    pub name: Option<String>,
+    /// JavaScript: `detect`, `script` or `module`.
+    pub kind: Option<String>,
+    /// The session id that the execution is to carry.
+    pub session_id: Option<String>,
+}
+
+/// One execution of a case.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The script's file, without its extension.
+    pub script: String,
+    /// The source text.
+    pub source: String,
+    /// What comes with it.
+    pub request: Request,
+    /// What is expected.
+    pub expect: Expect,
+}
+
+/// One case in one language.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The directory's name.
+    pub name: String,
+    /// The language of its scripts.
+    pub language: Language,
+    /// The scenarios it shows, `spec: title`.
+    pub scenarios: Vec<String>,
+    /// Whether its steps run one after the other in one kept interpreter; otherwise each gets a fresh one.
+    pub kept: bool,
+    /// Whether its fuel is held by a golden.
+    pub golden: bool,
+    /// What it may do.
+    pub policy: Policy,
+    /// Files in the workspace before each step, by path relative to `/app`.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Its executions.
+    pub steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseFile {
+    #[serde(default)]
+    scenario: Vec<String>,
+    /// What the case shows, for people.
+    #[serde(default)]
+    #[expect(dead_code, reason = "for people; read so that it is no unknown key")]
+    about: Option<String>,
+    #[serde(default)]
+    kept: bool,
+    #[serde(default)]
+    golden: bool,
+    #[serde(default)]
+    policy: toml::Table,
+    #[serde(default)]
+    request: Request,
+    expect: Option<toml::Table>,
+    #[serde(default)]
+    step: Vec<StepFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFile {
+    script: String,
+    #[serde(default)]
+    request: Request,
+    expect: toml::Table,
+}
+
+/// The directory that holds the cases.
+#[must_use]
+pub fn cases_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+}
+
+/// Reads every case, in every language it has scripts for. A mistake anywhere is an error that names the file.
+pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
+    let mut cases = Vec::new();
+    for path in sorted(dir)? {
+        if path.file_name().is_some_and(|name| name == "README.md") {
+            continue;
+        }
+        if !path.is_dir() {
+            return Err(format!("`{}` is no case's directory; no suite claims it", path.display()));
+        }
+        load_case(&path, &mut cases).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(cases)
+}
+
+fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
+    let name = dir.file_name().and_then(|name| name.to_str()).ok_or("the directory's name is not UTF-8")?.to_owned();
+    let text = fs::read_to_string(dir.join("case.toml")).map_err(|error| format!("`case.toml`: {error}"))?;
+    let file: CaseFile = toml::from_str(&text).map_err(|error| error.to_string())?;
+
+    if file.policy.contains_key("workspace") || file.policy.contains_key("mounts") {
+        return Err("a case names no host directory: `workspace` and `mounts` have tests of their own".into());
+    }
+    let policy_text = toml::to_string(&file.policy).map_err(|error| error.to_string())?;
+    let policy = Policy::from_toml(&policy_text).map_err(|error| error.to_string())?;
+
+    let steps = match (file.expect, file.step) {
+        (Some(expect), steps) if steps.is_empty() => {
+            vec![StepFile { script: "script".into(), request: file.request, expect }]
+        }
+        (None, steps) if !steps.is_empty() => steps,
+        _ => return Err("give either one `[expect]` (for `script.*`) or `[[step]]` tables".into()),
+    };
+
+    let mut unclaimed = BTreeSet::new();
+    let mut languages = BTreeSet::new();
+    let mut files = BTreeMap::new();
+    for path in sorted(dir)? {
+        let entry = path.file_name().and_then(|name| name.to_str()).ok_or("a file's name is not UTF-8")?;
+        match (entry, path.extension().and_then(|extension| extension.to_str()).and_then(Language::from_extension)) {
+            ("case.toml", _) => {}
+            ("files", _) => read_tree(&path, "", &mut files)?,
+            (_, Some(language)) => {
+                languages.insert(language);
+                unclaimed.insert(entry.to_owned());
+            }
+            _ => return Err(format!("`{entry}` belongs to nothing")),
+        }
+    }
+    if languages.is_empty() {
+        return Err("there is no script".into());
+    }
+    for language in languages {
+        let mut case = Case {
+            name: name.clone(),
+            language,
+            scenarios: file.scenario.clone(),
+            kept: file.kept,
+            golden: file.golden,
+            policy: policy.clone(),
+            files: files.clone(),
+            steps: Vec::new(),
+        };
+        for step in &steps {
+            let script = format!("{}.{}", step.script, extension(language));
+            let source = fs::read_to_string(dir.join(&script)).map_err(|error| format!("`{script}`: {error}"))?;
+            unclaimed.remove(&script);
+            let expect =
+                for_language(&step.expect, language).map_err(|error| format!("step `{}`: {error}", step.script))?;
+            case.steps.push(Step { script: step.script.clone(), source, request: step.request.clone(), expect });
+        }
+        cases.push(case);
+    }
+    match unclaimed.first() {
+        Some(script) => Err(format!("no step claims `{script}`")),
+        None => Ok(()),
+    }
+}
+
+/// The expectations for one language: the general ones, and over them key by key those of its own table.
+fn for_language(general: &toml::Table, language: Language) -> Result<Expect, String> {
+    let mut merged = general.clone();
+    let mut own = toml::Table::new();
+    for each in Language::ALL {
+        if let Some(table) = merged.remove(each.name()) {
+            let toml::Value::Table(table) = table else {
+                return Err(format!("`expect.{each}` is no table"));
+            };
+            // The other language's table is read too, so that a mistake in it cannot hide.
+            Expect::deserialize(toml::Value::Table(table.clone()))
+                .map_err(|error| format!("expect.{each}: {error}"))?;
+            if each == language {
+                own = table;
+            }
+        }
+    }
+    merged.extend(own);
+    let expect = Expect::deserialize(toml::Value::Table(merged)).map_err(|error| error.to_string())?;
+    let answers = [expect.outcome.is_some(), expect.error.is_some(), expect.diagnostics.is_some()];
+    if answers.iter().filter(|given| **given).count() != 1 {
+        return Err("expect exactly one of `outcome`, `error` and `diagnostics`".into());
+    }
+    Ok(expect)
+}
+
+fn extension(language: Language) -> &'static str {
+    match language {
+        Language::Python => "py",
+        Language::JavaScript => "js",
+    }
+}
+
+fn read_tree(dir: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+    for path in sorted(dir)? {
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a file's name is not UTF-8")?;
+        let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+        if path.is_dir() {
+            read_tree(&path, &name, files)?;
+        } else {
+            files.insert(name, fs::read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?);
+        }
+    }
+    Ok(())
+}
+
+fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let wrong = |error: std::io::Error| format!("`{}`: {error}", dir.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(wrong)? {
+        paths.push(entry.map_err(wrong)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}

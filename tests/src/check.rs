@@ -1,0 +1,214 @@
+//! Compares what came out of a step with what its case expects.
+
+use std::fmt::Write as _;
+
+use glovebox::Language;
+use serde_json::Value;
+
+use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
+
+/// Every way in which `result` is not what `expect` says, one readable paragraph each; empty when all is well.
+#[must_use]
+pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
+    let mut wrong = Vec::new();
+    match (result, &expect.error, &expect.diagnostics) {
+        (StepResult::Refused(error), Some(wanted), _) => text(&mut wrong, "error", wanted, error),
+        (StepResult::Validated(seen), _, Some(wanted)) => diagnostics(&mut wrong, wanted, seen),
+        (StepResult::Ran { observed, files }, None, None) => {
+            ran(&mut wrong, expect, observed, language);
+            for (name, wanted) in &expect.files {
+                match files.get(name) {
+                    Some(bytes) => text(&mut wrong, &format!("file `{name}`"), wanted, &String::from_utf8_lossy(bytes)),
+                    None => wrong.push(format!("file `{name}`: not in the workspace")),
+                }
+            }
+            if !wrong.is_empty() {
+                wrong.push(summary(observed));
+            }
+        }
+        (result, ..) => wrong.push(format!("expected another kind of answer than\n{result:#?}")),
+    }
+    wrong
+}
+
+fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Language) {
+    let kind = field(seen, "kind");
+    same(wrong, "outcome", expect.outcome.as_deref(), kind);
+    same(wrong, "code", expect.code, number(seen, "code"));
+    same(wrong, "line", expect.line, number(seen, "line"));
+    same(wrong, "resource", expect.resource.as_deref(), field(seen, "resource"));
+    same(wrong, "limit", expect.limit, number(seen, "limit"));
+    same(wrong, "trap", expect.trap.as_deref(), field(seen, "trap"));
+    same(wrong, "exit_code", expect.exit_code, seen.exit_code);
+    for (key, wanted) in [("type", &expect.type_name), ("message", &expect.message), ("traceback", &expect.traceback)] {
+        if let Some(wanted) = wanted {
+            text(wrong, key, wanted, field(seen, key));
+        }
+    }
+
+    let well = seen.success;
+    let silent = TextMatch::exactly("");
+    stream(
+        wrong,
+        "stdout",
+        expect.stdout.as_ref().or(Some(&silent)),
+        &seen.stdout,
+        seen.metadata.stdout_total_bytes,
+        seen.stdout_truncated,
+    );
+    let stderr = expect.stderr.as_ref().or(well.then_some(&silent));
+    stream(wrong, "stderr", stderr, &seen.stderr, seen.metadata.stderr_total_bytes, seen.stderr_truncated);
+
+    same(wrong, "files_created", Some(&expect.files_created), &seen.files_created);
+    same(wrong, "files_modified", Some(&expect.files_modified), &seen.files_modified);
+    same(wrong, "files_deleted", Some(&expect.files_deleted), &seen.files_deleted);
+    between(wrong, "fuel_consumed", expect.fuel_least.or(Some(1)), expect.fuel_most, seen.fuel_consumed);
+    between(
+        wrong,
+        "memory_used_bytes",
+        expect.memory_least_bytes.or(Some(1)),
+        expect.memory_most_bytes,
+        seen.memory_used_bytes,
+    );
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration in a test's report")]
+    let duration_ms = seen.duration_ms as u64;
+    between(wrong, "duration_ms", expect.duration_least_ms, expect.duration_most_ms, duration_ms);
+
+    // What holds for every execution, whatever the case is about.
+    same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());
+    let success = kind == "completed" || (kind == "exited" && number(seen, "code") == 0);
+    same(wrong, "success", Some(success), seen.success);
+    let exit_code = match (kind, field(seen, "resource")) {
+        ("completed", _) => 0,
+        ("exited", _) => number(seen, "code"),
+        ("raised", _) => 1,
+        ("exhausted", "time") => 124,
+        ("exhausted", _) => 137,
+        ("cancelled", _) => 130,
+        _ => 134,
+    };
+    same(wrong, "exit_code for this outcome", Some(exit_code), i64::from(seen.exit_code));
+    if seen.duration_ms < 0.0 {
+        wrong.push(format!("duration_ms: {} is negative", seen.duration_ms));
+    }
+}
+
+fn stream(wrong: &mut Vec<String>, name: &str, wanted: Option<&TextMatch>, seen: &str, total: u64, truncated: bool) {
+    let Some(wanted) = wanted else { return };
+    text(wrong, name, wanted, seen);
+    same(wrong, &format!("{name}.total_bytes"), wanted.total_bytes, total);
+    if !wanted.any || wanted.truncated {
+        same(wrong, &format!("{name}_truncated"), Some(wanted.truncated), truncated);
+    }
+}
+
+fn text(wrong: &mut Vec<String>, name: &str, wanted: &TextMatch, seen: &str) {
+    if let Some(equals) = &wanted.equals
+        && equals != seen
+    {
+        wrong.push(format!("{name} differs (- expected, + got):\n{}", difference(equals, seen)));
+    }
+    let mut not = |what: &str, part: &str| wrong.push(format!("{name} does not {what} {part:?}:\n{}", shown(seen)));
+    for part in &wanted.contains {
+        if !seen.contains(part.as_str()) {
+            not("contain", part);
+        }
+    }
+    let mut rest = seen;
+    for part in &wanted.in_order {
+        match rest.split_once(part.as_str()) {
+            Some((_, after)) => rest = after,
+            None => {
+                not("contain, after the parts before it,", part);
+                break;
+            }
+        }
+    }
+    for part in &wanted.excludes {
+        if seen.contains(part.as_str()) {
+            not("avoid", part);
+        }
+    }
+    if let Some(part) = &wanted.starts_with
+        && !seen.starts_with(part.as_str())
+    {
+        not("start with", part);
+    }
+    if let Some(part) = &wanted.ends_with
+        && !seen.ends_with(part.as_str())
+    {
+        not("end with", part);
+    }
+    same(wrong, &format!("lines of {name}"), wanted.lines, seen.lines().count());
+    between(wrong, &format!("bytes of {name}"), wanted.bytes_least, wanted.bytes_most, seen.len() as u64);
+}
+
+fn diagnostics(wrong: &mut Vec<String>, wanted: &[DiagnosticMatch], seen: &[DiagnosticSeen]) {
+    if wanted.len() != seen.len() {
+        wrong.push(format!("expected {} diagnostics, got {}: {seen:#?}", wanted.len(), seen.len()));
+    }
+    for (index, (wanted, seen)) in wanted.iter().zip(seen).enumerate() {
+        let name = |what: &str| format!("diagnostic {index}: {what}");
+        same(wrong, &name("line"), Some(wanted.line), seen.line);
+        same(wrong, &name("column"), wanted.column, seen.column);
+        if let Some(message) = &wanted.message {
+            text(wrong, &name("message"), message, &seen.message);
+        }
+    }
+}
+
+fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    wrong: &mut Vec<String>,
+    name: &str,
+    wanted: Option<T>,
+    seen: U,
+) {
+    if let Some(wanted) = wanted
+        && wanted != seen
+    {
+        wrong.push(format!("{name}: expected {wanted:?}, got {seen:?}"));
+    }
+}
+
+fn between(wrong: &mut Vec<String>, name: &str, least: Option<u64>, most: Option<u64>, seen: u64) {
+    if least.is_some_and(|least| seen < least) || most.is_some_and(|most| seen > most) {
+        wrong.push(format!("{name}: {seen} is not between {least:?} and {most:?}"));
+    }
+}
+
+fn field<'a>(seen: &'a Observed, key: &str) -> &'a str {
+    seen.outcome.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A number of the outcome; one that is not there equals nothing expected.
+fn number(seen: &Observed, key: &str) -> i64 {
+    seen.outcome.get(key).and_then(Value::as_i64).unwrap_or(i64::MIN)
+}
+
+fn difference(wanted: &str, seen: &str) -> String {
+    if wanted.len().max(seen.len()) > 64 << 10 {
+        return format!("({} bytes against {})", wanted.len(), seen.len());
+    }
+    let mut out = String::new();
+    for change in similar::TextDiff::from_lines(wanted, seen).iter_all_changes() {
+        let end = if change.value().ends_with('\n') { "" } else { "␤ missing\n" };
+        let _ = write!(out, "  {} {}{end}", change.tag(), change.value());
+    }
+    out
+}
+
+fn shown(seen: &str) -> String {
+    let mut out = String::new();
+    for line in seen.lines().take(60) {
+        let cut: String = line.chars().take(400).collect();
+        let _ = writeln!(out, "  | {cut}");
+    }
+    out
+}
+
+fn summary(seen: &Observed) -> String {
+    let outcome = Value::Object(
+        seen.outcome.iter().filter(|(key, _)| *key != "traceback").map(|(k, v)| (k.clone(), v.clone())).collect(),
+    );
+    format!("outcome {outcome}\nstdout\n{}stderr\n{}", shown(&seen.stdout), shown(&seen.stderr))
+}

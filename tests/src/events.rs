@@ -1,0 +1,102 @@
+//! Captures the engine's `tracing` events.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use tracing::{
+    Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+/// One event: its fields as text.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The module it came from.
+    pub target: String,
+    /// `ERROR`, `WARN`, `INFO`, …
+    pub level: String,
+    /// The fields, the message among them as `message`.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl Event {
+    /// A field's text, empty where it is absent.
+    #[must_use]
+    pub fn get(&self, field: &str) -> &str {
+        self.fields.get(field).map_or("", String::as_str)
+    }
+}
+
+/// What was captured so far, shared with the [`Recorder`] that captures.
+#[derive(Clone, Debug, Default)]
+pub struct Captured(Arc<Mutex<Vec<Event>>>);
+
+impl Captured {
+    /// Everything since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.lock().expect("no panic holds it"))
+    }
+}
+
+/// A subscriber that keeps every event.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    captured: Captured,
+}
+
+impl Recorder {
+    /// Makes it the whole process's subscriber: the engine may report from threads of its own.
+    #[must_use]
+    pub fn install() -> Captured {
+        let recorder = Self::default();
+        let captured = recorder.captured.clone();
+        tracing::subscriber::set_global_default(recorder).expect("the first subscriber of this process");
+        captured
+    }
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("glovebox")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        self.captured.0.lock().expect("no panic holds it").push(Event {
+            target: metadata.target().to_owned(),
+            level: metadata.level().to_string(),
+            fields: fields.0,
+        });
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}

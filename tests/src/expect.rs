@@ -1,0 +1,206 @@
+//! What a case expects of one execution.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// A condition on a text.
+///
+/// In a case it is a string, which the text must equal, or a table of the conditions below, which must all hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextMatch {
+    /// The whole text.
+    pub equals: Option<String>,
+    /// Parts that occur, in any order.
+    pub contains: Vec<String>,
+    /// Parts that occur one after the other.
+    pub in_order: Vec<String>,
+    /// Parts that do not occur.
+    pub excludes: Vec<String>,
+    /// How it begins.
+    pub starts_with: Option<String>,
+    /// How it ends.
+    pub ends_with: Option<String>,
+    /// How many lines it has.
+    pub lines: Option<usize>,
+    /// The least size in bytes.
+    pub bytes_least: Option<u64>,
+    /// The greatest size in bytes.
+    pub bytes_most: Option<u64>,
+    /// For an output stream: all bytes written, kept or not.
+    pub total_bytes: Option<u64>,
+    /// For an output stream: whether bytes were dropped. Not expected unless said.
+    pub truncated: bool,
+    /// Whatever it is: nothing is checked but what stands beside this.
+    pub any: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct TextMatchTable {
+    equals: Option<String>,
+    contains: OneOrMany,
+    in_order: Vec<String>,
+    excludes: OneOrMany,
+    starts_with: Option<String>,
+    ends_with: Option<String>,
+    lines: Option<usize>,
+    bytes_least: Option<u64>,
+    bytes_most: Option<u64>,
+    total_bytes: Option<u64>,
+    truncated: bool,
+    any: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for OneOrMany {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl OneOrMany {
+    fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+impl TextMatch {
+    /// The text must be exactly this.
+    #[must_use]
+    pub fn exactly(text: &str) -> Self {
+        Self { equals: Some(text.to_owned()), ..Self::default() }
+    }
+
+    /// Whatever it is.
+    #[must_use]
+    pub fn anything() -> Self {
+        Self { any: true, ..Self::default() }
+    }
+
+    fn is_blank(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl<'de> Deserialize<'de> for TextMatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seen;
+        // By hand and not `untagged`, so that an unknown key is named in the error.
+        impl<'de> Visitor<'de> for Seen {
+            type Value = TextMatch;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a table of conditions on a text")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<TextMatch, E> {
+                Ok(TextMatch::exactly(text))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextMatch, A::Error> {
+                let table = TextMatchTable::deserialize(MapAccessDeserializer::new(map))?;
+                let made = TextMatch {
+                    equals: table.equals,
+                    contains: table.contains.into_vec(),
+                    in_order: table.in_order,
+                    excludes: table.excludes.into_vec(),
+                    starts_with: table.starts_with,
+                    ends_with: table.ends_with,
+                    lines: table.lines,
+                    bytes_least: table.bytes_least,
+                    bytes_most: table.bytes_most,
+                    total_bytes: table.total_bytes,
+                    truncated: table.truncated,
+                    any: table.any,
+                };
+                if made.is_blank() {
+                    return Err(serde::de::Error::custom("an empty table expects nothing; write `any = true`"));
+                }
+                Ok(made)
+            }
+        }
+        deserializer.deserialize_any(Seen)
+    }
+}
+
+/// One diagnostic of a validation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiagnosticMatch {
+    /// Its line, counted from 1.
+    pub line: u32,
+    /// Its column, counted from 1; not checked where absent.
+    pub column: Option<u32>,
+    /// Its message.
+    #[serde(default)]
+    pub message: Option<TextMatch>,
+}
+
+/// What a case expects of one execution. Strict where it is silent: no output, no changed files.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Expect {
+    /// The outcome's kind: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
+    pub outcome: Option<String>,
+    /// The sandbox's refusal, in place of an outcome.
+    pub error: Option<TextMatch>,
+    /// What a validation says, in place of an outcome; an empty list for valid source.
+    pub diagnostics: Option<Vec<DiagnosticMatch>>,
+    /// `exited`: the code.
+    pub code: Option<i64>,
+    /// `raised`: the exception's class.
+    #[serde(rename = "type")]
+    pub type_name: Option<TextMatch>,
+    /// `raised`: its message.
+    pub message: Option<TextMatch>,
+    /// `raised`: its traceback.
+    pub traceback: Option<TextMatch>,
+    /// `raised`: the script's line.
+    pub line: Option<i64>,
+    /// `exhausted`: `fuel`, `time` or `memory`.
+    pub resource: Option<String>,
+    /// `exhausted`: the limit.
+    pub limit: Option<i64>,
+    /// `trapped`: the kind of trap.
+    pub trap: Option<String>,
+    /// The process exit code that stands for the outcome.
+    pub exit_code: Option<i32>,
+    /// Standard output; empty unless said.
+    pub stdout: Option<TextMatch>,
+    /// Standard error; empty unless said, for an execution that ended well. Otherwise not checked unless said.
+    pub stderr: Option<TextMatch>,
+    /// Files created, sorted; none unless said.
+    pub files_created: Vec<String>,
+    /// Files modified, sorted; none unless said.
+    pub files_modified: Vec<String>,
+    /// Files deleted, sorted; none unless said.
+    pub files_deleted: Vec<String>,
+    /// Files as the execution left them, relative to `/app`.
+    pub files: BTreeMap<String, TextMatch>,
+    /// The least fuel used.
+    pub fuel_least: Option<u64>,
+    /// The most fuel used.
+    pub fuel_most: Option<u64>,
+    /// The least memory used, in bytes.
+    pub memory_least_bytes: Option<u64>,
+    /// The most memory used, in bytes.
+    pub memory_most_bytes: Option<u64>,
+    /// The least duration, in milliseconds.
+    pub duration_least_ms: Option<u64>,
+    /// The most duration, in milliseconds.
+    pub duration_most_ms: Option<u64>,
+}

@@ -1,0 +1,42 @@
+//! Reads structured values out of a fuzzer's bytes.
+
+/// What is left of the input. Past its end everything is zero.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    pub(super) fn below(&mut self, most: usize) -> usize {
+        usize::from(self.byte()) % most
+    }
+
+    /// A run of bytes, its length in front.
+    pub(super) fn run(&mut self, most: usize) -> &'a [u8] {
+        let wanted = usize::from(self.byte()).min(most);
+        let (run, rest) = self.0.split_at(wanted.min(self.0.len()));
+        self.0 = rest;
+        run
+    }
+
+    /// Up to eight bytes as a number, biased towards those that matter: small ones, those around `edge`, all ones.
+    pub(super) fn number(&mut self, edge: u64) -> u64 {
+        let near = u64::from(self.byte());
+        match near >> 5 {
+            0 | 1 => near & 0x1F,
+            2 => u64::from(self.byte()),
+            3 => edge.wrapping_sub(near & 0x1F),
+            4 => edge.wrapping_add(near & 0x1F),
+            5 => u64::MAX - (near & 0x1F),
+            6 => 256 * u64::from(self.byte()),
+            _ => (0..8).fold(0, |sum, _| (sum << 8) | u64::from(self.byte())),
+        }
+    }
+}

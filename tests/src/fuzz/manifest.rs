@@ -1,0 +1,44 @@
+//! Reading manifests and policies: text that people write, and may get wrong.
+
+use glovebox::Policy;
+use glovebox_runtimes::{Language, Manifest};
+
+/// Whatever the text, reading it gives a value that keeps its promises or an error that says something.
+pub fn manifest(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Manifest::parse(&text) {
+        Ok(manifest) => {
+            for entry in manifest.runtimes() {
+                for name in entry.aliases.iter().chain([&entry.name]) {
+                    let found = manifest.find(name).expect("a name that the manifest lists is found");
+                    assert_eq!(found.name, entry.name, "`{name}` means one runtime");
+                }
+                assert!(!entry.sources.is_empty(), "a runtime can be had from somewhere");
+                assert!(manifest.recipe(&entry.recipe).is_some(), "a runtime's recipe is there");
+                assert!(manifest.by_digest(&entry.sha256).is_some(), "a binary is known by its digest");
+            }
+            for language in [Language::Python, Language::JavaScript] {
+                if let Some(default) = manifest.default_for(language) {
+                    assert_eq!(default.language, language);
+                }
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    match Policy::from_toml(&text) {
+        Ok(policy) => {
+            let again = Policy::from_toml(&policy.to_toml()).expect("a policy's own text is a policy");
+            assert_eq!(again, policy, "a policy survives being written down");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    vec![
+        include_bytes!("../../../runtimes/manifest.toml").to_vec(),
+        Policy::default().to_toml().into_bytes(),
+        b"workspace = 'w'\nargs = ['a']\n[env]\nA = 'b'\n[limits]\nfuel = 5\n[[mounts]]\nhost = 'h'\nguest = '/d'\n"
+            .to_vec(),
+    ]
+}

@@ -1,0 +1,36 @@
+//! The fuzz targets' bodies, each a function of bytes.
+//!
+//! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`, the smoke run in CI from `tests/fuzz_smoke.rs`, with inputs
+//! made from a printed seed.
+
+mod bytes;
+mod manifest;
+mod numbers;
+mod path_resolution;
+mod snapshot;
+mod wasi_args;
+
+pub use manifest::manifest;
+pub use numbers::Numbers;
+pub use path_resolution::path_resolution;
+pub use snapshot::snapshot;
+pub use wasi_args::wasi_args;
+
+/// A target: its name, its body, and inputs worth starting from.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name, as `cargo fuzz run` knows it.
+    pub name: &'static str,
+    /// The body; a panic in it is a find.
+    pub body: fn(&[u8]),
+    /// Inputs that get somewhere, for mutation.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: [Target; 4] = [
+    Target { name: "manifest", body: manifest, seeds: manifest::seeds },
+    Target { name: "path_resolution", body: path_resolution, seeds: path_resolution::seeds },
+    Target { name: "snapshot", body: snapshot, seeds: snapshot::seeds },
+    Target { name: "wasi_args", body: wasi_args, seeds: wasi_args::seeds },
+];

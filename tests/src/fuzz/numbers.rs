@@ -1,0 +1,60 @@
+//! Numbers from a seed, so that a printed seed repeats a run.
+
+/// SplitMix64: small, and good enough to make inputs with.
+#[derive(Clone, Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// The numbers of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `most`, which is at least 1.
+    pub fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.number() % most as u64).expect("it is below a usize")
+    }
+
+    /// Random bytes, at most `most`.
+    pub fn bytes(&mut self, most: usize) -> Vec<u8> {
+        let len = self.below(most + 1);
+        (0..len).map(|_| self.number().to_le_bytes()[0]).collect()
+    }
+
+    /// A changed copy: bytes overwritten, flipped, inserted, removed, or a part doubled.
+    #[must_use]
+    pub fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
+        let mut out = input.to_vec();
+        for _ in 0..=self.below(6) {
+            if out.is_empty() {
+                out = self.bytes(32);
+                continue;
+            }
+            let at = self.below(out.len());
+            let byte = self.number().to_le_bytes()[0];
+            match self.below(6) {
+                0 => out[at] = byte,
+                1 => out[at] ^= 1 << self.below(8),
+                2 => out.insert(at, byte),
+                3 => drop(out.remove(at)),
+                4 => out.truncate(at),
+                _ => {
+                    let end = (at + 1 + self.below(64)).min(out.len());
+                    let part = out[at..end].to_vec();
+                    out.splice(at..at, part);
+                }
+            }
+        }
+        out
+    }
+}

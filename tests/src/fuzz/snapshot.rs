@@ -1,0 +1,59 @@
+//! Rewriting modules and reading what is stored beside a prepared image.
+
+use std::collections::BTreeMap;
+
+use glovebox_runtimes::{
+    ExportList, ImageRecord,
+    rewrite::{GlobalValue, Image, inspect, strip, with_exports, with_image},
+};
+
+use super::bytes::Bytes;
+
+/// Whatever the bytes, rewriting ends in an error or in bytes not much longer.
+pub fn snapshot(data: &[u8]) {
+    if let Ok(record) = serde_json::from_slice::<ImageRecord>(data) {
+        let text = serde_json::to_string(&record).expect("a record is JSON");
+        assert_eq!(serde_json::from_str::<ImageRecord>(&text).expect("its own text is a record"), record);
+    }
+
+    let mut tail = Bytes(data.get(data.len().saturating_sub(8)..).unwrap_or(data));
+    let exports = ExportList {
+        functions: vec!["f".into(), "memory".into()],
+        globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
+        tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
+    };
+    let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
+    let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];
+    // A module that is unsound elsewhere may come through; it does not compile then. But it never gets out of hand.
+    let check = |rewritten: &[u8]| {
+        assert!(rewritten.len() <= data.len() + memory.len() + (64 << 10), "{} bytes", rewritten.len())
+    };
+    let _ = inspect(data);
+    if let Ok(stripped) = strip(data) {
+        check(&stripped);
+    }
+    for list in [ExportList::default(), exports] {
+        let Ok(bootable) = with_exports(data, &list) else { continue };
+        check(&bootable.bytes);
+        for values in [&globals[..], &[]] {
+            if let Ok(prepared) = with_image(&bootable.bytes, &Image { memory: &memory, globals: values }) {
+                check(&prepared);
+            }
+        }
+    }
+}
+
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    let module = |text: &str| wat::parse_str(text).expect("it is a module");
+    vec![
+        module(
+            r#"(module $m (import "wasi_snapshot_preview1" "fd_write" (func $w (param i32 i32 i32 i32) (result i32)))
+                (memory (export "memory") 1 4) (table 2 funcref) (global $g (mut i32) (i32.const 5)) (global i64 (i64.const 1))
+                (func $f (export "_start") (global.set $g (i32.const 1)) (drop (call $w (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))))
+                (elem (i32.const 0) $f) (data (i32.const 8) "hello") (data (i32.const 100) "world"))"#,
+        ),
+        module("(module (memory 0) (start 0) (func))"),
+        module("(module (func (export \"_initialize\")) (global (mut f64) (f64.const 1)))"),
+        br#"{"sha256":"1a4e0bce82f2faed14f5e2620174e3daf33e161bad75ce955ceeaca1f7c82572","prepared":true,"memory_bytes":65536,"anchors":{"a":1}}"#.to_vec(),
+    ]
+}

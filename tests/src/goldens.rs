@@ -1,0 +1,67 @@
+//! Figures that are held by a file in the repository.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// Figures by name, read from `goldens/<file>` and written back when `BLESS=1` is set.
+#[derive(Debug)]
+pub struct Goldens {
+    path: PathBuf,
+    held: BTreeMap<String, u64>,
+    seen: BTreeMap<String, u64>,
+}
+
+impl Goldens {
+    /// Opens a file of goldens; one that is not there yet holds nothing.
+    #[must_use]
+    pub fn open(file: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file);
+        let held = match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text).expect("the goldens are TOML"),
+            Err(_) => BTreeMap::new(),
+        };
+        Self { path, held, seen: BTreeMap::new() }
+    }
+
+    /// Whether this run writes the file instead of checking it.
+    #[must_use]
+    pub fn blessing() -> bool {
+        env::var_os("BLESS").is_some_and(|value| value == "1")
+    }
+
+    /// Notes a figure.
+    pub fn see(&mut self, name: &str, figure: u64) {
+        self.seen.insert(name.to_owned(), figure);
+    }
+
+    /// Compares all figures seen with those held, or writes them. `tolerance` is a fraction of the held figure.
+    ///
+    /// Returns one line for each that is off, missing or no longer measured.
+    pub fn finish(self, heading: &str, tolerance: f64) -> Vec<String> {
+        if Self::blessing() {
+            let body = toml::to_string(&self.seen).expect("figures are TOML");
+            fs::write(&self.path, format!("{heading}\n{body}")).expect("the goldens can be written");
+            return Vec::new();
+        }
+        let mut wrong = Vec::new();
+        for (name, seen) in &self.seen {
+            match self.held.get(name) {
+                None => wrong.push(format!("{name}: {seen}, and no golden; run with BLESS=1")),
+                #[allow(clippy::cast_precision_loss, reason = "a ratio in a test's report")]
+                Some(held) => {
+                    let off = (*seen as f64 - *held as f64) / *held as f64;
+                    if off.abs() > tolerance {
+                        wrong.push(format!("{name}: {seen} is {:+.2} % off its golden {held}", off * 100.0));
+                    }
+                }
+            }
+        }
+        for name in self.held.keys().filter(|name| !self.seen.contains_key(*name)) {
+            wrong.push(format!("{name}: a golden, but nothing measures it"));
+        }
+        wrong
+    }
+}

@@ -1,0 +1,42 @@
+//! What the conformance cases, the hostile cases, the goldens and the fuzz targets share.
+//!
+//! * [`Case`] reads `cases/<name>/case.toml` and the scripts beside it; [`Backend`] is what can run one;
+//!   [`check`] compares what came out with what the case expects. A new backend implements [`Backend`]
+//!   and adds no cases.
+//! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
+//! * [`process`] measures memory and starts the test program again as a child.
+//! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
+//!
+//! It protects nothing: it is a test program's library, and a panic in it is a failed test.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test program's library: a panic is a failed test"
+)]
+
+pub mod fuzz;
+pub mod process;
+
+mod backend;
+mod case;
+mod check;
+mod engine_backend;
+mod events;
+mod expect;
+mod goldens;
+mod sandboxes;
+mod scenarios;
+
+pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
+pub use case::{Case, Operation, Request, Step, cases_dir, load_cases};
+pub use check::check;
+pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
+pub use events::{Captured, Event, Recorder};
+pub use expect::{DiagnosticMatch, Expect, TextMatch};
+pub use goldens::Goldens;
+pub use sandboxes::{fixed, sandbox, sandbox_on, short};
+pub use scenarios::{Scenarios, claimed_in_tests};

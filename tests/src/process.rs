@@ -1,0 +1,65 @@
+//! Memory of this process, and the test program run again as a child.
+
+use std::{
+    env, fs,
+    process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
+};
+
+fn status_kib(key: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux shows a process's status");
+    let line = status.lines().find(|line| line.starts_with(key)).expect("the status has this line");
+    line.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).expect("a figure in KiB")
+}
+
+/// Resident memory now, in bytes.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    status_kib("VmRSS:") * 1024
+}
+
+/// The most resident memory so far, in bytes.
+#[must_use]
+pub fn peak_resident_bytes() -> u64 {
+    status_kib("VmHWM:") * 1024
+}
+
+/// Memory of this process that nobody else shares and that is not a file's, in bytes.
+#[must_use]
+pub fn anonymous_bytes() -> u64 {
+    status_kib("RssAnon:") * 1024
+}
+
+const CHILD: &str = "GLOVEBOX_TEST_CHILD";
+
+/// The task that a parent gave this process, if it is a child.
+#[must_use]
+pub fn child_task() -> Option<String> {
+    env::var(CHILD).ok()
+}
+
+/// Runs one `#[test]` of this program again in a process of its own, so that its memory is its own and an
+/// abort is seen instead of suffered. The test finds `task` in [`child_task`].
+///
+/// Panics when it takes longer than `limit`.
+pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
+    let mut child = Command::new(env::current_exe().expect("this program has a path"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, task)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("a child starts");
+    let until = Instant::now() + limit;
+    // The child's output is small, so that its pipes never fill while nobody reads them.
+    while child.try_wait().expect("a child can be waited for").is_none() {
+        if Instant::now() > until {
+            child.kill().expect("a child can be killed");
+            let output = child.wait_with_output().expect("its output can be read");
+            panic!("`{test}` with `{task}` took longer than {limit:?}:\n{}", String::from_utf8_lossy(&output.stdout));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("its output can be read")
+}

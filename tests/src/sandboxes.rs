@@ -1,0 +1,42 @@
+//! Sandboxes on the test program's one engine.
+
+use glovebox::{Clock, Engine, Entropy, Language, Outcome, Policy, Resource, Sandbox, TrapKind};
+
+use crate::engine;
+
+/// A sandbox with the default policy, changed by `edit`.
+pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
+    sandbox_on(engine(), language, edit)
+}
+
+/// The same on an engine of one's own.
+pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
+    let mut policy = Policy::default();
+    edit(&mut policy);
+    Sandbox::builder(engine).language(language).policy(policy).build().expect("the sandbox can be built")
+}
+
+/// Makes a policy's executions the same every time: 2023-11-14T22:13:20Z, seed 7.
+pub fn fixed(policy: &mut Policy) {
+    policy.clock = Clock::Fixed(1_700_000_000_000_000_000);
+    policy.entropy = Entropy::Seeded(7);
+}
+
+/// An outcome in a word or two, exact enough to expect: `completed`, `exited 3`, `raised ValueError`,
+/// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
+#[must_use]
+pub fn short(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Completed => "completed".into(),
+        Outcome::Exited { code } => format!("exited {code}"),
+        Outcome::Raised(raised) => format!("raised {}", raised.type_name),
+        Outcome::Exhausted { resource: Resource::Fuel, .. } => "exhausted fuel".into(),
+        Outcome::Exhausted { resource: Resource::Time, .. } => "exhausted time".into(),
+        Outcome::Exhausted { resource: Resource::Memory, .. } => "exhausted memory".into(),
+        Outcome::Cancelled => "cancelled".into(),
+        Outcome::Trapped { trap: TrapKind::StackOverflow } => "trapped stack-overflow".into(),
+        Outcome::Trapped { trap: TrapKind::Unreachable } => "trapped unreachable".into(),
+        Outcome::Trapped { trap: TrapKind::OutOfBounds } => "trapped out-of-bounds".into(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,110 @@
+//! The engine's log events. One test program with one test: the subscriber is the process's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test program: a panic is a failed test"
+)]
+
+use glovebox::{Language, Request};
+use glovebox_tests::{Captured, Event, Recorder, sandbox};
+
+/// Runs a request under a session id of its own and returns the events that carry it.
+fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
+    let _ = captured.take();
+    run();
+    captured.take().into_iter().filter(|event| event.get("session_id") == id).collect()
+}
+
+fn named<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
+    events.iter().filter(|event| event.get("message") == name).collect()
+}
+
+// scenario: python-runtime: Log execution start
+// scenario: python-runtime: Log execution completion
+// scenario: python-runtime: Log security violations
+// scenario: javascript-runtime: Log execution start
+// scenario: javascript-runtime: Log execution completion
+// scenario: javascript-runtime: Log security violations
+#[test]
+fn executions_are_logged() {
+    let captured = Recorder::install();
+    for language in Language::ALL {
+        let python = language == Language::Python;
+        let pick = |one: &'static str, other: &'static str| if python { one } else { other };
+        let sandbox = sandbox(language, |policy| {
+            policy.limits.fuel = 2_000_000_000;
+            policy.limits.memory_bytes = 64 << 20;
+            policy.limits.timeout_ms = 5_000;
+        });
+
+        let id = format!("well-{language}");
+        let mut fuel = 0;
+        let seen = events(&captured, &id, || {
+            let execution = sandbox.run(Request::new(pick("print(1)", "console.log(1)")).session_id(&id)).unwrap();
+            assert_eq!(execution.session_id.as_deref(), Some(id.as_str()));
+            fuel = execution.fuel_consumed;
+        });
+        let [start, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };
+        assert_eq!(start.get("message"), "execution.start");
+        assert_eq!(start.get("runtime"), language.name());
+        assert_eq!(start.get("fuel"), "2000000000");
+        assert_eq!(start.get("memory_bytes"), (64 << 20).to_string());
+        assert_eq!(start.get("timeout_ms"), "5000");
+        assert_eq!(complete.get("message"), "execution.complete");
+        assert_eq!(complete.get("runtime"), language.name());
+        assert_eq!(complete.get("success"), "true");
+        assert_eq!(complete.get("fuel_consumed"), fuel.to_string());
+        assert!(complete.get("duration_ms").parse::<f64>().unwrap() > 0.0);
+
+        let id = format!("fails-{language}");
+        let seen = events(&captured, &id, || {
+            sandbox.run(Request::new(pick("1/0", "null.x")).session_id(&id)).unwrap();
+        });
+        assert_eq!(named(&seen, "execution.complete")[0].get("success"), "false");
+        assert_eq!(seen.len(), 2, "an exception is no security event: {seen:#?}");
+
+        let id = format!("loops-{language}");
+        let seen = events(&captured, &id, || {
+            sandbox.run(Request::new(pick("while True: pass", "for (;;);")).session_id(&id)).unwrap();
+        });
+        assert_eq!(named(&seen, "security.fuel_exhaustion").len(), 1, "{seen:#?}");
+        assert_eq!(named(&seen, "security.fuel_exhaustion")[0].level, "WARN");
+
+        let id = format!("grows-{language}");
+        let seen = events(&captured, &id, || {
+            sandbox
+                .run(Request::new(pick("x = 'a' * 100_000_000", "new Uint8Array(100_000_000)")).session_id(&id))
+                .unwrap();
+        });
+        assert_eq!(named(&seen, "security.memory_exhaustion").len(), 1, "{seen:#?}");
+
+        let id = format!("waits-{language}");
+        let seen = events(&captured, &id, || {
+            let mut limits = sandbox.policy().limits.clone();
+            limits.timeout_ms = 100;
+            let quick = glovebox_tests::sandbox(language, |policy| policy.limits = limits);
+            quick.run(Request::new(pick("import time; time.sleep(9)", "os.sleep(9000)")).session_id(&id)).unwrap();
+        });
+        assert_eq!(named(&seen, "security.time_exhaustion").len(), 1, "{seen:#?}");
+
+        let id = format!("escapes-{language}");
+        let climb = pick(
+            "import os\ntry:\n    os.symlink('../../x', 'l'); open('l')\nexcept OSError: pass\nopen('../etc/passwd')",
+            "std.open('x/../../etc/passwd', 'r'); std.open('../etc/passwd', 'r')",
+        );
+        let seen = events(&captured, &id, || {
+            sandbox.run(Request::new(climb).session_id(&id)).unwrap();
+        });
+        assert!(!named(&seen, "security.path_escape").is_empty(), "{seen:#?}");
+    }
+
+    // A session's events carry its id without being told.
+    let mut session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
+    let id = session.id().to_owned();
+    let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));
+    assert_eq!(seen.len(), 2, "{seen:#?}");
+}
