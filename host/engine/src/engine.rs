@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) runtimes: Runtimes,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
+    /// Whether instances come from a pool.
+    pub(crate) is_pooled: bool,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
 }
 
@@ -69,6 +71,7 @@ impl Engine {
             runtimes: Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?),
             progress: config.progress,
             sessions: SessionLedger::default(),
+            is_pooled: config.pool.is_some(),
             loaded: Mutex::default(),
         })))
     }

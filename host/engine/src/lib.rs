@@ -49,6 +49,7 @@ mod outcome;
 mod policy;
 mod prepare;
 mod request;
+mod resident;
 mod run;
 mod runtime;
 mod sandbox;

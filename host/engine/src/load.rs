@@ -13,6 +13,7 @@ use crate::{
     Language, RuntimeError, aot,
     engine::Inner,
     prepare,
+    resident::Resident,
     runtime::{Drive, Image, Runtime, display_name, driver},
 };
 
@@ -143,8 +144,14 @@ impl Inner {
             }
         };
         let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
-        let runtime =
-            Runtime { name: plan.name.clone(), language: plan.language, version: plan.version.clone(), pre, drive };
+        let runtime = Runtime {
+            name: plan.name.clone(),
+            language: plan.language,
+            version: plan.version.clone(),
+            pre,
+            drive,
+            resident: Resident::default(),
+        };
         Ok(self.keep(id, runtime))
     }
 

@@ -50,6 +50,11 @@ impl GuestMachine {
         self.memory.data(&self.store)
     }
 
+    /// The whole linear memory, to write to.
+    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        self.memory.data_mut(&mut self.store)
+    }
+
     /// The bits of an exported global.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
         let global = self.instance.get_global(&mut self.store, name)?;

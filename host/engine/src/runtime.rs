@@ -4,7 +4,7 @@ use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, Recipe};
 use wasmtime::InstancePre;
 
-use crate::{Language, state::State};
+use crate::{Language, resident::Resident, state::State};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
@@ -14,6 +14,8 @@ pub(crate) struct Runtime {
     pub(crate) version: Option<String>,
     pub(crate) pre: InstancePre<State>,
     pub(crate) drive: Drive,
+    /// What its instances in the pool keep in memory.
+    pub(crate) resident: Resident,
 }
 
 /// How a runtime's guests are run.

@@ -150,8 +150,12 @@ impl Sandbox {
         let mut setting = Setting::new(self, request)?;
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, roots) = self.guest(&setting, run)?;
-            setting.execute(&mut guest, &roots, true).map(|(execution, _)| execution)
+            let (mut guest, roots) = self.passing_guest(&setting, run)?;
+            let executed = setting.execute(&mut guest, &roots, true).map(|(execution, _)| execution);
+            if self.0.engine.0.is_pooled {
+                self.0.runtime.resident.learn(guest.machine.memory());
+            }
+            executed
         })?
     }
 
@@ -185,7 +189,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let begun = run.begun;
-            self.guest(&setting, run).map(drop)?;
+            self.passing_guest(&setting, run).map(drop)?;
             Ok(begun.elapsed())
         })?
     }
@@ -218,6 +222,15 @@ impl Sandbox {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
+    }
+
+    /// A new guest for one execution. A session's is not treated like this: what it keeps in memory, it keeps for long.
+    fn passing_guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
+        let (mut guest, roots) = self.guest(setting, run)?;
+        if self.0.engine.0.is_pooled {
+            self.0.runtime.resident.touch(guest.machine.memory_mut());
+        }
+        Ok((guest, roots))
     }
 
     /// A new guest with its files, awake.
