@@ -140,7 +140,7 @@ impl CacheDir {
                 return Err(CacheError::Cancelled { path });
             }
             if !told {
-                progress.message("waiting for another process that does the same");
+                progress.message("waiting for another process that is fetching or preparing the same");
                 told = true;
             }
             std::thread::sleep(LOCK_POLL);

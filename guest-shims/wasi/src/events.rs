@@ -1,5 +1,7 @@
 //! What happened that an operator may want to know.
 
+use std::fmt;
+
 use crate::Stream;
 
 /// The longest path an event quotes, in bytes.
@@ -43,6 +45,23 @@ impl SecurityEvent {
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::OpenFileLimit { .. } => "open_file_limit",
             Self::OutputTruncated { .. } => "output_truncated",
+        }
+    }
+}
+
+impl fmt::Display for SecurityEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Quoted and escaped: the path is the guest's, and logs are read line by line.
+            Self::PathEscape { count, first_path } => write!(f, "{count} refused, the first {first_path:?}"),
+            Self::QuotaExceeded { count } | Self::OpenFileLimit { count } => write!(f, "{count} refused"),
+            Self::OutputTruncated { stream, total_bytes } => {
+                let name = match stream {
+                    Stream::Stdout => "stdout",
+                    Stream::Stderr => "stderr",
+                };
+                write!(f, "{name}: {total_bytes} bytes were written")
+            }
         }
     }
 }

@@ -58,11 +58,11 @@ pub struct PreparedInfo {
 impl Engine {
     /// The runtimes of the manifest.
     pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
-        self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect()
+        Ok(self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect())
     }
 
-    fn info(&self, entry: &RuntimeEntry) -> Result<RuntimeInfo, RuntimeError> {
-        Ok(RuntimeInfo {
+    fn info(&self, entry: &RuntimeEntry) -> RuntimeInfo {
+        RuntimeInfo {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             language: language(entry.language),
@@ -73,9 +73,11 @@ impl Engine {
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
-            fetched: self.0.runtimes.present(entry)?,
-            prepared: self.0.is_prepared(entry)?,
-        })
+            // What is damaged or not to be trusted counts as not there, so that it can be listed and removed.
+            // Running it, and `verify`, say what is wrong with it.
+            fetched: self.0.runtimes.present(entry).unwrap_or(false),
+            prepared: self.0.is_prepared(entry).unwrap_or(false),
+        }
     }
 
     /// Fetches a runtime's binary where it is missing, and says where it is.
@@ -118,5 +120,11 @@ impl Engine {
             freed += entry.size_bytes;
         }
         Ok(freed)
+    }
+
+    /// Removes every prepared image, those of binaries that were run by path too; says how many bytes that freed.
+    /// Running sandboxes are not disturbed.
+    pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
+        Ok(self.0.runtimes.prepared().clear()?)
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn complete(execution: &Execution) {
         session_id = execution.session_id.as_deref(),
         success = execution.is_success(),
         outcome = execution.outcome.describe(),
-        duration_ms = execution.duration.as_secs_f64() * 1000.0,
+        duration_ms = execution.duration_ms(),
         fuel_consumed = execution.fuel_consumed,
         memory_used_bytes = execution.memory_used_bytes,
         "execution.complete"
@@ -51,6 +51,6 @@ pub(crate) fn security(session_id: Option<&str>, ran: &Ran, events: &[SecurityEv
         warn("memory_exhaustion", &format!("memory was refused that would have come to {bytes} bytes"));
     }
     for event in events {
-        warn(event.name(), &format!("{event:?}"));
+        warn(event.name(), &event.to_string());
     }
 }

@@ -73,7 +73,8 @@ pub struct Execution {
     pub stdout: Output,
     /// What it wrote to standard error.
     pub stderr: Output,
-    /// Fuel used: equal for equal input under a fixed clock and seeded entropy.
+    /// Fuel used: equal for equal input under a fixed clock and seeded entropy. When the guest was stopped from outside, by
+    /// the time limit or a cancellation, it is a lower bound: Wasmtime keeps the count in a register and saves it at calls.
     pub fuel_consumed: u64,
     /// The most memory in use: linear memory plus what the host held for it.
     pub memory_used_bytes: u64,
@@ -134,6 +135,14 @@ impl Execution {
 }
 
 impl Execution {
+    /// The duration in milliseconds, to the microsecond: a live JavaScript execution takes a few of them.
+    pub(crate) fn duration_ms(&self) -> f64 {
+        let duration_us = u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX);
+        #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+        let duration_us = duration_us as f64;
+        duration_us / 1000.0
+    }
+
     /// The workspace as the execution left it.
     #[must_use]
     pub fn files(&self) -> &Files {
@@ -153,10 +162,7 @@ impl Serialize for Execution {
         out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
         out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
         out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
-        // Microsecond resolution: a live JavaScript execution takes a few of them.
-        let duration_us = u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX);
-        #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
-        out.serialize_field("duration_ms", &(duration_us as f64 / 1000.0))?;
+        out.serialize_field("duration_ms", &self.duration_ms())?;
         out.serialize_field("files_created", &self.files_created)?;
         out.serialize_field("files_modified", &self.files_modified)?;
         out.serialize_field("files_deleted", &self.files_deleted)?;

@@ -56,6 +56,8 @@ pub(crate) struct Ran {
 /// A guest.
 pub(crate) struct Guest {
     pub(crate) machine: GuestMachine,
+    /// Whether it was unwound: then it is never entered again.
+    pub(crate) is_unwound: bool,
 }
 
 impl Guest {
@@ -71,7 +73,7 @@ impl Guest {
         if let Drive::Image(image) = &runtime.drive {
             image.driver.awaken(&mut machine, &image.anchors).map_err(unanswered)?;
         }
-        Ok(Self { machine })
+        Ok(Self { machine, is_unwound: false })
     }
 
     /// Begins an execution: a new deadline, full fuel, empty output.
@@ -98,7 +100,9 @@ impl Guest {
             Drive::Image(image) => image.driver.execute(&mut self.machine, &image.anchors, script),
             Drive::Command { .. } => self.run_command(),
         };
-        self.conclude(runtime, limits, result)
+        let ran = self.conclude(runtime, limits, result)?;
+        self.is_unwound = !ran.alive;
+        Ok(ran)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.

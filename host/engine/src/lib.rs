@@ -29,6 +29,11 @@
 //! * A script that lies in its own output, or damages its own interpreter: it only deceives whoever believes it.
 //! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
 
+/// The README's Rust is compiled and run with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 mod aot;
 mod cancel;
 mod catalog;

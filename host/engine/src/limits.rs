@@ -34,7 +34,8 @@ pub struct Limits {
     /// Bytes of standard input. Default 16 MiB. More is an error before anything runs.
     pub stdin_bytes: u64,
     /// Bytes of files in the workspace and other writable mounts, in whole chunks, names and directory entries included.
-    /// Default 64 MiB. The guest sees `ENOSPC`.
+    /// Default 64 MiB. The guest sees `ENOSPC`. A commit to a host directory writes no more than this either, each hard
+    /// link and each renamed host file counted: it fails as a whole.
     pub workspace_bytes: u64,
     /// Files, directories and links, open but deleted ones included. Default 10,000. The guest sees `ENOSPC`.
     pub workspace_inodes: u64,

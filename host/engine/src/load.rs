@@ -42,7 +42,9 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe);
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                Digest::of_fields(&[recipe.digest().as_bytes(), driver.boot_code(), arguments.as_bytes()])
+                // The driver's own half of the boot, such as the stack it lays out, is in no boot code: it changes with the version.
+                let version = env!("CARGO_PKG_VERSION").as_bytes();
+                Digest::of_fields(&[recipe.digest().as_bytes(), driver.boot_code(), arguments.as_bytes(), version])
             }
             None => Digest::of(b"a plain command"),
         };

@@ -98,19 +98,16 @@ impl Outcome {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
     }
 
-    /// Whether the guest ended by itself and can be entered again.
-    pub(crate) fn leaves_alive(&self) -> bool {
-        matches!(self, Self::Completed | Self::Exited { .. } | Self::Raised(_))
-    }
-
     /// What happened, in a few words for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
             Self::Completed => "completed".into(),
             Self::Exited { code } => format!("exited with {code}"),
-            Self::Raised(raised) if raised.type_name.is_empty() => format!("threw {}", raised.message),
-            Self::Raised(raised) => format!("raised {}: {}", raised.type_name, raised.message),
+            Self::Raised(raised) if raised.type_name.is_empty() => format!("threw {}", clipped(&raised.message)),
+            Self::Raised(raised) => {
+                format!("raised {}: {}", clipped(&raised.type_name), clipped(&raised.message))
+            }
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
                 format!("out of fuel: all {limit} units are used")
             }
@@ -135,6 +132,26 @@ impl Outcome {
             Self::Exhausted { .. } => 137,
             Self::Cancelled => 130,
             Self::Trapped { .. } => 134,
+        }
+    }
+}
+
+/// The beginning of what a script chose, short enough for a log.
+fn clipped(text: &str) -> &str {
+    const CHARS_MOST: usize = 200;
+    text.char_indices().nth(CHARS_MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scripts_message_does_not_flood_the_log() {
+        for (length, kept) in [(199, 199), (200, 200), (201, 200)] {
+            let message = "é".repeat(length);
+            let raised = RaisedOutcome { type_name: "E".into(), message, traceback: String::new(), line: None };
+            assert_eq!(Outcome::Raised(raised).describe(), format!("raised E: {}", "é".repeat(kept)));
         }
     }
 }

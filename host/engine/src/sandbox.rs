@@ -6,7 +6,8 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMount, Wasi, WasiLimits};
 
 use crate::{
-    BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, Request, Session,
+    BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request,
+    Session,
     guest::Guest,
     prepare,
     run::{SCRIPT_MOUNT, Setting},
@@ -119,6 +120,12 @@ impl SandboxBuilder {
                 limit_bytes: self.policy.limits.memory_bytes,
                 needed_bytes: image.memory_bytes,
             });
+        }
+        for mount in &self.policy.mounts {
+            if let Some(reason) = taken(&runtime, &mount.guest) {
+                let mount = format!("{}:{}", mount.host.display(), mount.guest);
+                return Err(PolicyError::Mount { mount, reason: reason.into() }.into());
+            }
         }
         let workspace = Workspace::open(&self.policy, &self.files)?;
         let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -270,6 +277,21 @@ impl Sandbox {
             Entropy::Seeded(seed) => WasiEntropy::seeded(seed),
         });
         Ok(wasi)
+    }
+}
+
+/// Why a guest path cannot be a mount's with this runtime: the guest would not see it.
+fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
+    let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    match (&runtime.drive, runtime.language) {
+        (Drive::Command { .. }, _) if below(SCRIPT_MOUNT) => {
+            Some("a plain command's script is at `/script`; choose another guest path")
+        }
+        // wasi-vfs, linked into the binary, answers for all of it and asks no preopen.
+        (_, Language::Python) if below("/usr") => {
+            Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
+        }
+        _ => None,
     }
 }
 

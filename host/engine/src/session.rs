@@ -129,6 +129,8 @@ impl Session {
         let id = self.id.clone();
         let mut setting = Setting::new(&sandbox, request.session_id(&id))?;
         let result = sandbox.0.engine.0.on_stack(|| {
+            // Stands if a panic, of an output callback say, unwinds the guest past what follows.
+            self.ended = Some("its last execution did not come back".to_owned());
             let run = setting.start();
             self.guest.machine.store.data_mut().run.renew(run);
             let wasi = self.guest.machine.wasi();
@@ -137,6 +139,7 @@ impl Session {
             wasi.vfs_mut().mark();
             setting.execute(&mut self.guest, &self.roots, false)
         })?;
+        self.ended = None;
         self.account();
         match result {
             Ok((execution, alive)) => {
@@ -146,9 +149,10 @@ impl Session {
                 Ok(execution)
             }
             Err(error) => {
-                // Where the guest itself did run, it may be used again; where it did not answer, it may not.
+                // Where the guest itself did run, it may be used again; where it did not answer, it may not. The outcome
+                // does not tell: `sys.exit` and `os._exit` have the same.
                 match &error {
-                    ExecuteError::Commit { execution, .. } if execution.outcome.leaves_alive() => {}
+                    ExecuteError::Commit { .. } if !self.guest.is_unwound => {}
                     _ => self.ended = Some(error.to_string()),
                 }
                 Err(error)

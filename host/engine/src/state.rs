@@ -7,7 +7,7 @@ use wasmtime::{Memory, ResourceLimiter};
 
 use crate::{CancelToken, request::OnOutput};
 
-/// The most elements a guest's table may grow to. CPython's has 5,903 and does not grow.
+/// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
 pub(crate) const TABLE_ELEMENTS_MOST: usize = 1 << 16;
 
 /// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
@@ -94,6 +94,8 @@ pub(crate) struct MemoryLimiter {
     /// What the host holds: kept current by every WASI call.
     host_bytes: u64,
     pub(crate) linear_bytes: u64,
+    /// Elements of all tables.
+    table_elements: usize,
     /// The most that both were together.
     pub(crate) peak_bytes: u64,
     /// What a refused growth would have brought the sum to, in the current execution.
@@ -128,8 +130,13 @@ impl ResourceLimiter for MemoryLimiter {
         Ok(true)
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= TABLE_ELEMENTS_MOST && maximum.is_none_or(|most| desired <= most))
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let all = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if all > TABLE_ELEMENTS_MOST || maximum.is_some_and(|most| desired > most) {
+            return Ok(false);
+        }
+        self.table_elements = all;
+        Ok(true)
     }
 }
 
@@ -167,7 +174,8 @@ mod tests {
     #[test]
     fn a_table_cannot_grow_without_bound() {
         let mut limiter = MemoryLimiter::default();
-        assert!(limiter.table_growing(0, TABLE_ELEMENTS_MOST, None).unwrap());
-        assert!(!limiter.table_growing(0, TABLE_ELEMENTS_MOST + 1, None).unwrap());
+        assert!(!limiter.table_growing(0, TABLE_ELEMENTS_MOST + 1, None).unwrap(), "over");
+        assert!(limiter.table_growing(0, TABLE_ELEMENTS_MOST, None).unwrap(), "at");
+        assert!(!limiter.table_growing(0, 1, None).unwrap(), "a second table shares the bound");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use glovebox_vfs::{Access, RootId, Vfs, VfsLimits};
+use glovebox_vfs::{Access, CommitStep, RootId, Vfs, VfsLimits};
 
 use crate::{
     BuildError, Commit, ExecuteError, Limits, Policy,
@@ -122,10 +122,31 @@ impl Workspace {
         }
         for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
             let Some((_, root)) = roots.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
-            mounted.directory.commit_root(vfs, *root).map_err(|error| (mounted.host.clone(), error))?;
+            commit_within_limits(&mounted.directory, vfs, *root).map_err(|error| (mounted.host.clone(), error))?;
         }
         Ok(())
     }
+}
+
+/// Commits a root, unless that would write more to the host than the workspace's quotas allow.
+///
+/// The quotas hold for what the guest wrote, but a commit writes a file once for each of its hard links, and a renamed
+/// host file anew: a thousand links to one file, or a renamed directory, would be a thousand times the quota.
+fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<(), MountError> {
+    let plan = vfs.commit_plan(root);
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    for step in &plan {
+        if let CommitStep::WriteFile { size_bytes, .. } = step {
+            files = files.saturating_add(1);
+            bytes = bytes.saturating_add(*size_bytes);
+        }
+    }
+    let VfsLimits { bytes: bytes_most, inodes: files_most, .. } = *vfs.limits();
+    if files > files_most || bytes > bytes_most {
+        return Err(MountError::TooLarge { files, files_most, bytes, bytes_most });
+    }
+    let report = directory.commit(&plan, vfs)?;
+    vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })
 }
 
 fn open_directory(host: &std::path::Path, read_only: bool) -> Result<Arc<HostDirectory>, MountError> {

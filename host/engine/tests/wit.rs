@@ -1,5 +1,6 @@
 //! The WIT package is well-formed, and the Rust API says the same in the same words.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{collections::BTreeSet, fs, path::Path};
 
 use glovebox::{Language, Limits};
