@@ -30,5 +30,24 @@ fn main() {
             terminal::OWN_ERROR_EXIT_CODE
         }
     };
-    std::process::exit(code);
+    std::process::exit(visible(code));
+}
+
+/// What the system is told. It keeps the lowest eight bits, so that 256 would look like success.
+fn visible(code: i32) -> i32 {
+    const OTHER_FAILURE: i32 = 255;
+    if code != 0 && code.trailing_zeros() >= 8 { OTHER_FAILURE } else { code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn no_failure_looks_like_success_to_the_shell() {
+        for (code, seen) in [(0, 0), (1, 1), (-1, -1), (255, 255), (256, 255), (257, 257), (512, 255), (i32::MIN, 255)]
+        {
+            assert_eq!(visible(code), seen, "{code}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use glovebox::{Language, Request, SourceKind};
+use glovebox::{Language, Request, SANDBOX_NAME, SourceKind};
 
 use crate::{
     args::{RuntimeArgs, SourceArgs},
@@ -36,7 +36,7 @@ impl Source {
     pub(crate) fn read_all(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
         if let Some(text) = &args.code.eval {
             return Ok(vec![Self {
-                label: "<eval>".into(),
+                label: SANDBOX_NAME.into(),
                 name: None,
                 text: text.clone(),
                 kind: SourceKind::Detect,

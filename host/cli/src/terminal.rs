@@ -81,10 +81,11 @@ pub(crate) fn out(text: &str) -> io::Result<()> {
 
 /// Writes a value to standard output as one line of JSON.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    out.write_all(&line)?;
+    // Not built as a whole first: a guest's file names alone can take a quarter of a gigabyte as JSON.
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    // As what it is, so that a reader that has gone away is recognised.
+    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
 }

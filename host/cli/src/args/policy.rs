@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -62,39 +63,39 @@ pub(crate) struct PolicyArgs {
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
     /// Work, about one unit per WebAssembly operator [default: 10000000000]
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
     /// Wall-clock milliseconds, waiting included [default: 10000]
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 
     /// Memory: the guest's and what is held for it [default: 134217728]
-    #[arg(long, value_name = "N", value_parser = bytes)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     memory_bytes: Option<u64>,
 
     /// Standard output that is kept; the rest is dropped and counted [default: 2000000]
-    #[arg(long, value_name = "N", value_parser = bytes)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stdout_bytes: Option<u64>,
 
     /// Standard error that is kept; the rest is dropped and counted [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = bytes)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stderr_bytes: Option<u64>,
 
     /// Source text [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     source_bytes: Option<u64>,
 
     /// Standard input [default: 16777216]
-    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     stdin_bytes: Option<u64>,
 
     /// Files the script writes, in bytes [default: 67108864]
-    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     workspace_bytes: Option<u64>,
 
     /// Files the script makes, in number [default: 10000]
-    #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     workspace_inodes: Option<u64>,
 
     /// Files open at once [default: 256]
@@ -106,7 +107,7 @@ struct LimitArgs {
     session_count: Option<u32>,
 
     /// Bytes that kept sessions hold together; for programs that keep some, `run` does not [default: 4294967296]
-    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     session_total_bytes: Option<u64>,
 }
 
@@ -182,9 +183,22 @@ impl LimitArgs {
     }
 }
 
+/// The longest policy file. The longest one that could be used is a tenth of it.
+const POLICY_BYTES_MOST: u64 = 4 << 20;
+
+/// A file's text, but never all of `/dev/zero`.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = fs::File::open(path)?.take(POLICY_BYTES_MOST + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read > POLICY_BYTES_MOST) {
+        return Err(io::Error::other(format!("longer than {POLICY_BYTES_MOST} bytes")));
+    }
+    Ok(text)
+}
+
 /// Reads a policy file. Its relative host paths start where the file is, so that it means the same from everywhere.
 fn read(path: &Path) -> anyhow::Result<Policy> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = read_bounded(path).map_err(|error| {
         Hinted::new(
             format!("cannot read policy file `{}`", path.display()),
             "`glovebox policy show > policy.toml` writes one to start from",
@@ -319,5 +333,11 @@ mod tests {
         let matches = PolicyArgs::augment_args(clap::Command::new("x")).get_matches_from(["x"]);
         let args = PolicyArgs::from_arg_matches(&matches).unwrap();
         assert_eq!(args.resolve().unwrap(), glovebox::Policy::default());
+    }
+
+    #[test]
+    fn an_endless_policy_file_is_refused_and_not_read_to_its_end() {
+        let error = format!("{:?}", super::read(std::path::Path::new("/dev/zero")).unwrap_err());
+        assert!(error.contains("longer than 4194304 bytes"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use glovebox::Language;
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct CodeArgs {
-    /// Scripts, one after another, each in a fresh sandbox; `-` reads one from standard input
+    /// Scripts, one after another, each by itself; `-` reads one from standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 

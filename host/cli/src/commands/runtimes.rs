@@ -33,22 +33,22 @@ pub(crate) struct RuntimesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RuntimesCommand {
-    /// List the interpreters and what of them is here
+    /// List the interpreters, all or those named, and what of them is here
     List(NameArgs),
-    /// Download and verify interpreters
+    /// Download and verify interpreters: each language's default, or those named
     Fetch(NameArgs),
-    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once
+    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default, or those named
     Prepare(NameArgs),
-    /// Print where an interpreter's binary is
+    /// Print where binaries are: each language's default, or those named
     Path(NameArgs),
-    /// Remove interpreters and their prepared images
+    /// Remove interpreters, those named or all, and their prepared images
     Remove(NameArgs),
 }
 
 /// Which interpreters.
 #[derive(Args, Debug)]
 struct NameArgs {
-    /// Names or aliases [default: list: all; remove: none; the others: each language's default]
+    /// Names or aliases, as `glovebox runtimes list` prints them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -212,13 +212,23 @@ fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
 }
 
 fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    for runtime in select(host, args, Unnamed::None)? {
-        let name = runtime.name;
-        let freed_bytes = host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?;
+    let freed = |name: &str, freed_bytes: u64| -> anyhow::Result<()> {
         if args.json {
             out_json(&serde_json::json!({ "name": name, "freed_bytes": freed_bytes }))?;
         } else {
             out(&format!("{name}: freed {}\n", bytes(freed_bytes)))?;
+        }
+        Ok(())
+    };
+    for runtime in select(host, args, Unnamed::None)? {
+        let name = runtime.name;
+        freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
+    }
+    if args.all {
+        // What is left was compiled from binaries that were run by path.
+        let freed_bytes = host.engine.clear_prepared().context("cannot remove the other images")?;
+        if freed_bytes > 0 {
+            freed("binaries by path", freed_bytes)?;
         }
     }
     Ok(0)
