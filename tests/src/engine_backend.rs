@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-use glovebox::{Engine, EngineConfig, ExecuteError, Execution, Language, Policy, Request, Sandbox, SourceKind};
+use glovebox::{Engine, EngineConfig, ExecuteError, Execution, Language, Request, Sandbox, SourceKind};
 
 use crate::{Backend, Case, DiagnosticSeen, Operation, Step, StepResult};
 
@@ -39,18 +39,25 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 /// Runs cases through the crate `glovebox`.
 #[derive(Debug, Default)]
 pub struct EngineBackend {
+    runtime: Option<String>,
     /// Loading a runtime maps its code: sandboxes without files of their own are shared.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
 impl EngineBackend {
+    /// Another runtime of the manifest than the language's default.
+    #[must_use]
+    pub fn of_runtime(name: &str) -> Self {
+        Self { runtime: Some(name.to_owned()), sandboxes: Mutex::default() }
+    }
+
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
         let key = (case.language, case.policy.to_toml());
         let shared = case.files.is_empty();
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
             return Ok(sandbox.clone());
         }
-        let sandbox = build(case.language, case.policy.clone(), &case.files)?;
+        let sandbox = build(self.runtime.as_deref(), case)?;
         if shared {
             self.sandboxes.lock().expect("no panic holds it").insert(key, sandbox.clone());
         }
@@ -58,9 +65,12 @@ impl EngineBackend {
     }
 }
 
-fn build(language: Language, policy: Policy, files: &BTreeMap<String, Vec<u8>>) -> Result<Sandbox, String> {
-    let mut builder = Sandbox::builder(engine()).language(language).policy(policy);
-    for (name, bytes) in files {
+fn build(runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
+    let mut builder = Sandbox::builder(engine()).language(case.language).policy(case.policy.clone());
+    if let Some(runtime) = runtime {
+        builder = builder.runtime(runtime);
+    }
+    for (name, bytes) in &case.files {
         builder = builder.file(name, bytes.clone());
     }
     builder.build().map_err(|error| error.to_string())

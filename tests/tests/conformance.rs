@@ -1,25 +1,26 @@
-//! Every case in `cases/`, in every language it has scripts for, through the Rust engine.
+//! Every case in `cases/`, in every language it has scripts for, on every runtime of the manifest, through the Rust engine.
 //!
-//! One trial each, named `python/<case>` and `javascript/<case>`; the usual filters of a test program work on them.
+//! One trial each, named `python/<case>`, `javascript/<case>` and so on after the runtime; the usual filters of a test
+//! program work on them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
 
 use std::{process::ExitCode, sync::Arc};
 
-use glovebox_tests::{Backend, Case, EngineBackend, cases_dir, check, load_cases};
+use glovebox_tests::{Backend, Case, EngineBackend, cases_dir, check, engine, load_cases};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let cases = load_cases(&cases_dir()).expect("the cases are well formed");
-    let backend = Arc::new(EngineBackend::default());
-    let trials = cases
-        .into_iter()
-        .map(|case| {
+    let mut trials = Vec::new();
+    for runtime in engine().runtimes().expect("the manifest is read") {
+        let backend = Arc::new(EngineBackend::of_runtime(&runtime.name));
+        for case in cases.iter().filter(|case| case.language == runtime.language).cloned() {
             let backend = Arc::clone(&backend);
-            Trial::test(format!("{}/{}", case.language, case.name), move || show(&case, backend.as_ref()))
-        })
-        .collect();
+            trials.push(Trial::test(format!("{}/{}", runtime.name, case.name), move || show(&case, backend.as_ref())));
+        }
+    }
     libtest_mimic::run(&args, trials).exit_code()
 }
 

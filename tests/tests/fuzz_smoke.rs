@@ -2,7 +2,14 @@
 //!
 //! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` makes it longer. For real fuzzing, see `tests/fuzz/README.md`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test program: a panic is a failed test"
+)]
 
 use std::{
     env,

@@ -10,14 +10,15 @@
 )]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use glovebox::{Engine, ExecuteError, Language, Outcome, Request, Sandbox, SandboxBuilder, TrapKind};
-use glovebox_tests::{engine, lone_engine, process, sandbox, short};
+use glovebox_tests::{Goldens, engine, lone_engine, process, sandbox, short};
 use tempfile::TempDir;
 
 /// A guest program in a file of its own.
@@ -169,10 +170,8 @@ fn what_is_no_usable_binary_is_an_error_that_names_it() {
     let component = dir.path().join("component.wasm");
     fs::write(&component, b"\0asm\x0d\0\x01\0").unwrap();
     for path in [&text, &imports, &component, &dir.path().to_path_buf()] {
-        let error = custom(path)
-            .build()
-            .and_then(|sandbox| Ok(sandbox.execute("").map(drop)))
-            .map(|ran| ran.unwrap_err().to_string());
+        let error =
+            custom(path).build().map(|sandbox| sandbox.execute("").map(drop)).map(|ran| ran.unwrap_err().to_string());
         let error = error.unwrap_or_else(|error| chain(&error));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(error.contains(name), "`{name}` is not named: {error}");
@@ -293,19 +292,16 @@ fn an_unprepared_failure_is_a_failure() {
     assert!(execution.stderr.text().contains("ValueError: x"));
 }
 
-/// A cache with the default JavaScript binary in it and nothing prepared.
+/// A cache with the default JavaScript binary in it, the smallest, and nothing prepared.
 fn bare_cache() -> TempDir {
+    bare_cache_of("javascript")
+}
+
+fn bare_cache_of(name: &str) -> TempDir {
     let dir = TempDir::new().unwrap();
-    let name = engine()
-        .runtimes()
-        .unwrap()
-        .into_iter()
-        .find(|info| info.language == Language::JavaScript && info.default)
-        .unwrap()
-        .name;
-    let from = engine().fetch(&name).unwrap();
+    let from = engine().fetch(name).unwrap();
     let fresh = another(dir.path());
-    let to = fresh.runtime_path(&name).unwrap();
+    let to = fresh.runtime_path(name).unwrap();
     fs::create_dir_all(to.parent().unwrap()).unwrap();
     fs::copy(from, &to).unwrap();
     for path in [to.parent().unwrap(), to.as_path()] {
@@ -364,23 +360,33 @@ fn processes_share_one_cache() {
     assert_eq!(fs::metadata(&first[0]).unwrap().modified().unwrap(), made, "the image was not made again");
 }
 
+/// The images' identities are pinned: one that changes unnoticed would no longer be the one that fuel figures and saved
+/// sessions belong to.
 #[test]
-fn preparing_twice_gives_the_same_image() {
-    let images: Vec<String> = (0..2)
-        .map(|_| {
-            let dir = bare_cache();
-            let engine = another(dir.path());
-            let name = engine
-                .runtimes()
-                .unwrap()
-                .into_iter()
-                .find(|info| info.language == Language::JavaScript && info.default)
-                .unwrap()
-                .name;
-            engine.prepare(&name).unwrap().image_sha256
-        })
-        .collect();
-    assert_eq!(images[0], images[1]);
+fn preparing_again_gives_the_same_image() {
+    let mut seen = BTreeMap::new();
+    for info in engine().runtimes().unwrap() {
+        let dir = bare_cache_of(&info.name);
+        let again = another(dir.path()).prepare(&info.name).unwrap();
+        assert_eq!(again.image_sha256, engine().prepare(&info.name).unwrap().image_sha256, "{}", info.name);
+        seen.insert(info.name, again.image_sha256);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/images.toml");
+    if Goldens::blessing() {
+        fs::write(path, toml::to_string(&seen).unwrap()).unwrap();
+        return;
+    }
+    let held: BTreeMap<String, String> = toml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(seen, held, "run with BLESS=1 where the boot code or a binary was changed on purpose");
+}
+
+#[test]
+fn the_duration_does_not_count_preparing() {
+    let dir = bare_cache();
+    let begun = Instant::now();
+    let sandbox = Sandbox::builder(&another(dir.path())).language(Language::JavaScript).build().unwrap();
+    let execution = sandbox.execute("console.log(1)").unwrap();
+    assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
 }
 
 #[test]

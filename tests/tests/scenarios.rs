@@ -1,6 +1,13 @@
 //! Every scenario of the requirements is shown by a case or a test, or says why it is not.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test program: a panic is a failed test"
+)]
 
 use std::{collections::BTreeSet, path::Path};
 

@@ -98,7 +98,10 @@ fn sessions_in_many_threads_keep_to_themselves() {
 
 #[test]
 fn one_guest_at_its_limit_does_not_hold_up_another() {
-    let slow = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 1_500);
+    let slow = sandbox(Language::Python, |policy| {
+        policy.limits.timeout_ms = 1_500;
+        policy.limits.fuel = 1_000_000_000_000;
+    });
     let quick = sandbox(Language::JavaScript, |_| {});
     thread::scope(|scope| {
         let looping = scope.spawn(|| slow.execute("while True: pass").unwrap());
