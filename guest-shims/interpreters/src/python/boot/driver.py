@@ -1,5 +1,9 @@
 """What the host calls."""
 
+# A script's trace and profile hooks end with it: they would see the driver's own calls, and could raise in them.
+settrace, setprofile = sys.settrace, sys.setprofile
+
+
 def run(last):
     """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input."""
     global source
@@ -10,7 +14,15 @@ def run(last):
             name = kept_name(DEFAULT_NAME)
         sys.argv = [""]
         exec(compile(source, name, "exec", 0, True), namespace)
+        settrace(None)
+        setprofile(None)
     except BaseException as error:
+        try:
+            settrace(None)
+            setprofile(None)
+        except BaseException:  # a hook of the script's that raises at our own calls, and is gone by that
+            settrace(None)
+            setprofile(None)
         result = failed(error, name)
     try:
         if last:
@@ -56,7 +68,15 @@ def run_with(last):
         name = given if last else kept_name(given)
         linecache.cache[given] = (len(source), None, quoted, given)
         exec(compile(source, name, "exec", 0, True), namespace)
+        settrace(None)
+        setprofile(None)
     except BaseException as error:
+        try:
+            settrace(None)
+            setprofile(None)
+        except BaseException:  # a hook of the script's that raises at our own calls, and is gone by that
+            settrace(None)
+            setprofile(None)
         result = failed(error, name)
     if last:
         finish()
