@@ -15,6 +15,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "a test program's library: a panic is a failed test"
 )]
 

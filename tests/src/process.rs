@@ -63,3 +63,19 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     }
     child.wait_with_output().expect("its output can be read")
 }
+
+/// Runs one `#[test]` of this program in a process of its own, where this says so and the test goes on; in the parent
+/// it has then passed, and what it printed is printed.
+///
+/// Panics when the child fails or takes longer than `limit`.
+#[must_use]
+pub fn in_child(test: &str, limit: Duration) -> bool {
+    if child_task().is_some() {
+        return true;
+    }
+    let output = run_child(test, "go", limit);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{said}");
+    false
+}

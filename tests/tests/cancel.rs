@@ -52,7 +52,7 @@ fn cancelled_after(language: Language, source: &str) -> Duration {
 fn a_loop_is_cancelled() {
     for (language, source) in LOOPS {
         let took = cancelled_after(language, source);
-        assert!(took < Duration::from_secs(2), "{language}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{language}: {took:?}");
     }
 }
 
@@ -60,7 +60,7 @@ fn a_loop_is_cancelled() {
 fn a_wait_is_cancelled() {
     for (language, source) in SLEEPS {
         let took = cancelled_after(language, source);
-        assert!(took < Duration::from_secs(2), "{source}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{source}: {took:?}");
     }
 }
 

@@ -26,8 +26,9 @@ const SLACK_BYTES: u64 = 48 * MIB;
 const ENDLESS_TIMEOUT_MS: u64 = 2_000;
 /// For what does, and not sooner on a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
-/// How long after its deadline a guest may end, on a busy machine.
-const LATE_MS: u64 = 1_500;
+/// How long after its deadline a guest may end: long, since no test fails because the machine was slow, and short against
+/// the half minute that other sandboxes take for some of these.
+const LATE_MS: u64 = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

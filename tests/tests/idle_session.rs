@@ -9,11 +9,7 @@ use glovebox_tests::{fixed, process, sandbox};
 
 /// The private memory that one session holds after 10,000 trivial executions, in a process of its own.
 fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
-    if process::child_task().is_none() {
-        let output = process::run_child(test, "go", Duration::from_secs(240));
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        print!("{said}");
+    if !process::in_child(test, Duration::from_secs(600)) {
         return;
     }
     let sandbox = sandbox(language, fixed);

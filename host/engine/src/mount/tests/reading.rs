@@ -94,7 +94,7 @@ fn a_pipe_or_socket_is_neither_shown_nor_opened() {
         assert!(host.read(name, 0, &mut [0; 8]).is_err());
         assert!(host.stat(name).is_err());
     }
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
