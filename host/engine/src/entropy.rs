@@ -2,11 +2,11 @@
 
 /// Fills `into` from the operating system.
 ///
-/// The operating system's generator does not fail on the systems we run on once it has started; if it ever did, weak
-/// numbers would be worse than none, so the zeros are left for the guest to see.
+/// It gives them on every system we run on once it has started. If it ever does not, the process ends: scripts make
+/// keys and tokens of these numbers, and guessable ones would be worse than none.
 pub(crate) fn fill(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
         tracing::error!(%error, "the operating system gave no random numbers");
-        into.fill(0);
+        std::process::abort();
     }
 }
