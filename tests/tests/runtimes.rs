@@ -158,6 +158,21 @@ fn a_hostile_binary_meets_the_limits() {
 }
 
 #[test]
+fn a_start_function_that_does_not_end_is_stopped_and_named() {
+    let dir = TempDir::new().unwrap();
+    let starts = [("loops", "(loop (br 0))", "Deadline"), ("traps", "unreachable", "Unreachable")];
+    for (name, body, how) in starts {
+        let text =
+            format!("(module (memory (export \"memory\") 1) (func $s {body}) (func (export \"_start\")) (start $s))");
+        let path = program(&dir, name, &text);
+        let mut limits = glovebox::Limits::default();
+        limits.timeout_ms = 200;
+        let error = custom(&path).limits(limits).build().unwrap().execute("").unwrap_err().to_string();
+        assert!(error.contains("could not be started") && error.contains(how), "{error}");
+    }
+}
+
+#[test]
 fn what_is_no_usable_binary_is_an_error_that_names_it() {
     let dir = TempDir::new().unwrap();
     let text = dir.path().join("text.wasm");

@@ -116,3 +116,15 @@ fn a_session_outlives_the_engine_and_the_sandbox_it_came_from() {
         session.close().unwrap();
     }
 }
+
+#[test]
+fn what_exit_handlers_write_reaches_the_host() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let mut session =
+        sandbox(Language::Python, |policy| policy.workspace = Some(dir.path().to_path_buf())).session().unwrap();
+    let source = "import atexit\natexit.register(lambda: open('last', 'w').write('words'))";
+    assert!(session.execute(source).unwrap().is_success());
+    assert!(!dir.path().join("last").exists(), "not before the session ends");
+    session.close().unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("last")).unwrap(), "words");
+}

@@ -13,7 +13,7 @@ use crate::{
     outcome::{Resource, TrapKind},
     runtime::{Drive, Image, Runtime},
     state::{Run, State},
-    trap::Unwound,
+    trap::{Ended, Unwound, classify},
 };
 
 /// Fuel while nothing is on the script's bill: instantiating, waking up.
@@ -36,10 +36,22 @@ pub(crate) fn instantiate(
         Ok(()) => Ok(UpdateDeadline::Continue(1)),
         Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
     });
-    let instance = pre.instantiate(&mut store).map_err(failed)?;
+    let instance = pre.instantiate(&mut store).map_err(|error| {
+        // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
+        let reason = format!("{error:#}");
+        match classify(error) {
+            Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
+            Ended::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
+            Ended::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
+        }
+    })?;
     GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
         reason: "the binary exports no `memory`, so it is no WASI program".into(),
     })
+}
+
+fn failed_start(how: String) -> ExecuteError {
+    ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
 
 /// What a guest did and what it cost.

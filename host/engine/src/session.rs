@@ -166,7 +166,8 @@ impl Session {
         self.ended.as_deref()
     }
 
-    /// Ends the session: the interpreter's exit handlers run, within the limits of one execution.
+    /// Ends the session: the interpreter's exit handlers run, within the limits of one execution, and what they write
+    /// reaches host directories as after a successful one.
     pub fn close(mut self) -> Result<(), ExecuteError> {
         if self.ended.is_some() {
             return Ok(());
@@ -175,7 +176,10 @@ impl Session {
         inner.engine.0.on_stack(|| {
             let run = Run::new(inner.policy.limits.timeout(), CancelToken::new(), None);
             self.guest.machine.store.data_mut().run.renew(run);
-            self.guest.close(&inner.runtime, &inner.policy.limits)
+            self.guest.machine.wasi().begin_execution();
+            self.guest.close(&inner.runtime, &inner.policy.limits)?;
+            let vfs = self.guest.machine.wasi().vfs_mut();
+            inner.workspace.commit(vfs, &self.roots.roots, true).map_err(|(_, source)| source.into())
         })?
     }
 
