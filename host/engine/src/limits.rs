@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub struct Limits {
     /// Fuel: roughly one unit per WebAssembly operator, plus what host work costs. Default 10 billion,
-    /// which is about ten seconds of Python here. Booting the interpreter is not on the bill.
+    /// which an interpreter at work uses up in about a second here: five million empty turns of a Python loop. Booting the
+    /// interpreter is not on the bill.
     /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     pub fuel: u64,
     /// Wall-clock milliseconds, waits included, compiling and queueing not. Default 10,000.
