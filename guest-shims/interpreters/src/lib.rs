@@ -16,4 +16,6 @@ mod script;
 pub use javascript::JavaScript;
 pub use machine::{Callee, Machine, MachineError, Value};
 pub use python::Python;
-pub use script::{Anchors, Diagnostic, Driver, DriverError, Raised, Report, Script, SourceKind};
+pub use script::{
+    Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script, SourceKind,
+};

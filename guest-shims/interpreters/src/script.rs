@@ -35,6 +35,38 @@ pub struct Script<'a> {
     pub has_stdin: bool,
     /// Whether the instance is dropped afterwards: exit handlers (`atexit`, `threading._shutdown`) run now.
     pub last: bool,
+    /// Whether the value of a trailing expression is reported. It is computed either way.
+    pub wants_value: bool,
+}
+
+/// A value of the guest's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestValue {
+    /// As the language shows it: `repr` in Python, an inspection in JavaScript. Long ones are cut.
+    pub repr: String,
+    /// The value as JSON text, where it is JSON: null, booleans, finite numbers, strings, lists, and objects with
+    /// strings for keys. None where it is not, or is too long. The text is the guest's: parse it before use.
+    pub json: Option<String>,
+}
+
+/// Why a script is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Its fuel is nearly used up.
+    Fuel,
+    /// Its time is nearly over.
+    Time,
+    /// Its caller cancelled it.
+    Cancelled,
+}
+
+/// A word to write into guest memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poke {
+    /// Where.
+    pub at: u32,
+    /// What.
+    pub word: u32,
 }
 
 /// An exception that ended a script.
@@ -53,12 +85,15 @@ pub struct Raised {
 /// What a script did, as its interpreter reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// It ran to its end.
-    Completed,
+    /// It ran to its end; the value of its trailing expression, if it was asked for and is one that is shown (not
+    /// `None` or `undefined`).
+    Completed(Option<GuestValue>),
     /// It ended itself with this code (`sys.exit`, `std.exit`). The interpreter lives on.
     Exited(i32),
     /// An exception reached the top. It has already been printed to the guest's standard error.
     Raised(Raised),
+    /// The exception that stands for [`Driver::interrupt`] reached the top: as `Raised`. The guest can make it up.
+    Interrupted(Raised),
 }
 
 /// One thing the guest's own parser says about a source.
@@ -129,6 +164,28 @@ pub trait Driver: Send + Sync {
     /// Runs a script and flushes what it left open.
     fn execute(&self, machine: &mut dyn Machine, anchors: &Anchors, script: &Script<'_>)
     -> Result<Report, DriverError>;
+
+    /// What to write into the memory of a guest that is running, to have the interpreter raise an exception in the
+    /// script at the next point where it looks: the words that say so, in this order. Writing them in a guest that
+    /// has just ended its script must do no harm.
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError>;
+
+    /// A global variable of a kept interpreter; none where there is no such.
+    fn get_variable(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError>;
+
+    /// Sets a global variable of a kept interpreter to what `json` says.
+    fn set_variable(
+        &self,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+        json: &str,
+    ) -> Result<Result<(), Raised>, DriverError>;
 
     /// Parses a source without running any of it. Called in a fresh instance.
     fn validate(

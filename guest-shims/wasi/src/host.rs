@@ -59,4 +59,17 @@ pub trait Host {
 
     /// Told of output as it is accepted (never of what the caps cut off), for streaming.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
+
+    /// Takes a message that the guest wrote to the tools device, whole. An error ends the guest; whatever is wrong with the
+    /// message itself is answered by a reply. Default: nobody listens.
+    fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
+        let _ = message;
+        Ok(())
+    }
+
+    /// Waits for the next reply to the guest's messages; none where no reply is due, or the time that the guest set is over.
+    /// Must be cancellable, and end with [`Stop::Deadline`] at the latest at the deadline.
+    fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(None)
+    }
 }

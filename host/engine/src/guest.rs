@@ -152,7 +152,7 @@ impl Guest {
 
     fn run_command(&mut self) -> Result<Report, DriverError> {
         match self.machine.call(Callee::Export("_start"), &[]) {
-            Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed),
+            Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed(None)),
             Err(error) => Err(error.into()),
         }
     }
@@ -167,9 +167,9 @@ impl Guest {
         let left = self.machine.store.get_fuel().unwrap_or(0);
         let refused = self.machine.store.data().limiter.refused_bytes;
         let (outcome, alive) = match result {
-            Ok(Report::Completed) => (Outcome::Completed, true),
+            Ok(Report::Completed(_)) => (Outcome::Completed, true),
             Ok(Report::Exited(code)) => (Outcome::Exited { code }, true),
-            Ok(Report::Raised(raised)) => {
+            Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
                 match refused {
                     Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), true),

@@ -72,6 +72,7 @@ impl<'a> Setting<'a> {
             env: &inner.env,
             has_stdin: !self.stdin.is_empty(),
             last,
+            wants_value: false,
         }
     }
 

@@ -168,7 +168,16 @@ mod tests {
     use super::*;
 
     fn detected(source: &str, name: &str) -> Vec<Grammar> {
-        grammars(&Script { source, name, kind: SourceKind::Detect, args: &[], env: &[], has_stdin: false, last: true })
+        grammars(&Script {
+            source,
+            name,
+            kind: SourceKind::Detect,
+            args: &[],
+            env: &[],
+            has_stdin: false,
+            last: true,
+            wants_value: false,
+        })
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod run;
 mod state;
 mod value;
 
-use crate::{Anchors, Diagnostic, Driver, DriverError, Machine, Raised, Report, Script};
+use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use build::Build;
 use compile::Compiled;
 use report::{Facts, OUT_OF_MEMORY};
@@ -83,6 +83,29 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
         Booted::new(machine, anchors, self.build)?.execute(script)
+    }
+
+    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        Ok(Vec::new())
+    }
+
+    fn get_variable(
+        &self,
+        _: &mut dyn Machine,
+        _: &Anchors,
+        _: &str,
+    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+        Ok(Ok(None))
+    }
+
+    fn set_variable(
+        &self,
+        _: &mut dyn Machine,
+        _: &Anchors,
+        _: &str,
+        _: &str,
+    ) -> Result<Result<(), Raised>, DriverError> {
+        Ok(Ok(()))
     }
 
     fn validate(

@@ -78,11 +78,11 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done) => Report::Completed,
+            (None, Ending::Done) => Report::Completed(None),
             (None, Ending::Threw(thrown)) => Report::Raised(self.report(thrown, script.name)?),
             (None, Ending::Refused(raised)) => Report::Raised(raised),
         };
-        if report != Report::Completed && !script.last {
+        if report != Report::Completed(None) && !script.last {
             self.abandon()?;
         }
         self.guest.flush()?;
@@ -239,7 +239,16 @@ mod tests {
     use crate::SourceKind;
 
     fn script<'a>(name: &'a str, args: &'a [String], env: &'a [(String, String)]) -> Script<'a> {
-        Script { source: "", name, kind: SourceKind::Detect, args, env, has_stdin: false, last: true }
+        Script {
+            source: "",
+            name,
+            kind: SourceKind::Detect,
+            args,
+            env,
+            has_stdin: false,
+            last: true,
+            wants_value: false,
+        }
     }
 
     #[test]

@@ -110,6 +110,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
             env: &[],
             has_stdin: false,
             last,
+            wants_value: false,
         };
         python.execute(machine, &anchors, &script)?;
     }

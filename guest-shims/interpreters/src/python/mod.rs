@@ -13,7 +13,7 @@ mod object;
 mod tests;
 mod wire;
 
-use crate::{Anchors, Diagnostic, Driver, DriverError, Machine, Raised, Report, Script};
+use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use object::Interpreter;
 use wire::{decode_diagnostic, decode_report, framed};
 
@@ -81,7 +81,30 @@ impl Driver for Python {
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
-        reply.map_or(Ok(Report::Completed), |reply| decode_report(&reply))
+        reply.map_or(Ok(Report::Completed(None)), |reply| decode_report(&reply))
+    }
+
+    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        Ok(Vec::new())
+    }
+
+    fn get_variable(
+        &self,
+        _: &mut dyn Machine,
+        _: &Anchors,
+        _: &str,
+    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+        Ok(Ok(None))
+    }
+
+    fn set_variable(
+        &self,
+        _: &mut dyn Machine,
+        _: &Anchors,
+        _: &str,
+        _: &str,
+    ) -> Result<Result<(), Raised>, DriverError> {
+        Ok(Ok(()))
     }
 
     fn validate(

@@ -122,7 +122,16 @@ fn anchors() -> Anchors {
 }
 
 fn script(source: &str) -> Script<'_> {
-    Script { source, name: DEFAULT_NAME, kind: SourceKind::Detect, args: &[], env: &[], has_stdin: false, last: true }
+    Script {
+        source,
+        name: DEFAULT_NAME,
+        kind: SourceKind::Detect,
+        args: &[],
+        env: &[],
+        has_stdin: false,
+        last: true,
+        wants_value: false,
+    }
 }
 
 fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
@@ -132,7 +141,7 @@ fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
 #[test]
 fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
     let mut liar = Liar::new();
-    assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed);
+    assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed(None));
     assert_eq!(liar.called, [[1, SCRATCH, 1, 0].map(Value::I32)]);
     assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH)), (8, 20));
     assert_eq!(liar.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
