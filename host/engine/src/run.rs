@@ -1,14 +1,19 @@
 //! One execution, in a fresh guest or a kept one.
 
+use std::sync::Arc;
+
 use glovebox_interpreters::{Machine, Script};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Language, Request, SourceKind, events,
+    CancelToken, ExecuteError, Execution, Language, Request, SourceKind,
+    current::Run,
+    events,
     execution::{Files, Metadata, Output},
     guest::Guest,
     request::OnOutput,
     sandbox::Sandbox,
-    state::Run,
+    soft_stop::SoftStop,
+    tools::{Calls, Toolbox},
     workspace::Roots,
 };
 
@@ -28,6 +33,7 @@ pub(crate) struct Setting<'a> {
     cancel: CancelToken,
     on_output: Option<OnOutput>,
     sandbox: &'a Sandbox,
+    pub(crate) toolbox: Arc<Toolbox>,
 }
 
 impl<'a> Setting<'a> {
@@ -53,12 +59,25 @@ impl<'a> Setting<'a> {
             cancel: request.cancel.cloned().unwrap_or_default(),
             on_output: request.on_output,
             sandbox,
+            toolbox: Arc::clone(&sandbox.0.toolbox),
         })
     }
 
     /// Starts the clock of the execution.
     pub(crate) fn start(&mut self) -> Run {
-        Run::new(self.sandbox.0.policy.limits.timeout(), self.cancel.clone(), self.on_output.take())
+        let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
+        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
+        // Where executions are to be the same every time, only what the guest itself does may stop it.
+        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.effective_fuel_reserve() };
+        let tools = Calls::new(
+            Arc::clone(&self.toolbox),
+            Arc::clone(&inner.engine.0.tool_threads),
+            limits,
+            self.session_id.map(str::to_owned),
+            run.begun,
+            self.cancel.clone(),
+        );
+        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve())).with_tools(tools)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.
@@ -109,7 +128,9 @@ impl<'a> Setting<'a> {
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
         let ran = guest.run(runtime, limits, &self.script(last))?;
-        let duration = guest.machine.store.data().run.begun.elapsed();
+        let run = &mut guest.machine.store.data_mut().run;
+        let duration = run.begun.elapsed();
+        let tool_calls = run.end_tools();
         let wasi = guest.machine.wasi();
         events::security(self.session_id, &ran, &wasi.take_events());
         let output = wasi.take_output();
@@ -117,6 +138,8 @@ impl<'a> Setting<'a> {
         let committed = inner.workspace.commit(wasi.vfs_mut(), &roots.roots, ran.outcome.is_success());
         let execution = Execution {
             outcome: ran.outcome,
+            interrupted: ran.interrupted,
+            tool_calls,
             metadata: Metadata {
                 runtime: runtime.language,
                 runtime_name: runtime.name.clone(),

@@ -11,7 +11,7 @@ use std::{
 use glovebox_interpreters::Machine;
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Request, Sandbox, entropy, guest::Guest, run::Setting, state::Run,
+    CancelToken, ExecuteError, Execution, Request, Sandbox, current::Run, entropy, guest::Guest, run::Setting,
     workspace::Roots,
 };
 
