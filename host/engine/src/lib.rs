@@ -17,6 +17,7 @@
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
 //! * [`Session`]: an interpreter that is kept between executions.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
+//! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
 //!
 //! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
@@ -38,6 +39,7 @@ mod aot;
 mod cancel;
 mod catalog;
 mod config;
+mod current;
 mod engine;
 mod entropy;
 mod error;
@@ -60,9 +62,11 @@ mod run;
 mod runtime;
 mod sandbox;
 mod session;
+mod soft_stop;
 mod stack;
 mod state;
 mod ticker;
+mod tools;
 mod trap;
 mod value;
 mod workspace;
@@ -85,4 +89,5 @@ pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
     CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
 };
+pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
 pub use value::GuestValue;

@@ -4,8 +4,7 @@
 //! and notes their addresses. From then on a call is one indirect call through the vectorcall slot of Python's function
 //! type, as CPython itself would make it; nothing of ours has to be exported by the binary.
 //!
-//! Request and reply go through guest memory ([`object`]): the binary carries wasi-vfs, whose own descriptor table
-//! hides the driver channel's descriptor from the guest.
+//! Request and reply go through guest memory ([`object`]).
 
 mod boot;
 mod object;
