@@ -3,8 +3,8 @@
 use glovebox_interpreters::{Machine, Script};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Language, Request, SourceKind, events,
-    execution::{Files, Metadata, Output},
+    CancelToken, ExecuteError, Execution, Files, Language, Request, SourceKind, events,
+    execution::{Metadata, Output},
     guest::Guest,
     request::OnOutput,
     sandbox::Sandbox,
