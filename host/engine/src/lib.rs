@@ -62,6 +62,7 @@ mod sandbox;
 mod session;
 mod stack;
 mod state;
+mod store;
 mod ticker;
 mod trap;
 mod workspace;
@@ -83,3 +84,8 @@ pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use request::{Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::Session;
+pub use store::{
+    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
+    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
+    TimestampError,
+};
