@@ -20,7 +20,7 @@ impl Forged {
         let saved = Saved { wasi: Vec::new(), ..sample.saved(&[]) };
         let mut body = vec![2];
         for (name, bits) in &sample.globals {
-            body.push(name.len() as u8);
+            body.push(u8::try_from(name.len()).unwrap());
             body.extend_from_slice(name.as_bytes());
             body.extend_from_slice(&bits.to_le_bytes());
         }
@@ -29,7 +29,7 @@ impl Forged {
     }
 
     fn ranges(mut self, ranges: &[(u32, u32)]) -> Self {
-        self.body.extend_from_slice(&(ranges.len() as u32).to_le_bytes());
+        self.body.extend_from_slice(&u32::try_from(ranges.len()).unwrap().to_le_bytes());
         for (first, count) in ranges {
             self.body.extend_from_slice(&first.to_le_bytes());
             self.body.extend_from_slice(&count.to_le_bytes());
@@ -226,10 +226,10 @@ fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
         for _ in 0..=numbers.below(4) {
             let at = numbers.below(bytes.len() as u64);
             match numbers.below(4) {
-                0 => bytes[at] = numbers.next() as u8,
+                0 => bytes[at] = numbers.byte(),
                 1 => bytes[at] ^= 1 << numbers.below(8),
                 2 => bytes.truncate(at.max(32)),
-                _ => bytes.insert(at, numbers.next() as u8),
+                _ => bytes.insert(at, numbers.byte()),
             }
         }
         sealed::forge_checksum(&mut bytes);

@@ -23,6 +23,10 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+
     fn below(&mut self, most: u64) -> usize {
         usize::try_from(self.next() % most).unwrap()
     }
@@ -63,7 +67,7 @@ impl Sample {
             if number % 2 == 0 {
                 page[numbers.below(PAGE_BYTES as u64)] ^= 1;
             } else {
-                page.fill_with(|| numbers.next() as u8);
+                page.fill_with(|| numbers.byte());
             }
             (*number, Arc::new(page))
         });
