@@ -52,6 +52,7 @@ mod load;
 mod machine;
 pub mod mount;
 mod outcome;
+mod pagemap;
 mod policy;
 mod prepare;
 mod request;
@@ -65,6 +66,7 @@ mod state;
 mod store;
 mod ticker;
 mod trap;
+mod value;
 mod workspace;
 
 pub use cancel::CancelToken;
@@ -81,11 +83,14 @@ pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use request::{Request, SANDBOX_NAME};
+pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::Session;
+pub use session::{
+    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+};
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
     SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
     TimestampError,
 };
+pub use value::GuestValue;
