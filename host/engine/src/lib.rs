@@ -47,6 +47,7 @@ mod events;
 mod execution;
 mod files;
 mod guest;
+mod hibernate;
 mod imports;
 mod language;
 mod limits;
@@ -66,6 +67,7 @@ mod session;
 mod soft_stop;
 mod stack;
 mod state;
+mod store;
 mod ticker;
 mod tools;
 mod trap;
@@ -83,6 +85,7 @@ pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::FileKind;
 pub use glovebox_wasi::Stream;
+pub use hibernate::{HibernateError, HibernatedInfo, KeyError, ResumeError, SessionKey};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
@@ -91,6 +94,11 @@ pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
     CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+};
+pub use store::{
+    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
+    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
+    TimestampError,
 };
 pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
 pub use value::GuestValue;
