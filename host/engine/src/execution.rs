@@ -2,10 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use glovebox_vfs::{DirEntry, FileKind, RootId, Vfs};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{GuestValue, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
+use crate::{Files, GuestValue, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,36 +104,6 @@ pub struct Execution {
     pub metadata: Metadata,
     /// The files as the execution left them.
     pub(crate) files: Files,
-}
-
-/// A workspace as an execution left it: what it wrote is here whether or not it was committed to a host directory.
-#[derive(Clone, Debug)]
-pub struct Files {
-    pub(crate) vfs: Vfs,
-    pub(crate) root: Option<RootId>,
-}
-
-/// The most bytes that [`Files::read`] brings into memory.
-const READ_BYTES_MOST: u64 = 1 << 30;
-
-impl Files {
-    /// The contents of the file at `path`, relative to `/app`; none where there is no such file, or it is over 1 GiB.
-    #[must_use]
-    pub fn read(&self, path: &str) -> Option<Vec<u8>> {
-        self.vfs.clone().read_file(self.root?, path, READ_BYTES_MOST).ok()
-    }
-
-    /// The names in the directory at `path`, relative to `/app` (`""` is the workspace itself), sorted; directories end in `/`.
-    #[must_use]
-    pub fn list(&self, path: &str) -> Vec<String> {
-        let Some(root) = self.root else { return Vec::new() };
-        let entries = self.vfs.clone().list(root, path).unwrap_or_default();
-        let name = |entry: DirEntry| match entry.kind {
-            FileKind::Directory => format!("{}/", entry.name),
-            _ => entry.name.to_string(),
-        };
-        entries.into_iter().map(name).collect()
-    }
 }
 
 impl Execution {

@@ -6,10 +6,10 @@ use glovebox_interpreters::{Machine, Script};
 use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Language, Outcome, Request, SourceKind,
+    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
     current::Run,
     events,
-    execution::{Files, Metadata, Output},
+    execution::{Metadata, Output},
     guest::{After, Guest},
     request::OnOutput,
     sandbox::Sandbox,

@@ -311,10 +311,14 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     }
 }
 
+/// What a message to the tools has around a call's arguments.
+const TOOL_ENVELOPE_BYTES: u64 = 4096;
+
 fn wasi_limits(limits: &Limits) -> WasiLimits {
     WasiLimits {
         stdout_bytes: limits.stdout_bytes,
         stderr_bytes: limits.stderr_bytes,
+        tool_bytes: limits.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
         open_files: limits.open_files,
         memory_bytes: limits.memory_bytes,
         ..WasiLimits::default()

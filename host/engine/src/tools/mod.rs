@@ -25,6 +25,9 @@ mod tool;
 mod toolbox;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use calls::{Calls, Taken};
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub use record::{ToolOutcome, ToolRecord};
