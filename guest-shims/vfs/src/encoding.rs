@@ -99,6 +99,12 @@ impl<'a> Decoder<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("something follows its end")) }
     }
 
+    /// All that is left, for another reader.
+    #[must_use]
+    pub fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     /// See [`Encoder::raw`].
     ///
     /// # Errors
