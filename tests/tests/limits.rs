@@ -18,7 +18,7 @@ fn sessions_are_counted_and_given_back() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_count = 2);
     let first = sandbox.session().unwrap();
-    let mut second = sandbox.session().unwrap();
+    let second = sandbox.session().unwrap();
     let error = sandbox.session().unwrap_err().to_string();
     assert!(error.contains("session_count") && error.contains('2'), "{error}");
     drop(first);
@@ -31,7 +31,7 @@ fn sessions_are_counted_and_given_back() {
 fn sessions_bytes_are_counted() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
-    let mut large = sandbox.session().unwrap();
+    let large = sandbox.session().unwrap();
     large.execute("globalThis.kept = new Uint8Array(30e6).fill(1)").unwrap();
     let error = sandbox.session().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
@@ -91,6 +91,15 @@ fn impossible_limits_are_refused_by_name() {
         ("memory_bytes", 5 << 30),
         ("stdout_bytes", u64::MAX),
         ("workspace_inodes", 0),
+        ("fuel_reserve", u64::MAX),
+        ("timeout_reserve_ms", 60_001),
+        ("tool_calls", 1_000_001),
+        ("tool_calls_at_once", 0),
+        ("tool_calls_at_once", 1_025),
+        ("tool_timeout_ms", 0),
+        ("tool_bytes", 0),
+        ("tool_bytes", (64 << 20) + 1),
+        ("tool_record_bytes", u64::MAX),
     ] {
         let text = format!("[limits]\n{key} = {value}");
         let error = Policy::from_toml(&text).unwrap_err().to_string();

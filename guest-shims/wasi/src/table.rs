@@ -22,6 +22,8 @@ pub(crate) enum Target {
     Virtual {
         path: String,
     },
+    /// The tools device.
+    Tools,
 }
 
 impl Target {
@@ -29,7 +31,7 @@ impl Target {
     pub(crate) fn inode(&self) -> Option<InodeId> {
         match self {
             Self::File { inode, .. } | Self::Directory { inode } => Some(*inode),
-            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } => None,
+            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } | Self::Tools => None,
         }
     }
 }

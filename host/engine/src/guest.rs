@@ -2,24 +2,31 @@
 
 use std::time::Duration;
 
-use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
+use glovebox_interpreters::{
+    Callee, Diagnostic, DriverError, Interrupt, Machine, MachineError, Raised, Report, Script,
+};
+use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
-use wasmtime::{InstancePre, Store, UpdateDeadline};
+use wasmtime::{InstancePre, Linker, Module, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, Limits, Outcome,
+    ExecuteError, GuestValue, Limits, Outcome, RaisedOutcome,
+    current::{Run, Seen},
     engine::Inner,
+    imports,
     machine::GuestMachine,
     outcome::{Resource, TrapKind},
     runtime::{Drive, Image, Runtime},
-    state::{Run, State},
+    session::Pristine,
+    soft_stop::Pokes,
+    state::State,
     trap::{Ended, Unwound, classify},
 };
 
 /// Fuel while nothing is on the script's bill: instantiating, waking up.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Makes an instance. The only place where a store is built.
+/// Makes a guest's instance. This and [`pristine`] are the only places where a store is built.
 pub(crate) fn instantiate(
     inner: &Inner,
     pre: &InstancePre<State>,
@@ -32,9 +39,16 @@ pub(crate) fn instantiate(
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|context| match context.data().run.check() {
-        Ok(()) => Ok(UpdateDeadline::Continue(1)),
-        Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+    store.epoch_deadline_callback(|mut context| {
+        let fuel_left = context.get_fuel()?;
+        let (memory, state) = match context.data().memory {
+            Some(memory) => memory.data_and_store_mut(&mut context),
+            None => (&mut [][..], context.data_mut()),
+        };
+        match state.run.look(&mut Seen { fuel_left, memory }) {
+            Ok(()) => Ok(UpdateDeadline::Continue(1)),
+            Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+        }
     });
     let instance = pre.instantiate(&mut store).map_err(|error| {
         // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
@@ -50,6 +64,22 @@ pub(crate) fn instantiate(
     })
 }
 
+/// Makes an instance of an image that is not a guest: nothing ever runs in it.
+pub(crate) fn pristine(
+    engine: &wasmtime::Engine,
+    module: &Module,
+    globals: &[MutableGlobal],
+) -> Result<Pristine, ExecuteError> {
+    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    let mut linker = Linker::new(engine);
+    linker.define_unknown_imports_as_traps(module).map_err(failed)?;
+    let mut store = Store::new(engine, ());
+    let instance = linker.instantiate(&mut store, module).map_err(failed)?;
+    Pristine::new(store, instance, globals).ok_or_else(|| ExecuteError::Instantiate {
+        reason: "the image does not export its memory and its globals".into(),
+    })
+}
+
 fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
@@ -57,19 +87,40 @@ fn failed_start(how: String) -> ExecuteError {
 /// What a guest did and what it cost.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
+    /// The exception by which the script ended when it was asked to stop.
+    pub(crate) interrupted: Option<RaisedOutcome>,
+    /// The value of the script's last expression, where it has one and was asked for it.
+    pub(crate) value: Option<GuestValue>,
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_used_bytes: u64,
     /// What a refused growth would have taken, if one was refused.
     pub(crate) memory_refused_bytes: Option<u64>,
-    /// Whether the guest can be entered again.
-    pub(crate) alive: bool,
+    pub(crate) after: After,
+}
+
+/// What a guest is good for after an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It can be entered again.
+    Alive,
+    /// As before: it was not entered.
+    Untouched,
+    /// It left for good: `os._exit`.
+    Left,
+    /// It was unwound or damaged itself, and must never be entered again.
+    Unwound,
+}
+
+impl After {
+    /// After a call that was ended.
+    fn of(stop: &Stop) -> Self {
+        if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
+    }
 }
 
 /// A guest.
 pub(crate) struct Guest {
     pub(crate) machine: GuestMachine,
-    /// Whether it was unwound: then it is never entered again.
-    pub(crate) is_unwound: bool,
 }
 
 impl Guest {
@@ -81,11 +132,37 @@ impl Guest {
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        let mut machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        let mut guest = Self::asleep(inner, runtime, wasi, limits, run)?;
         if let Drive::Image(image) = &runtime.drive {
-            image.driver.awaken(&mut machine, &image.anchors).map_err(unanswered)?;
+            image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;
         }
-        Ok(Self { machine, is_unwound: false })
+        Ok(guest)
+    }
+
+    /// Makes a guest as its image is.
+    pub(crate) fn asleep(
+        inner: &Inner,
+        runtime: &Runtime,
+        wasi: Box<Wasi>,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, ExecuteError> {
+        let machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        Ok(Self { machine })
+    }
+
+    /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
+    pub(crate) fn awaken_within(&mut self, image: &Image, limits: &Limits) -> Result<(), ExecuteError> {
+        self.begin(limits)?;
+        image.driver.awaken(&mut self.machine, &image.anchors).map_err(unanswered)
+    }
+
+    /// Its WASI state as it can be saved: the monotonic clock without this instance's share.
+    pub(crate) fn settled_wasi(&mut self) -> Wasi {
+        let state = self.machine.store.data_mut();
+        let mut wasi = (*state.wasi).clone();
+        wasi.settle_clock(&mut imports::resting(&mut state.run));
+        wasi
     }
 
     /// Begins an execution: a new deadline, full fuel, empty output.
@@ -105,16 +182,18 @@ impl Guest {
         self.begin(limits)?;
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
-            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()))?;
-            return Ok(Ran { alive: true, ..ran });
+            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()), None)?;
+            return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {
-            Drive::Image(image) => image.driver.execute(&mut self.machine, &image.anchors, script),
+            Drive::Image(image) => {
+                self.machine.store.data_mut().run.arm(pokes(image).map_err(unanswered)?);
+                image.driver.execute(&mut self.machine, &image.anchors, script)
+            }
             Drive::Command { .. } => self.run_command(),
         };
-        let ran = self.conclude(runtime, limits, result)?;
-        self.is_unwound = !ran.alive;
-        Ok(ran)
+        let asked = self.machine.store.data_mut().run.disarm();
+        self.conclude(runtime, limits, result, asked)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.
@@ -135,6 +214,58 @@ impl Guest {
             }]),
             Err(error) => Err(unanswered(error)),
         }
+    }
+
+    /// A global variable.
+    pub(crate) fn get_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+    ) -> (Result<Option<GuestValue>, ExecuteError>, After) {
+        let got = self.begin(limits).map(|()| image.driver.get_variable(&mut self.machine, &image.anchors, name));
+        let (result, after) = self.answered(limits, name, got);
+        (result.map(|value| value.map(GuestValue::from)), after)
+    }
+
+    /// Sets a global variable to what `json` says.
+    pub(crate) fn set_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+        json: &str,
+    ) -> (Result<(), ExecuteError>, After) {
+        let set = self.begin(limits).map(|()| image.driver.set_variable(&mut self.machine, &image.anchors, name, json));
+        self.answered(limits, name, set)
+    }
+
+    /// Reads a driver's answer about a variable, by the rules of [`conclude`](Self::conclude).
+    fn answered<T>(
+        &self,
+        limits: &Limits,
+        name: &str,
+        answer: Result<Result<Result<T, Raised>, DriverError>, ExecuteError>,
+    ) -> (Result<T, ExecuteError>, After) {
+        let wrong = |reason: String| Err(ExecuteError::Variable { name: name.to_owned(), reason });
+        match answer {
+            Ok(Ok(Ok(value))) => (Ok(value), After::Alive),
+            Ok(Ok(Err(raised))) => (wrong(Outcome::Raised(raised.into()).describe()), After::Alive),
+            Ok(Err(DriverError::Machine(MachineError::Stopped(stop)))) => {
+                let after = After::of(&stop);
+                (wrong(self.stopped(limits, stop).describe()), after)
+            }
+            Ok(Err(DriverError::Report(_) | DriverError::Machine(_))) => {
+                (wrong(Outcome::Trapped { trap: TrapKind::BadReport }.describe()), After::Unwound)
+            }
+            Ok(Err(error)) => (Err(unanswered(error)), After::Unwound),
+            Err(error) => (Err(error), After::Untouched),
+        }
+    }
+
+    /// What the host keeps for it.
+    pub(crate) fn wasi_mut(&mut self) -> &mut Wasi {
+        &mut self.machine.store.data_mut().wasi
     }
 
     /// Runs the exit handlers of a kept interpreter.
@@ -163,23 +294,41 @@ impl Guest {
         runtime: &Runtime,
         limits: &Limits,
         result: Result<Report, DriverError>,
+        asked: Option<Interrupt>,
     ) -> Result<Ran, ExecuteError> {
-        let left = self.machine.store.get_fuel().unwrap_or(0);
+        let mut left = self.machine.store.get_fuel().unwrap_or(0);
+        let mut interrupted = None;
         let refused = self.machine.store.data().limiter.refused_bytes;
-        let (outcome, alive) = match result {
-            Ok(Report::Completed(_)) => (Outcome::Completed, true),
-            Ok(Report::Exited(code)) => (Outcome::Exited { code }, true),
+        let mut value = None;
+        let (outcome, after) = match result {
+            Ok(Report::Completed(shown)) => {
+                value = shown.map(GuestValue::from);
+                (Outcome::Completed, After::Alive)
+            }
+            Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
+            Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
+                interrupted = Some(raised.into());
+                if interrupt == Interrupt::Fuel {
+                    // How far it came is the host's scheduling; what it was allowed is used.
+                    left = 0;
+                }
+                (self.interrupted(limits, interrupt), After::Alive)
+            }
+            // Without having been asked, a guest that says so made it up.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
                 match refused {
-                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), true),
-                    _ => (Outcome::Raised(raised.into()), true),
+                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), After::Alive),
+                    _ => (Outcome::Raised(raised.into()), After::Alive),
                 }
             }
-            Err(DriverError::Machine(MachineError::Stopped(stop))) => (self.stopped(limits, stop), false),
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => {
+                let after = After::of(&stop);
+                (self.stopped(limits, stop), after)
+            }
             // The guest gave its driver addresses or reports that its driver never gives.
             Err(DriverError::Report(_) | DriverError::Machine(_)) if runtime.image().is_some() => {
-                (Outcome::Trapped { trap: TrapKind::BadReport }, false)
+                (Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound)
             }
             Err(error) => return Err(unanswered(error)),
         };
@@ -188,8 +337,22 @@ impl Guest {
             memory_used_bytes: self.machine.store.data().limiter.used_bytes(),
             memory_refused_bytes: refused,
             outcome,
-            alive,
+            value,
+            interrupted,
+            after,
         })
+    }
+
+    /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
+    fn interrupted(&self, limits: &Limits, interrupt: Interrupt) -> Outcome {
+        match interrupt {
+            Interrupt::Fuel => exhausted(Resource::Fuel, limits.fuel, limits.fuel),
+            Interrupt::Time => {
+                let used = self.machine.store.data().run.begun.elapsed();
+                exhausted(Resource::Time, limits.timeout_ms, u64::try_from(used.as_millis()).unwrap_or(u64::MAX))
+            }
+            Interrupt::Cancelled => Outcome::Cancelled,
+        }
     }
 
     fn stopped(&self, limits: &Limits, stop: Stop) -> Outcome {
@@ -209,6 +372,12 @@ impl Guest {
             },
         }
     }
+}
+
+/// What asks this image's interpreter to stop.
+fn pokes(image: &Image) -> Result<Pokes, DriverError> {
+    let of = |interrupt| image.driver.interrupt(&image.anchors, interrupt);
+    Ok(Pokes { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
 }
 
 fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {

@@ -23,4 +23,6 @@ mod streams;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tools;
+#[cfg(test)]
 mod world;
