@@ -36,7 +36,7 @@ mod progress;
 mod recipe;
 pub mod rewrite;
 mod runtimes;
-mod trusted;
+pub mod trusted;
 mod wheel;
 
 pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};

@@ -10,6 +10,7 @@ mod commands;
 mod engine;
 mod interrupt;
 mod logging;
+mod output;
 mod progress;
 mod source;
 mod terminal;

@@ -45,7 +45,9 @@ mod entropy;
 mod error;
 mod events;
 mod execution;
+mod files;
 mod guest;
+mod hibernate;
 mod imports;
 mod language;
 mod limits;
@@ -53,6 +55,7 @@ mod load;
 mod machine;
 pub mod mount;
 mod outcome;
+mod pagemap;
 mod policy;
 mod prepare;
 mod request;
@@ -64,9 +67,11 @@ mod session;
 mod soft_stop;
 mod stack;
 mod state;
+mod store;
 mod ticker;
 mod tools;
 mod trap;
+mod value;
 mod workspace;
 
 pub use cancel::CancelToken;
@@ -74,15 +79,26 @@ pub use catalog::{PreparedInfo, RuntimeInfo};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
-pub use execution::{Execution, Files, Metadata, Output};
+pub use execution::{Execution, Metadata, Output};
+pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
+pub use glovebox_vfs::FileKind;
 pub use glovebox_wasi::Stream;
+pub use hibernate::{HibernateError, HibernatedInfo, KeyError, ResumeError, SessionKey};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use request::{Request, SANDBOX_NAME};
+pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::Session;
+pub use session::{
+    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+};
+pub use store::{
+    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
+    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
+    TimestampError,
+};
 pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
+pub use value::GuestValue;
