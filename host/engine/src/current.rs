@@ -166,7 +166,7 @@ impl Run {
             }
             let until = end.min(self.soft.next_look(self.deadline));
             // In its grace a cancelled guest may wait.
-            self.cancel.wait(until, self.soft.asked().is_none(), &ready);
+            self.cancel.wait(until, !self.soft.is_in_grace(), &ready);
         }
     }
 

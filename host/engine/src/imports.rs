@@ -113,7 +113,7 @@ impl Host for CallHost<'_> {
 
 /// What a guest's clocks are read with while it rests.
 pub(crate) fn resting(run: &mut Run) -> CallHost<'_> {
-    CallHost { memory: &mut [], run, tool_room_bytes: 0, fuel_left: u64::MAX, unchecked: 0 }
+    CallHost { memory: &mut [], run, fuel_left: u64::MAX, unchecked: 0 }
 }
 
 /// Does something with a guest's WASI state, its memory and the world; the fuel it charges is taken from the store.
