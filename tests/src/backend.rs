@@ -30,6 +30,8 @@ pub struct Observed {
     pub outcome: serde_json::Map<String, serde_json::Value>,
     /// The process exit code that stands for it.
     pub exit_code: i32,
+    /// The value of the script's last expression, in a session.
+    pub value: Option<serde_json::Value>,
     /// Standard output, as kept.
     pub stdout: String,
     /// Standard error, as kept.
@@ -54,6 +56,8 @@ pub struct Observed {
     pub workspace_path: Option<String>,
     /// The session.
     pub session_id: Option<String>,
+    /// What a session did after it was unwound.
+    pub went_back: Option<serde_json::Value>,
     /// How it was carried out.
     pub metadata: MetadataSeen,
 }

@@ -82,7 +82,7 @@ impl Backend for EngineBackend {
             Ok(sandbox) => sandbox,
             Err(error) => return case.steps.iter().map(|_| StepResult::Refused(error.clone())).collect(),
         };
-        let mut session = case.kept.then(|| sandbox.session().expect("a session opens"));
+        let session = case.kept.then(|| sandbox.session().expect("a session opens"));
         let mut results = Vec::new();
         for step in &case.steps {
             if step.request.operation == Operation::Validate {
@@ -99,7 +99,7 @@ impl Backend for EngineBackend {
             }
             let names: Vec<&String> = step.expect.files.keys().collect();
             results.push(seen(
-                match &mut session {
+                match &session {
                     Some(session) => session.run(request(step)),
                     None => sandbox.run(request(step)),
                 },

@@ -68,7 +68,7 @@ fn a_renamed_host_file_or_directory_is_not_copied_beyond_the_quota() {
 #[test]
 fn a_guest_that_left_by_os_exit_is_not_entered_again_because_its_commit_failed() {
     let dir = TempDir::new().unwrap();
-    let mut session = in_dir(&dir).session().unwrap();
+    let session = in_dir(&dir).session().unwrap();
     let source = "import os\nopen('.glovebox-commit-x', 'w').close()\nos._exit(0)";
     let error = session.execute(source).unwrap_err();
     assert!(
@@ -81,7 +81,7 @@ fn a_guest_that_left_by_os_exit_is_not_entered_again_because_its_commit_failed()
 #[test]
 fn a_session_goes_on_after_a_commit_that_failed() {
     let dir = TempDir::new().unwrap();
-    let mut session = in_dir(&dir).session().unwrap();
+    let session = in_dir(&dir).session().unwrap();
     session.execute("open('.glovebox-commit-x', 'w').close()\nimport sys\nsys.exit(0)").unwrap_err();
     assert_eq!(session.ended(), None);
     let execution = session.execute("import os\nos.remove('.glovebox-commit-x')\nprint(1)").unwrap();
@@ -90,7 +90,7 @@ fn a_session_goes_on_after_a_commit_that_failed() {
 
 #[test]
 fn a_session_whose_output_callback_panicked_has_ended() {
-    let mut session = sandbox(Language::Python, |_| {}).session().unwrap();
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
     let request = Request::new("print(1, flush=True)").on_output(|_, _| panic!("the embedder's mistake"));
     assert!(catch_unwind(AssertUnwindSafe(|| session.run(request))).is_err());
     assert!(matches!(session.execute("print(2)"), Err(ExecuteError::SessionEnded { .. })));

@@ -103,7 +103,7 @@ fn cancelling_one_execution_leaves_the_others_alone() {
 #[test]
 fn a_session_that_was_cancelled_says_so() {
     let sandbox = sandbox(Language::Python, |_| {});
-    let mut session = sandbox.session().unwrap();
+    let session = sandbox.session().unwrap();
     let token = CancelToken::new();
     token.cancel();
     assert_eq!(session.run(Request::new("while True: pass").cancel(&token)).unwrap().outcome, Outcome::Cancelled);

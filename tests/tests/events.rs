@@ -103,7 +103,7 @@ fn executions_are_logged() {
     }
 
     // A session's events carry its id without being told.
-    let mut session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
+    let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
     let id = session.id().to_owned();
     let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));
     assert_eq!(seen.len(), 2, "{seen:#?}");

@@ -151,7 +151,7 @@ fn the_first_call_costs_what_the_second_costs() {
         (Language::JavaScript, "await null"),
     ];
     for (language, source) in scripts {
-        let mut session = sandbox(language, fixed).session().unwrap();
+        let session = sandbox(language, fixed).session().unwrap();
         let costs: Vec<u64> = (0..3).map(|_| session.execute(source).unwrap().fuel_consumed).collect();
         // Small figures: a few hundred units are a hash table growing once.
         assert!(costs[0].abs_diff(costs[1]) <= (costs[1] / 50).max(2_000), "{language} {source:?}: {costs:?}");

@@ -14,12 +14,12 @@ fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
     }
     let sandbox = sandbox(language, fixed);
     // What the engine itself holds is there before: a stack, a warm slot of the pool that keeps its pages.
-    let mut first = sandbox.session().unwrap();
+    let first = sandbox.session().unwrap();
     for _ in 0..100 {
         assert!(first.execute(source).unwrap().is_success());
     }
     let before = process::anonymous_bytes();
-    let mut session = sandbox.session().unwrap();
+    let session = sandbox.session().unwrap();
     for _ in 0..10_000 {
         assert!(session.execute(source).unwrap().is_success());
     }

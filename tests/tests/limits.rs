@@ -18,7 +18,7 @@ fn sessions_are_counted_and_given_back() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_count = 2);
     let first = sandbox.session().unwrap();
-    let mut second = sandbox.session().unwrap();
+    let second = sandbox.session().unwrap();
     let error = sandbox.session().unwrap_err().to_string();
     assert!(error.contains("session_count") && error.contains('2'), "{error}");
     drop(first);
@@ -31,7 +31,7 @@ fn sessions_are_counted_and_given_back() {
 fn sessions_bytes_are_counted() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
-    let mut large = sandbox.session().unwrap();
+    let large = sandbox.session().unwrap();
     large.execute("globalThis.kept = new Uint8Array(30e6).fill(1)").unwrap();
     let error = sandbox.session().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");

@@ -11,7 +11,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use glovebox::{Language, Request};
+use glovebox::{Language, OnUnwind, Request};
 use glovebox_tests::{fixed, lone_engine, sandbox, sandbox_on, short};
 
 const SET: [(Language, &str, &str); 2] =
@@ -21,7 +21,7 @@ const SET: [(Language, &str, &str); 2] =
 fn sessions_of_one_sandbox_keep_to_themselves() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
-        let (mut one, mut two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
+        let (one, two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
         assert_ne!(one.id(), two.id());
         assert!(one.execute(set).unwrap().is_success());
         assert!(!two.execute(show).unwrap().is_success(), "{language}: a variable crossed over");
@@ -37,8 +37,11 @@ fn sessions_of_one_sandbox_keep_to_themselves() {
 fn after_a_limit_the_session_says_so_and_another_can_be_opened() {
     let scripts = [(Language::Python, "import time; time.sleep(60)"), (Language::JavaScript, "os.sleep(60000)")];
     for (language, source) in scripts {
-        let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 300);
-        let mut session = sandbox.session().unwrap();
+        let sandbox = sandbox(language, |policy| {
+            policy.limits.timeout_ms = 300;
+            policy.session.on_unwind = OnUnwind::End;
+        });
+        let session = sandbox.session().unwrap();
         assert_eq!(short(&session.execute(source).unwrap().outcome), "exhausted time");
         let error = session.execute("1").unwrap_err().to_string();
         assert!(error.contains(session.id()) && error.contains("time"), "{error}");
@@ -54,7 +57,7 @@ fn memory_that_runs_out_in_a_session_is_an_outcome_and_leaves_it_alive() {
         (Language::JavaScript, "var x = 7; new Uint8Array(1e9)", "console.log(x)"),
     ];
     for (language, source, show) in scripts {
-        let mut session = sandbox(language, |policy| policy.limits.memory_bytes = 64 << 20).session().unwrap();
+        let session = sandbox(language, |policy| policy.limits.memory_bytes = 64 << 20).session().unwrap();
         assert_eq!(short(&session.execute(source).unwrap().outcome), "exhausted memory", "{language}");
         let after = session.execute(show).unwrap();
         assert_eq!((short(&after.outcome).as_str(), after.stdout.text().as_str()), ("completed", "7\n"), "{language}");
@@ -67,7 +70,7 @@ fn each_execution_of_a_session_has_the_whole_budget() {
         [(Language::Python, "for i in range(20000): pass"), (Language::JavaScript, "for (let i = 0; i < 1e5; i++);")]
     {
         let cost = sandbox(language, fixed).execute(source).unwrap().fuel_consumed;
-        let mut session = sandbox(language, |policy| policy.limits.fuel = cost * 3 / 2).session().unwrap();
+        let session = sandbox(language, |policy| policy.limits.fuel = cost * 3 / 2).session().unwrap();
         for round in 0..5 {
             assert_eq!(short(&session.execute(source).unwrap().outcome), "completed", "{language}, round {round}");
         }
@@ -78,7 +81,7 @@ fn each_execution_of_a_session_has_the_whole_budget() {
 fn a_listener_that_panics_harms_nobody_else() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
-        let mut session = sandbox.session().unwrap();
+        let session = sandbox.session().unwrap();
         session.execute(set).unwrap();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             session.run(Request::new(show).on_output(|_, _| panic!("the listener's own")))
@@ -96,7 +99,7 @@ fn a_listener_that_panics_harms_nobody_else() {
 fn validating_leaves_sessions_alone() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
-        let mut session = sandbox.session().unwrap();
+        let session = sandbox.session().unwrap();
         session.execute(set).unwrap();
         assert!(sandbox.validate("x = 1").unwrap().is_empty());
         assert_eq!(sandbox.validate("x = = 1").unwrap().len(), 1);
@@ -107,7 +110,7 @@ fn validating_leaves_sessions_alone() {
 #[test]
 fn a_session_outlives_the_engine_and_the_sandbox_it_came_from() {
     for (language, set, show) in SET {
-        let mut session = {
+        let session = {
             let engine = lone_engine(None);
             sandbox_on(&engine, language, |_| {}).session().unwrap()
         };
@@ -120,7 +123,7 @@ fn a_session_outlives_the_engine_and_the_sandbox_it_came_from() {
 #[test]
 fn what_exit_handlers_write_reaches_the_host() {
     let dir = tempfile::TempDir::new().unwrap();
-    let mut session =
+    let session =
         sandbox(Language::Python, |policy| policy.workspace = Some(dir.path().to_path_buf())).session().unwrap();
     let source = "import atexit\natexit.register(lambda: open('last', 'w').write('words'))";
     assert!(session.execute(source).unwrap().is_success());

@@ -34,7 +34,7 @@ fn live(soak: &Soak) {
     if !process::in_child(soak.test, LIMIT) {
         return;
     }
-    let mut session = sandbox(soak.language, fixed).session().unwrap();
+    let session = sandbox(soak.language, fixed).session().unwrap();
     let depth = session.execute(soak.depth).unwrap().stdout.text();
     for _ in 0..200 {
         assert!(session.execute(soak.trivial).unwrap().is_success());

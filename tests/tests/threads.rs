@@ -37,7 +37,7 @@ fn a_session_may_move_between_threads() {
     for (language, define, show) in
         [(Language::Python, "x = 41", "print(x + 1)"), (Language::JavaScript, "var x = 41", "console.log(x + 1)")]
     {
-        let mut session = sandbox(language, |_| {}).session().unwrap();
+        let session = sandbox(language, |_| {}).session().unwrap();
         session = thread::spawn(move || {
             assert!(session.execute(define).unwrap().is_success());
             session
@@ -84,7 +84,7 @@ fn sessions_in_many_threads_keep_to_themselves() {
         for worker in 0..6 {
             let sandbox = &sandbox;
             scope.spawn(move || {
-                let mut session = sandbox.session().unwrap();
+                let session = sandbox.session().unwrap();
                 session.execute(&format!("mine = {worker}\ncount = 0")).unwrap();
                 for round in 1..=30 {
                     let execution = session.execute("count += 1\nprint(mine, count)").unwrap();

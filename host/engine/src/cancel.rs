@@ -1,6 +1,7 @@
 //! Stopping an execution from another thread.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Stops the executions it was given to, from any thread: a running guest within a few milliseconds, a
@@ -18,8 +19,37 @@ pub struct CancelToken(Arc<Signal>);
 
 #[derive(Debug, Default)]
 struct Signal {
-    cancelled: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cancelled: bool,
+    /// Threads that wait for something else as well.
+    parked: Vec<Thread>,
+}
+
+impl Signal {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A parked thread is woken by a cancellation while this lives.
+#[derive(Debug)]
+pub(crate) struct Wakes<'a> {
+    token: &'a CancelToken,
+    thread: Thread,
+}
+
+impl Drop for Wakes<'_> {
+    fn drop(&mut self) {
+        let parked = &mut self.token.0.state().parked;
+        if let Some(at) = parked.iter().position(|thread| thread.id() == self.thread.id()) {
+            parked.swap_remove(at);
+        }
+    }
 }
 
 impl CancelToken {
@@ -31,25 +61,35 @@ impl CancelToken {
 
     /// Stops every execution that has this token, and wakes those that wait.
     pub fn cancel(&self) {
-        *self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let mut state = self.0.state();
+        state.cancelled = true;
+        for thread in &state.parked {
+            thread.unpark();
+        }
         self.0.changed.notify_all();
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        *self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state().cancelled
+    }
+
+    /// Has a cancellation unpark `thread`. Whoever parks looks at [`is_cancelled`](Self::is_cancelled) after this.
+    pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
+        self.0.state().parked.push(thread.clone());
+        Wakes { token: self, thread }
     }
 
     /// Waits until `end` or until cancelled, and says whether it was cancelled.
     pub(crate) fn wait_until(&self, end: Instant) -> bool {
-        let mut cancelled = self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state();
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if *cancelled || left == Duration::ZERO {
-                return *cancelled;
+            if state.cancelled || left == Duration::ZERO {
+                return state.cancelled;
             }
-            (cancelled, _) = self.0.changed.wait_timeout(cancelled, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
 
-use crate::{Execution, PolicyError, mount::MountError};
+use crate::{CheckpointId, Execution, PolicyError, mount::MountError};
 
 /// An engine could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +164,45 @@ pub enum ExecuteError {
         /// How it ended.
         reason: String,
     },
-    /// One more session is over a limit.
+    /// The session is executing, and the request was not to wait, or waited as long as an execution may take.
+    #[error("session `{id}` is busy; nothing was run")]
+    SessionBusy {
+        /// The session.
+        id: String,
+    },
+    /// This cannot be a session's id.
+    #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front")]
+    SessionId {
+        /// What was asked for, its beginning.
+        id: String,
+    },
+    /// There is no such state to go back to.
+    #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)))]
+    NoCheckpoint {
+        /// The session.
+        id: String,
+        /// The checkpoint that was asked for; none: the last one.
+        wanted: Option<CheckpointId>,
+    },
+    /// A variable could not be read or set.
+    #[error("variable `{name}`: {reason}")]
+    Variable {
+        /// The variable.
+        name: String,
+        /// What the guest said, or what stopped it.
+        reason: String,
+    },
+    /// A value for a variable is more than `limits.stdin_bytes`.
+    #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}")]
+    ValueTooLarge {
+        /// The variable.
+        name: String,
+        /// The size of its JSON text.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// One more session, or one more checkpoint, is over a limit.
     #[error("the engine keeps {used} of {most} `{key}`; close a session first or raise the limit")]
     TooManySessions {
         /// The limit: `limits.session_count` or `limits.session_total_bytes`.

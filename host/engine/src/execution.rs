@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_vfs::{DirEntry, FileKind, RootId, Vfs};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Language, Outcome};
+use crate::{GuestValue, Language, Outcome, WentBack};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +61,17 @@ pub struct Metadata {
 
 /// What one execution did and used.
 ///
-/// As JSON it has exactly the names `success outcome exit_code stdout stderr stdout_truncated
+/// As JSON it has exactly the names `success outcome exit_code value stdout stderr stdout_truncated
 /// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted workspace_path session_id metadata`.
+/// files_deleted workspace_path session_id went_back metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
     /// What the guest did.
     pub outcome: Outcome,
+    /// The value of the script's last expression, in a session: none where the script ends with something else, or where it is
+    /// `None` or `undefined`, and outside sessions.
+    pub value: Option<GuestValue>,
     /// What it wrote to standard output.
     pub stdout: Output,
     /// What it wrote to standard error.
@@ -90,6 +93,9 @@ pub struct Execution {
     pub workspace_path: Option<PathBuf>,
     /// The session, where there is one or the caller named one.
     pub session_id: Option<String>,
+    /// Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to
+    /// variables and files is undone.
+    pub went_back: Option<WentBack>,
     /// How it was carried out.
     pub metadata: Metadata,
     /// The files as the execution left them.
@@ -152,10 +158,11 @@ impl Execution {
 
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Execution", 16)?;
+        let mut out = serializer.serialize_struct("Execution", 18)?;
         out.serialize_field("success", &self.is_success())?;
         out.serialize_field("outcome", &self.outcome)?;
         out.serialize_field("exit_code", &self.outcome.exit_code())?;
+        out.serialize_field("value", &self.value)?;
         out.serialize_field("stdout", &self.stdout.text())?;
         out.serialize_field("stderr", &self.stderr.text())?;
         out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
@@ -168,6 +175,7 @@ impl Serialize for Execution {
         out.serialize_field("files_deleted", &self.files_deleted)?;
         out.serialize_field("workspace_path", &self.workspace_path)?;
         out.serialize_field("session_id", &self.session_id)?;
+        out.serialize_field("went_back", &self.went_back)?;
         out.serialize_field("metadata", &self.metadata)?;
         out.end()
     }

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
+use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Raised, Report, Script};
+use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
-use wasmtime::{InstancePre, Store, UpdateDeadline};
+use wasmtime::{InstancePre, Linker, Module, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, Limits, Outcome,
+    ExecuteError, GuestValue, Limits, Outcome,
     engine::Inner,
+    imports,
     machine::GuestMachine,
     outcome::{Resource, TrapKind},
     runtime::{Drive, Image, Runtime},
+    session::Pristine,
     state::{Run, State},
     trap::{Ended, Unwound, classify},
 };
@@ -19,7 +22,7 @@ use crate::{
 /// Fuel while nothing is on the script's bill: instantiating, waking up.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Makes an instance. The only place where a store is built.
+/// Makes a guest's instance. This and [`pristine`] are the only places where a store is built.
 pub(crate) fn instantiate(
     inner: &Inner,
     pre: &InstancePre<State>,
@@ -50,6 +53,22 @@ pub(crate) fn instantiate(
     })
 }
 
+/// Makes an instance of an image that is not a guest: nothing ever runs in it.
+pub(crate) fn pristine(
+    engine: &wasmtime::Engine,
+    module: &Module,
+    globals: &[MutableGlobal],
+) -> Result<Pristine, ExecuteError> {
+    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    let mut linker = Linker::new(engine);
+    linker.define_unknown_imports_as_traps(module).map_err(failed)?;
+    let mut store = Store::new(engine, ());
+    let instance = linker.instantiate(&mut store, module).map_err(failed)?;
+    Pristine::new(store, instance, globals).ok_or_else(|| ExecuteError::Instantiate {
+        reason: "the image does not export its memory and its globals".into(),
+    })
+}
+
 fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
@@ -57,19 +76,38 @@ fn failed_start(how: String) -> ExecuteError {
 /// What a guest did and what it cost.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
+    /// The value of the script's last expression, where it has one and was asked for it.
+    pub(crate) value: Option<GuestValue>,
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_used_bytes: u64,
     /// What a refused growth would have taken, if one was refused.
     pub(crate) memory_refused_bytes: Option<u64>,
-    /// Whether the guest can be entered again.
-    pub(crate) alive: bool,
+    pub(crate) after: After,
+}
+
+/// What a guest is good for after an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It can be entered again.
+    Alive,
+    /// As before: it was not entered.
+    Untouched,
+    /// It left for good: `os._exit`.
+    Left,
+    /// It was unwound or damaged itself, and must never be entered again.
+    Unwound,
+}
+
+impl After {
+    /// After a call that was ended.
+    fn of(stop: &Stop) -> Self {
+        if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
+    }
 }
 
 /// A guest.
 pub(crate) struct Guest {
     pub(crate) machine: GuestMachine,
-    /// Whether it was unwound: then it is never entered again.
-    pub(crate) is_unwound: bool,
 }
 
 impl Guest {
@@ -81,11 +119,37 @@ impl Guest {
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        let mut machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        let mut guest = Self::asleep(inner, runtime, wasi, limits, run)?;
         if let Drive::Image(image) = &runtime.drive {
-            image.driver.awaken(&mut machine, &image.anchors).map_err(unanswered)?;
+            image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;
         }
-        Ok(Self { machine, is_unwound: false })
+        Ok(guest)
+    }
+
+    /// Makes a guest as its image is.
+    pub(crate) fn asleep(
+        inner: &Inner,
+        runtime: &Runtime,
+        wasi: Box<Wasi>,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, ExecuteError> {
+        let machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        Ok(Self { machine })
+    }
+
+    /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
+    pub(crate) fn awaken_within(&mut self, image: &Image, limits: &Limits) -> Result<(), ExecuteError> {
+        self.begin(limits)?;
+        image.driver.awaken(&mut self.machine, &image.anchors).map_err(unanswered)
+    }
+
+    /// Its WASI state as it can be saved: the monotonic clock without this instance's share.
+    pub(crate) fn settled_wasi(&mut self) -> Wasi {
+        let state = self.machine.store.data_mut();
+        let mut wasi = (*state.wasi).clone();
+        wasi.settle_clock(&mut imports::resting(&mut state.run));
+        wasi
     }
 
     /// Begins an execution: a new deadline, full fuel, empty output.
@@ -106,15 +170,13 @@ impl Guest {
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
             let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()))?;
-            return Ok(Ran { alive: true, ..ran });
+            return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {
             Drive::Image(image) => image.driver.execute(&mut self.machine, &image.anchors, script),
             Drive::Command { .. } => self.run_command(),
         };
-        let ran = self.conclude(runtime, limits, result)?;
-        self.is_unwound = !ran.alive;
-        Ok(ran)
+        self.conclude(runtime, limits, result)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.
@@ -135,6 +197,58 @@ impl Guest {
             }]),
             Err(error) => Err(unanswered(error)),
         }
+    }
+
+    /// A global variable.
+    pub(crate) fn get_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+    ) -> (Result<Option<GuestValue>, ExecuteError>, After) {
+        let got = self.begin(limits).map(|()| image.driver.get_variable(&mut self.machine, &image.anchors, name));
+        let (result, after) = self.answered(limits, name, got);
+        (result.map(|value| value.map(GuestValue::from)), after)
+    }
+
+    /// Sets a global variable to what `json` says.
+    pub(crate) fn set_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+        json: &str,
+    ) -> (Result<(), ExecuteError>, After) {
+        let set = self.begin(limits).map(|()| image.driver.set_variable(&mut self.machine, &image.anchors, name, json));
+        self.answered(limits, name, set)
+    }
+
+    /// Reads a driver's answer about a variable, by the rules of [`conclude`](Self::conclude).
+    fn answered<T>(
+        &self,
+        limits: &Limits,
+        name: &str,
+        answer: Result<Result<Result<T, Raised>, DriverError>, ExecuteError>,
+    ) -> (Result<T, ExecuteError>, After) {
+        let wrong = |reason: String| Err(ExecuteError::Variable { name: name.to_owned(), reason });
+        match answer {
+            Ok(Ok(Ok(value))) => (Ok(value), After::Alive),
+            Ok(Ok(Err(raised))) => (wrong(Outcome::Raised(raised.into()).describe()), After::Alive),
+            Ok(Err(DriverError::Machine(MachineError::Stopped(stop)))) => {
+                let after = After::of(&stop);
+                (wrong(self.stopped(limits, stop).describe()), after)
+            }
+            Ok(Err(DriverError::Report(_) | DriverError::Machine(_))) => {
+                (wrong(Outcome::Trapped { trap: TrapKind::BadReport }.describe()), After::Unwound)
+            }
+            Ok(Err(error)) => (Err(unanswered(error)), After::Unwound),
+            Err(error) => (Err(error), After::Untouched),
+        }
+    }
+
+    /// What the host keeps for it.
+    pub(crate) fn wasi_mut(&mut self) -> &mut Wasi {
+        &mut self.machine.store.data_mut().wasi
     }
 
     /// Runs the exit handlers of a kept interpreter.
@@ -166,20 +280,27 @@ impl Guest {
     ) -> Result<Ran, ExecuteError> {
         let left = self.machine.store.get_fuel().unwrap_or(0);
         let refused = self.machine.store.data().limiter.refused_bytes;
-        let (outcome, alive) = match result {
-            Ok(Report::Completed(_)) => (Outcome::Completed, true),
-            Ok(Report::Exited(code)) => (Outcome::Exited { code }, true),
+        let mut value = None;
+        let (outcome, after) = match result {
+            Ok(Report::Completed(shown)) => {
+                value = shown.map(GuestValue::from);
+                (Outcome::Completed, After::Alive)
+            }
+            Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
                 match refused {
-                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), true),
-                    _ => (Outcome::Raised(raised.into()), true),
+                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), After::Alive),
+                    _ => (Outcome::Raised(raised.into()), After::Alive),
                 }
             }
-            Err(DriverError::Machine(MachineError::Stopped(stop))) => (self.stopped(limits, stop), false),
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => {
+                let after = After::of(&stop);
+                (self.stopped(limits, stop), after)
+            }
             // The guest gave its driver addresses or reports that its driver never gives.
             Err(DriverError::Report(_) | DriverError::Machine(_)) if runtime.image().is_some() => {
-                (Outcome::Trapped { trap: TrapKind::BadReport }, false)
+                (Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound)
             }
             Err(error) => return Err(unanswered(error)),
         };
@@ -188,7 +309,8 @@ impl Guest {
             memory_used_bytes: self.machine.store.data().limiter.used_bytes(),
             memory_refused_bytes: refused,
             outcome,
-            alive,
+            value,
+            after,
         })
     }
 

@@ -85,6 +85,11 @@ impl Host for CallHost<'_> {
     }
 }
 
+/// What a guest's clocks are read with while it rests.
+pub(crate) fn resting(run: &mut Run) -> CallHost<'_> {
+    CallHost { memory: &mut [], run, fuel_left: u64::MAX, unchecked: 0 }
+}
+
 /// Does something with a guest's WASI state, its memory and the world; the fuel it charges is taken from the store.
 pub(crate) fn with_wasi<R>(
     mut store: impl AsContextMut<Data = State>,

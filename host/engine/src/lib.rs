@@ -51,6 +51,7 @@ mod load;
 mod machine;
 pub mod mount;
 mod outcome;
+mod pagemap;
 mod policy;
 mod prepare;
 mod request;
@@ -63,6 +64,7 @@ mod stack;
 mod state;
 mod ticker;
 mod trap;
+mod value;
 mod workspace;
 
 pub use cancel::CancelToken;
@@ -78,6 +80,9 @@ pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use request::{Request, SANDBOX_NAME};
+pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::Session;
+pub use session::{
+    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+};
+pub use value::GuestValue;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use glovebox_interpreters::Anchors;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, Digest, DriverKind, ImageRecord, KeyParts, NewArtefact, Recipe,
     RuntimeEntry, rewrite,
@@ -130,12 +129,7 @@ impl Inner {
             |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
         let drive = match plan.recipe {
-            Some(recipe) => Drive::Image(Image {
-                driver: driver(recipe),
-                anchors: Anchors(artefact.record.anchors),
-                identity: artefact.record.sha256.to_string(),
-                memory_bytes: artefact.record.memory_bytes,
-            }),
+            Some(recipe) => Drive::Image(Image::new(driver(recipe), artefact.record, module.clone())),
             None if module.get_export("_start").is_some() => Drive::Command { flags: plan.flags },
             None => {
                 let reason =

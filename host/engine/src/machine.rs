@@ -55,6 +55,13 @@ impl GuestMachine {
         self.memory.data_mut(&mut self.store)
     }
 
+    /// Grows the linear memory by whole 64 KiB pages; false where that is not to be had.
+    pub(crate) fn grow_bytes(&mut self, bytes: u64) -> bool {
+        let page_bytes = self.memory.page_size(&self.store);
+        let fits = bytes.is_multiple_of(page_bytes);
+        fits && (bytes == 0 || self.memory.grow(&mut self.store, bytes / page_bytes).is_ok())
+    }
+
     /// The bits of an exported global.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
         let global = self.instance.get_global(&mut self.store, name)?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LimitError, Limits};
+use crate::{Checkpoints, LimitError, Limits, SessionPolicy};
 
 /// The time a guest sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +90,8 @@ impl FromStr for Mount {
 ///     [limits]
 ///     fuel = 1_000_000_000
 ///     timeout_ms = 2_000
+///     [session]
+///     checkpoints = { every = 10 }
 ///     [env]
 ///     TZ = "UTC"
 ///     [[mounts]]
@@ -119,6 +121,8 @@ pub struct Policy {
     pub args: Vec<String>,
     /// How much it may use.
     pub limits: Limits,
+    /// How sessions keep and lose their state.
+    pub session: SessionPolicy,
     /// Environment variables. The host's are never passed on.
     pub env: BTreeMap<String, String>,
     /// Further host directories.
@@ -135,6 +139,9 @@ pub enum PolicyError {
     /// A limit is impossible.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// Sessions cannot be kept like this.
+    #[error("{0}")]
+    Session(String),
     /// An environment variable cannot be.
     #[error("`env.{key}`: {reason}")]
     Env {
@@ -189,6 +196,12 @@ impl Policy {
     /// Checks what the types cannot: limits, variable names, guest paths.
     pub fn check(&self) -> Result<(), PolicyError> {
         self.limits.check()?;
+        if self.session.checkpoints == Checkpoints::Every(0) {
+            return Err(PolicyError::Session("`session.checkpoints.every` must be at least 1".into()));
+        }
+        if self.session.checkpoints_kept == 0 {
+            return Err(PolicyError::Session("`session.checkpoints_kept` must be at least 1".into()));
+        }
         for (key, value) in &self.env {
             let wrong = |reason: &str| PolicyError::Env { key: key.clone(), reason: reason.into() };
             if key.is_empty() || key.contains(['=', '\0']) {

@@ -8,6 +8,16 @@ pub const SANDBOX_NAME: &str = "<sandbox>";
 /// Called with what a guest writes, as it writes it.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
+/// What becomes of a request while its session is busy with another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfBusy {
+    /// It waits for its turn, in the order in which requests came.
+    #[default]
+    Wait,
+    /// It is refused: [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).
+    Refuse,
+}
+
 /// One execution's input: a source, and what goes with it this once. What holds for every execution is in the
 /// [`Policy`](crate::Policy).
 ///
@@ -25,6 +35,7 @@ pub struct Request<'a> {
     pub(crate) session_id: Option<&'a str>,
     pub(crate) cancel: Option<&'a CancelToken>,
     pub(crate) on_output: Option<OnOutput>,
+    pub(crate) if_busy: IfBusy,
 }
 
 impl<'a> Request<'a> {
@@ -39,6 +50,7 @@ impl<'a> Request<'a> {
             session_id: None,
             cancel: None,
             on_output: None,
+            if_busy: IfBusy::default(),
         }
     }
 
@@ -74,6 +86,13 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
         self.cancel = Some(token);
+        self
+    }
+
+    /// What becomes of it while its session is busy. Default: it waits.
+    #[must_use]
+    pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
+        self.if_busy = if_busy;
         self
     }
 

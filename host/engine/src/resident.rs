@@ -10,17 +10,12 @@
 //! enough ranges are left. Writing to these pages when an instance is made costs next to nothing once they are
 //! there, and keeps them there. It changes no byte that a guest can see.
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU32, Ordering},
 };
 
-/// The page size where we look at pages at all.
-const PAGE_BYTES: usize = 4096;
+use crate::pagemap::{PAGE_BYTES, private_pages};
 
 /// How many ranges are kept: 32 less some for the pages that other scripts write to besides.
 const RANGES_MOST: usize = 24;
@@ -54,37 +49,19 @@ impl Resident {
         if self.offsets.get().is_some() || self.attempts.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS_MOST {
             return;
         }
-        let pages = filled(&written_pages(memory).unwrap_or_default(), RANGES_MOST);
+        let pages = filled(&private_pages(memory).unwrap_or_default(), RANGES_MOST);
         if pages.len() <= PAGES_MOST {
-            let offsets = pages.into_iter().map(|page| page * PAGE_BYTES).collect();
+            let offsets = pages.into_iter().map(|page| page as usize * PAGE_BYTES).collect();
             // Another thread that learnt at the same time learnt as well.
             let _ = self.offsets.set(offsets);
         }
     }
 }
 
-/// The pages that were written to since they were mapped from the image, in order. None where the system does not tell.
-fn written_pages(memory: &[u8]) -> Option<Vec<usize>> {
-    // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
-    const ENTRY_BYTES: usize = 8;
-    const PRESENT: u64 = 1 << 63;
-    const FILE_OR_SHARED: u64 = 1 << 61;
-    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return None;
-    }
-    let first = memory.as_ptr().addr() / PAGE_BYTES;
-    let mut entries = vec![0; memory.len() / PAGE_BYTES * ENTRY_BYTES];
-    let at = u64::try_from(first.checked_mul(ENTRY_BYTES)?).ok()?;
-    File::open("/proc/self/pagemap").ok()?.read_exact_at(&mut entries, at).ok()?;
-    let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
-    let is_written = |entry: &[u8; ENTRY_BYTES]| u64::from_ne_bytes(*entry) & (PRESENT | FILE_OR_SHARED) == PRESENT;
-    Some(entries.iter().enumerate().filter(|(_, entry)| is_written(entry)).map(|(page, _)| page).collect())
-}
-
 /// Adds the pages of the smallest gaps until the pages lie in at most so many ranges.
-fn filled(pages: &[usize], ranges_most: usize) -> Vec<usize> {
+fn filled(pages: &[u32], ranges_most: usize) -> Vec<u32> {
     let gaps = || pages.iter().zip(pages.iter().skip(1)).map(|(page, next)| next - page - 1);
-    let mut largest: Vec<usize> = gaps().filter(|gap| *gap > 0).collect();
+    let mut largest: Vec<u32> = gaps().filter(|gap| *gap > 0).collect();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     // So many ranges have one gap less between them; that many of the largest stay.
     let fill = largest.get(ranges_most.saturating_sub(1)).copied().unwrap_or(0);
@@ -100,7 +77,7 @@ fn filled(pages: &[usize], ranges_most: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn ranges(pages: &[usize]) -> usize {
+    fn ranges(pages: &[u32]) -> usize {
         1 + pages.windows(2).filter(|pair| pair[1] != pair[0] + 1).count()
     }
 
@@ -116,7 +93,7 @@ mod tests {
 
     #[test]
     fn there_are_never_more_ranges_than_asked_for() {
-        let scattered: Vec<usize> =
+        let scattered: Vec<u32> =
             (0..500).map(|n| n * n % 7919 * 3).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
         for most in 1..40 {
             let pages = filled(&scattered, most);

@@ -1,15 +1,18 @@
 //! One execution, in a fresh guest or a kept one.
 
+use std::time::Duration;
+
 use glovebox_interpreters::{Machine, Script};
+use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Language, Request, SourceKind, events,
+    CancelToken, ExecuteError, Execution, Language, Outcome, Request, SourceKind, events,
     execution::{Files, Metadata, Output},
-    guest::Guest,
+    guest::{After, Guest},
     request::OnOutput,
     sandbox::Sandbox,
     state::Run,
-    workspace::Roots,
+    workspace::{Committed, Roots},
 };
 
 /// The most bytes a script's name may have, as for any path.
@@ -25,7 +28,8 @@ pub(crate) struct Setting<'a> {
     kind: SourceKind,
     pub(crate) stdin: &'a [u8],
     session_id: Option<&'a str>,
-    cancel: CancelToken,
+    pub(crate) cancel: CancelToken,
+    wants_value: bool,
     on_output: Option<OnOutput>,
     sandbox: &'a Sandbox,
 }
@@ -51,9 +55,15 @@ impl<'a> Setting<'a> {
             stdin: request.stdin,
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
+            wants_value: false,
             on_output: request.on_output,
             sandbox,
         })
+    }
+
+    /// The same, with the value of the script's last expression to be reported.
+    pub(crate) fn wanting_value(self) -> Self {
+        Self { wants_value: true, ..self }
     }
 
     /// Starts the clock of the execution.
@@ -72,7 +82,7 @@ impl<'a> Setting<'a> {
             env: &inner.env,
             has_stdin: !self.stdin.is_empty(),
             last,
-            wants_value: false,
+            wants_value: self.wants_value,
         }
     }
 
@@ -98,13 +108,8 @@ impl<'a> Setting<'a> {
         self.source
     }
 
-    /// Runs the script in `guest` and collects what it did. The guest may be entered again if the answer's flag says so.
-    pub(crate) fn execute(
-        &self,
-        guest: &mut Guest,
-        roots: &Roots,
-        last: bool,
-    ) -> Result<(Execution, bool), ExecuteError> {
+    /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
+    pub(crate) fn execute(&self, guest: &mut Guest, roots: &Roots, last: bool) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
@@ -114,34 +119,70 @@ impl<'a> Setting<'a> {
         events::security(self.session_id, &ran, &wasi.take_events());
         let output = wasi.take_output();
         let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        let committed = inner.workspace.commit(wasi.vfs_mut(), &roots.roots, ran.outcome.is_success());
-        let execution = Execution {
-            outcome: ran.outcome,
+        let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success());
+        let files = Files { vfs: wasi.vfs().clone(), root: roots.workspace() };
+        let mut execution = self.not_begun(ran.outcome);
+        execution.value = ran.value;
+        execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
+        execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
+        execution.stdout = Output { bytes: output.stdout.bytes, total_bytes: output.stdout.total_bytes };
+        execution.stderr = Output { bytes: output.stderr.bytes, total_bytes: output.stderr.total_bytes };
+        execution.fuel_consumed = ran.fuel_consumed;
+        execution.memory_used_bytes = ran.memory_used_bytes;
+        execution.duration = duration;
+        execution.files_created = changes.created;
+        execution.files_modified = changes.modified;
+        execution.files_deleted = changes.deleted;
+        execution.files = files;
+        events::complete(&execution);
+        Ok(Executed { execution, after: ran.after, committed })
+    }
+
+    /// An execution that came to this without doing anything.
+    pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
+        let inner = &self.sandbox.0;
+        let runtime = &*inner.runtime;
+        Execution {
+            outcome,
+            value: None,
+            stdout: Output::default(),
+            stderr: Output::default(),
+            fuel_consumed: 0,
+            memory_used_bytes: 0,
+            duration: Duration::ZERO,
+            files_created: Vec::new(),
+            files_modified: Vec::new(),
+            files_deleted: Vec::new(),
+            workspace_path: inner.workspace.path.clone(),
+            session_id: self.session_id.map(str::to_owned),
+            went_back: None,
             metadata: Metadata {
                 runtime: runtime.language,
                 runtime_name: runtime.name.clone(),
                 version: runtime.version.clone(),
                 prepared: runtime.image().is_some(),
                 image_sha256: runtime.image().map(|image| image.identity.clone()),
-                stdout_total_bytes: output.stdout.total_bytes,
-                stderr_total_bytes: output.stderr.total_bytes,
+                stdout_total_bytes: 0,
+                stderr_total_bytes: 0,
             },
-            stdout: Output { bytes: output.stdout.bytes, total_bytes: output.stdout.total_bytes },
-            stderr: Output { bytes: output.stderr.bytes, total_bytes: output.stderr.total_bytes },
-            fuel_consumed: ran.fuel_consumed,
-            memory_used_bytes: ran.memory_used_bytes,
-            duration,
-            files_created: changes.created,
-            files_modified: changes.modified,
-            files_deleted: changes.deleted,
-            workspace_path: inner.workspace.path.clone(),
-            session_id: self.session_id.map(str::to_owned),
-            files: Files { vfs: wasi.vfs().clone(), root: roots.workspace() },
-        };
-        events::complete(&execution);
-        match committed {
-            Ok(()) => Ok((execution, ran.alive)),
-            Err((host, source)) => Err(ExecuteError::Commit { host, execution: Box::new(execution), source }),
+            files: Files { vfs: Vfs::new(VfsLimits::default()), root: None },
+        }
+    }
+}
+
+/// An execution, and what it left behind.
+pub(crate) struct Executed {
+    pub(crate) execution: Execution,
+    pub(crate) after: After,
+    pub(crate) committed: Committed,
+}
+
+impl Executed {
+    /// What the caller gets: an error where files could not be brought back to the host.
+    pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
+        match self.committed.failed {
+            None => Ok(self.execution),
+            Some((host, source)) => Err(ExecuteError::Commit { host, execution: Box::new(self.execution), source }),
         }
     }
 }

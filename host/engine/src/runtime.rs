@@ -1,10 +1,12 @@
 //! A runtime that is ready to run: its compiled module and how to drive it.
 
-use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
-use glovebox_runtimes::{Binary, DriverKind, Recipe};
-use wasmtime::InstancePre;
+use std::sync::OnceLock;
 
-use crate::{Language, resident::Resident, state::State};
+use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
+use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
+use wasmtime::{InstancePre, Module};
+
+use crate::{ExecuteError, Language, guest, resident::Resident, session::Pristine, state::State};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
@@ -36,6 +38,33 @@ pub(crate) struct Image {
     /// The digest of the rewritten module, in hexadecimal: equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
+    module: Module,
+    globals: Vec<MutableGlobal>,
+    pristine: OnceLock<Pristine>,
+}
+
+impl Image {
+    pub(crate) fn new(driver: Box<dyn Driver>, record: ImageRecord, module: Module) -> Self {
+        Self {
+            driver,
+            anchors: Anchors(record.anchors),
+            identity: record.sha256.to_string(),
+            memory_bytes: record.memory_bytes,
+            module,
+            globals: record.globals,
+            pristine: OnceLock::new(),
+        }
+    }
+
+    /// The image as nothing has run in it yet. Made when the first session asks for it.
+    pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
+        if let Some(pristine) = self.pristine.get() {
+            return Ok(pristine);
+        }
+        // Of two that are made at once the second is dropped.
+        let made = guest::pristine(self.module.engine(), &self.module, &self.globals)?;
+        Ok(self.pristine.get_or_init(|| made))
+    }
 }
 
 impl Runtime {

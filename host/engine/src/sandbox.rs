@@ -7,13 +7,13 @@ use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMou
 
 use crate::{
     BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request,
-    Session,
+    Session, SessionOptions,
     guest::Guest,
     prepare,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
     state::Run,
-    workspace::{Roots, Workspace},
+    workspace::{GuestFiles, Roots, Workspace},
 };
 
 /// A runtime and a policy. Every [`execute`](Self::execute) is a new interpreter with new files: nothing of one
@@ -158,7 +158,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let (mut guest, roots) = self.passing_guest(&setting, run)?;
-            let executed = setting.execute(&mut guest, &roots, true).map(|(execution, _)| execution);
+            let executed = setting.execute(&mut guest, &roots, true)?.into_result();
             if self.0.engine.0.is_pooled {
                 self.0.runtime.resident.learn(guest.machine.memory());
             }
@@ -186,7 +186,12 @@ impl Sandbox {
 
     /// Opens a session: an interpreter that is kept between executions.
     pub fn session(&self) -> Result<Session, ExecuteError> {
-        Session::open(self)
+        self.open_session(SessionOptions::default())
+    }
+
+    /// As [`session`](Self::session), with an id or a context of its own.
+    pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
+        Session::open(self, options)
     }
 
     /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and says how long that took. For benchmarks.
@@ -242,16 +247,16 @@ impl Sandbox {
 
     /// A new guest with its files, awake.
     pub(crate) fn guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
-        let mut roots = self.0.workspace.roots()?;
+        let mut files = self.0.workspace.files()?;
         if let Drive::Command { .. } = self.0.runtime.drive {
-            roots.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
+            files.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
         }
-        let wasi = self.wasi(setting, &roots)?;
+        let wasi = self.wasi(setting, &files)?;
         let guest = Guest::new(&self.0.engine.0, &self.0.runtime, Box::new(wasi), &self.0.policy.limits, run)?;
-        Ok((guest, roots))
+        Ok((guest, files.roots))
     }
 
-    fn wasi(&self, setting: &Setting<'_>, roots: &Roots) -> Result<Wasi, ExecuteError> {
+    pub(crate) fn wasi(&self, setting: &Setting<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
         let policy = &self.0.policy;
         let wrong = |error: &dyn fmt::Display| {
             ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}"))
@@ -263,8 +268,8 @@ impl Sandbox {
         };
         let mut wasi = prepare::boot_wasi(args, env).map_err(|error| wrong(&error))?;
         wasi.allow_parking(false);
-        let mounts = roots.roots.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect();
-        wasi.set_file_system(roots.vfs.clone(), mounts).map_err(|error| wrong(&error))?;
+        let mounts = files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect();
+        wasi.set_file_system(files.vfs.clone(), mounts).map_err(|error| wrong(&error))?;
         wasi.set_limits(wasi_limits(&policy.limits));
         wasi.set_stdin(setting.stdin.to_vec());
         if let Clock::Fixed(realtime_ns) = policy.clock {

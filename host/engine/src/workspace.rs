@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use glovebox_vfs::{Access, CommitStep, RootId, Vfs, VfsLimits};
+use glovebox_wasi::Wasi;
 
 use crate::{
     BuildError, Commit, ExecuteError, Limits, Policy,
@@ -32,19 +33,30 @@ pub(crate) struct Workspace {
     commit: Commit,
 }
 
-/// One execution's files, or one session's.
-pub(crate) struct Roots {
-    pub(crate) vfs: Vfs,
-    /// Guest path and root, the workspace first.
-    pub(crate) roots: Vec<(String, RootId)>,
-}
+/// Where a guest sees which root of its file system: guest path and root, the workspace first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
 
 impl Roots {
-    /// The root of `/app`.
-    pub(crate) fn workspace(&self) -> Option<RootId> {
-        self.roots.iter().find(|(guest, _)| guest == WORKSPACE).map(|(_, root)| *root)
+    /// Where a guest sees its roots now.
+    pub(crate) fn of(wasi: &Wasi) -> Self {
+        Self(wasi.mounts().iter().map(|mount| (mount.path.clone(), mount.root)).collect())
     }
 
+    /// The root of `/app`.
+    pub(crate) fn workspace(&self) -> Option<RootId> {
+        self.0.iter().find(|(guest, _)| guest == WORKSPACE).map(|(_, root)| *root)
+    }
+}
+
+/// The files that an execution or a session begins with.
+#[derive(Clone)]
+pub(crate) struct GuestFiles {
+    pub(crate) vfs: Vfs,
+    pub(crate) roots: Roots,
+}
+
+impl GuestFiles {
     /// Adds a read-only directory with a plain command's script in it.
     pub(crate) fn add_script(&mut self, guest: &str, name: &str, source: &[u8]) -> Result<(), ExecuteError> {
         let root = self.vfs.add_root(Access::ReadWrite);
@@ -52,7 +64,7 @@ impl Roots {
             reason: format!("the script does not fit the workspace: {error}"),
         })?;
         self.vfs.set_access(root, Access::ReadOnly);
-        self.roots.push((guest.to_owned(), root));
+        self.roots.0.push((guest.to_owned(), root));
         Ok(())
     }
 }
@@ -90,7 +102,7 @@ impl Workspace {
     }
 
     /// The files of a new execution or session.
-    pub(crate) fn roots(&self) -> Result<Roots, ExecuteError> {
+    pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
         let mut vfs = self.vfs.clone();
         let mut roots = Vec::new();
         if let Some(root) = self.root {
@@ -105,34 +117,45 @@ impl Workspace {
             roots.push((mounted.guest.clone(), root));
         }
         vfs.mark();
-        Ok(Roots { vfs, roots })
+        Ok(GuestFiles { vfs, roots: Roots(roots) })
     }
 
-    /// Brings what an execution wrote to the host directories, as the policy says.
-    pub(crate) fn commit(
-        &self,
-        vfs: &mut Vfs,
-        roots: &[(String, RootId)],
-        succeeded: bool,
-    ) -> Result<(), (PathBuf, MountError)> {
+    /// Brings what an execution wrote to the host directories, as the policy says, up to the first that fails.
+    pub(crate) fn commit(&self, vfs: &mut Vfs, roots: &Roots, succeeded: bool) -> Committed {
+        let mut committed = Committed::default();
         match self.commit {
             Commit::Always => {}
             Commit::OnSuccess if succeeded => {}
-            Commit::OnSuccess | Commit::Never => return Ok(()),
+            Commit::OnSuccess | Commit::Never => return committed,
         }
         for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
-            let Some((_, root)) = roots.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
-            commit_within_limits(&mounted.directory, vfs, *root).map_err(|error| (mounted.host.clone(), error))?;
+            let Some((_, root)) = roots.0.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
+            match commit_within_limits(&mounted.directory, vfs, *root) {
+                Ok(any) => committed.any |= any,
+                Err(error) => {
+                    committed.failed = Some((mounted.host.clone(), error));
+                    break;
+                }
+            }
         }
-        Ok(())
+        committed
     }
+}
+
+/// What came of committing.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// Whether any host directory was changed.
+    pub(crate) any: bool,
+    /// The host directory that could not be, and why.
+    pub(crate) failed: Option<(PathBuf, MountError)>,
 }
 
 /// Commits a root, unless that would write more to the host than the workspace's quotas allow.
 ///
-/// The quotas hold for what the guest wrote, but a commit writes a file once for each of its hard links, and a renamed
+/// Says whether there was anything to commit. The quotas hold for what the guest wrote, but a commit writes a file once for each of its hard links, and a renamed
 /// host file anew: a thousand links to one file, or a renamed directory, would be a thousand times the quota.
-fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<(), MountError> {
+fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<bool, MountError> {
     let plan = vfs.commit_plan(root);
     let (mut files, mut bytes) = (0_u64, 0_u64);
     for step in &plan {
@@ -146,7 +169,8 @@ fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) 
         return Err(MountError::TooLarge { files, files_most, bytes, bytes_most });
     }
     let report = directory.commit(&plan, vfs)?;
-    vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })
+    vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })?;
+    Ok(!plan.is_empty())
 }
 
 fn open_directory(host: &std::path::Path, read_only: bool) -> Result<Arc<HostDirectory>, MountError> {

@@ -89,7 +89,7 @@ impl<'a> Subject<'a> {
     /// Measures every case, in turns.
     pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
-        let mut session = self.sandbox.session()?;
+        let session = self.sandbox.session()?;
         for turn in 0..work.turns {
             if interrupt::is_pressed() {
                 return Ok(measured);

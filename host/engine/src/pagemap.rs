@@ -1,0 +1,69 @@
+//! Which pages of a mapping this process has written to, as the system's page map tells.
+
+use std::{fs::File, os::unix::fs::FileExt};
+
+/// The page size of WebAssembly memory as we save it, whatever the host's is.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Bytes per page in `/proc/self/pagemap`.
+const ENTRY_BYTES: usize = 8;
+
+/// How many entries are read at once: 16 MiB of memory, about what an interpreter has.
+const ENTRIES_AT_ONCE: usize = 4096;
+
+/// The pages of `memory`, by their number, that may differ from what was mapped there: those that were written to since,
+/// and any that the system has moved elsewhere meanwhile. In order. None where the system does not tell.
+///
+/// The file is opened each time: a process that forked would go on reading its parent's.
+pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
+    // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    const FILE_OR_SHARED: u64 = 1 << 61;
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return None;
+    }
+    let first = memory.as_ptr().addr();
+    if !first.is_multiple_of(PAGE_BYTES) || !memory.len().is_multiple_of(PAGE_BYTES) {
+        return None;
+    }
+    let map = File::open("/proc/self/pagemap").ok()?;
+    let mut at = u64::try_from((first / PAGE_BYTES).checked_mul(ENTRY_BYTES)?).ok()?;
+    let count = memory.len() / PAGE_BYTES;
+    let mut entries = vec![[0; ENTRY_BYTES]; count.min(ENTRIES_AT_ONCE)];
+    let mut pages = Vec::new();
+    let mut page = 0;
+    while page < count {
+        let entries = entries.get_mut(..ENTRIES_AT_ONCE.min(count - page))?;
+        let bytes = entries.as_flattened_mut();
+        map.read_exact_at(bytes, at).ok()?;
+        at = at.checked_add(u64::try_from(bytes.len()).ok()?)?;
+        for (entry, number) in entries.iter().zip(page..) {
+            let flags = u64::from_ne_bytes(*entry);
+            if flags & SWAPPED != 0 || flags & (PRESENT | FILE_OR_SHARED) == PRESENT {
+                pages.push(u32::try_from(number).ok()?);
+            }
+        }
+        page += entries.len();
+    }
+    Some(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_to_is_found_and_what_is_not_aligned_is_not_asked_about() {
+        let whole = vec![1_u8; 64 * PAGE_BYTES];
+        let from = whole.as_ptr().align_offset(PAGE_BYTES);
+        let memory = &whole[from..from + 32 * PAGE_BYTES];
+        if let Some(pages) = private_pages(memory) {
+            assert_eq!(pages, (0..32).collect::<Vec<_>>());
+        } else {
+            assert!(!cfg!(all(target_os = "linux", target_arch = "x86_64")), "the page map cannot be read");
+        }
+        assert_eq!(private_pages(&memory[1..]), None);
+        assert_eq!(private_pages(&memory[..PAGE_BYTES + 1]), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! A session's handle.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use glovebox_vfs::{RootId, Vfs};
+
+use crate::{
+    CancelToken, ExecuteError, Execution, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
+    run::Setting,
+    session::{
+        CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, check_id,
+        checkpoint::{Awaken, Checkpoint},
+        info::Status,
+        line::{Left, Line, Turn},
+        live::{Live, passing_run},
+    },
+    workspace::Roots,
+};
+
+/// An interpreter that is kept between executions: variables, functions, classes, imports and files live on. It holds
+/// memory and neither a thread nor a stack while it rests.
+///
+/// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
+/// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
+/// again; [`Execution::went_back`] says so. Its variables and files are then what they were; what it wrote to its output and
+/// to host directories stays. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
+/// checkpoints are taken.
+///
+/// This is a handle: clones are the same session, from any thread. What is asked of it at the same time is done one after
+/// the other, in order. The last handle to go frees what it holds, at once and without running exit handlers:
+/// [`close`](Self::close) runs them.
+///
+/// ```no_run
+/// # use glovebox::{Engine, EngineConfig, Sandbox};
+/// # let sandbox = Sandbox::builder(&Engine::new(EngineConfig::default())?).build()?;
+/// let session = sandbox.session()?;
+/// session.execute("x = 20")?;
+/// let other = session.fork()?;
+/// other.execute("x = 0")?;
+/// assert_eq!(session.execute("x + 1")?.value.unwrap().repr, "21");
+/// session.undo()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Session(Arc<Shared>);
+
+struct Shared {
+    sandbox: Sandbox,
+    id: Arc<str>,
+    line: Line,
+    live: Mutex<Live>,
+    status: Mutex<Status>,
+}
+
+impl Shared {
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The session while one has the turn.
+struct Held<'a> {
+    live: MutexGuard<'a, Live>,
+    shared: &'a Shared,
+    _turn: Turn<'a>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut status = self.shared.status();
+        self.live.report(&mut status);
+        status.rests_since = Some(Instant::now());
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.0.id).field("ended", &self.ended()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
+        let inner = &sandbox.0;
+        if inner.runtime.image().is_none() {
+            return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
+        }
+        let id = chosen_id(options.id)?;
+        let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
+        let setting = Setting::new(sandbox, Request::new(""))?;
+        let (guest, roots) = inner.engine.0.on_stack(|| sandbox.guest(&setting, passing_run(sandbox)))??;
+        let session = Self::around(sandbox, Arc::clone(&id), Live::new(sandbox, id, guest, roots, place));
+        if let Some(context) = &options.context {
+            session.set_variable("context", context)?;
+        }
+        Ok(session)
+    }
+
+    /// A session in a saved state.
+    pub(crate) fn from_checkpoint(
+        sandbox: &Sandbox,
+        id: Option<String>,
+        state: Checkpoint,
+        awaken: Awaken,
+    ) -> Result<Self, ExecuteError> {
+        let inner = &sandbox.0;
+        let id = chosen_id(id)?;
+        let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
+        let roots = Roots::of(&state.wasi);
+        let live =
+            inner.engine.0.on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, place))??;
+        Ok(Self::around(sandbox, id, live))
+    }
+
+    fn around(sandbox: &Sandbox, id: Arc<str>, live: Live) -> Self {
+        let mut status = Status::default();
+        live.report(&mut status);
+        let (live, status) = (Mutex::new(live), Mutex::new(status));
+        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), live, status }))
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The sandbox it was opened from.
+    #[must_use]
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.0.sandbox
+    }
+
+    /// Runs `source` in the kept interpreter.
+    pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in the kept interpreter. Standard input is this request's; what an earlier one left unread is gone.
+    ///
+    /// While the session is busy it waits, in order, for at most `limits.timeout_ms`; that is not on the script's time. Or it is
+    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run. A request that
+    /// is cancelled as it waits is an execution that was cancelled before it began.
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        let shared = &*self.0;
+        let if_busy = request.if_busy;
+        let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
+        match self.hold(if_busy, &setting.cancel) {
+            Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
+            Err(Left::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
+            Err(Left::Busy) => Err(self.busy()),
+        }
+    }
+
+    /// A global variable, as the language shows it and as JSON; none where there is no such variable. It is read by code of
+    /// the guest's, within the limits of one execution: should it have to be unwound, the session goes back.
+    pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
+        let mut held = self.turn()?;
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.get_variable(name))?
+    }
+
+    /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
+    pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
+        let json = value.to_string();
+        let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
+        if bytes > most {
+            return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
+        }
+        let mut held = self.turn()?;
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, &json))?
+    }
+
+    /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.
+    pub fn checkpoint(&self) -> Result<CheckpointId, ExecuteError> {
+        self.turn()?.live.checkpoint()
+    }
+
+    /// The states that the session can be set back to, oldest first.
+    pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, ExecuteError> {
+        Ok(self.turn()?.live.checkpoints())
+    }
+
+    /// Sets the session back to the last checkpoint that differs from what it is now. With one before every execution
+    /// that undoes the last execution, variables and files. What was written to host directories stays there.
+    pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
+        let mut held = self.turn()?;
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(None))?
+    }
+
+    /// Sets the session back to a checkpoint. Later ones are forgotten.
+    pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
+        let mut held = self.turn()?;
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(Some(id)))?.map(drop)
+    }
+
+    /// Makes a second session of this one: variables, functions and files as they are, and from then on neither sees what the
+    /// other does. Their random numbers differ, even under seeded entropy. It has no checkpoints of its own yet.
+    pub fn fork(&self) -> Result<Self, ExecuteError> {
+        self.fork_with(SessionOptions::default())
+    }
+
+    /// As [`fork`](Self::fork), with an id or another `context`.
+    pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
+        if let Some(id) = &options.id {
+            check_id(id)?;
+        }
+        let state = self.turn()?.live.save_for_fork()?;
+        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork)?;
+        if let Some(context) = &options.context {
+            fork.set_variable("context", context)?;
+        }
+        Ok(fork)
+    }
+
+    /// The session as it is.
+    pub(crate) fn save(&self) -> Result<Checkpoint, ExecuteError> {
+        self.turn()?.live.save()
+    }
+
+    /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
+    /// is committed to a host directory as after a successful execution.
+    pub(crate) fn with_files<R, E: From<ExecuteError>>(
+        &self,
+        work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.turn()?.live.with_files(work)
+    }
+
+    /// What the session is and holds. It does not wait for one that is executing: this is what stood before.
+    #[must_use]
+    pub fn info(&self) -> SessionInfo {
+        let status = self.0.status();
+        SessionInfo {
+            id: self.0.id.to_string(),
+            language: self.0.sandbox.language(),
+            runtime_name: self.0.sandbox.runtime_name().to_owned(),
+            executions: status.executions,
+            memory_bytes: status.memory_bytes,
+            private_bytes: status.private_bytes,
+            held_bytes: status.held_bytes,
+            checkpoints: status.checkpoints,
+            went_back: status.went_back,
+            ended: status.ended.clone(),
+        }
+    }
+
+    /// For how long nothing has been asked of it; none while it is busy.
+    #[must_use]
+    pub fn idle_for(&self) -> Option<Duration> {
+        self.0.status().idle_for()
+    }
+
+    /// Why the session has ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<String> {
+        self.0.status().ended.clone()
+    }
+
+    /// Ends the session, for every handle: the interpreter's exit handlers run, within the limits of one execution, and what they
+    /// write reaches host directories as after a successful one. What it held is free at once.
+    pub fn close(&self) -> Result<(), ExecuteError> {
+        let mut held = self.turn()?;
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.close())?
+    }
+
+    fn turn(&self) -> Result<Held<'_>, ExecuteError> {
+        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|_| self.busy())
+    }
+
+    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, Left> {
+        let shared = &*self.0;
+        let turn = match if_busy {
+            IfBusy::Refuse => shared.line.try_enter().ok_or(Left::Busy)?,
+            IfBusy::Wait => {
+                let end = Instant::now() + shared.sandbox.0.policy.limits.timeout();
+                shared.line.enter(end, cancel)?
+            }
+        };
+        shared.status().rests_since = None;
+        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Held { live, shared, _turn: turn })
+    }
+
+    fn busy(&self) -> ExecuteError {
+        ExecuteError::SessionBusy { id: self.0.id.to_string() }
+    }
+}
+
+fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
+    if let Some(id) = id {
+        check_id(&id)?;
+        return Ok(id.into());
+    }
+    let mut random = [0; 16];
+    entropy::fill(&mut random);
+    Ok(format!("{:032x}", u128::from_le_bytes(random)).into())
+}

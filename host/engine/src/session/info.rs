@@ -1,0 +1,95 @@
+//! What is told about sessions.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::Language;
+
+/// Names a checkpoint within its session. Later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct CheckpointId(pub u64);
+
+/// A state that a session can be set back to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CheckpointInfo {
+    /// Its name.
+    pub id: CheckpointId,
+    /// Whether the session took it by itself, before an execution. It is replaced by the next such one.
+    pub automatic: bool,
+    /// How many executions the state has behind it.
+    pub executions: u64,
+    /// Memory of its own: the pages that differ from the image's, in bytes. Checkpoints share those that are equal.
+    pub private_bytes: u64,
+}
+
+/// What a session did after an execution that was unwound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WentBack {
+    /// How many executions before the unwound one are lost with it. None are where a checkpoint was taken right before it.
+    pub executions_lost: u64,
+}
+
+/// A session, seen from outside. It may be executing meanwhile: this is how its last execution left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: String,
+    /// The language of its scripts.
+    pub language: Language,
+    /// The runtime's name in the manifest.
+    pub runtime_name: String,
+    /// How many executions its state has behind it: going back and undoing take some away.
+    pub executions: u64,
+    /// Linear memory, the image's included, in bytes.
+    pub memory_bytes: u64,
+    /// What of it is the session's own, as of its last checkpoint: the pages that differ from the image's, in bytes.
+    pub private_bytes: u64,
+    /// What it counts for under `limits.session_total_bytes`: memory beyond the image, its checkpoints, and what the host
+    /// holds for it.
+    pub held_bytes: u64,
+    /// How many states it can be set back to.
+    pub checkpoints: usize,
+    /// How often it went back.
+    pub went_back: u64,
+    /// Why it has ended, if it has.
+    pub ended: Option<String>,
+}
+
+/// What a handle can tell without waiting for its turn.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) executions: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) private_bytes: u64,
+    pub(super) held_bytes: u64,
+    pub(super) checkpoints: usize,
+    pub(super) went_back: u64,
+    pub(super) ended: Option<String>,
+    pub(super) rests_since: Option<Instant>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            executions: 0,
+            memory_bytes: 0,
+            private_bytes: 0,
+            held_bytes: 0,
+            checkpoints: 0,
+            went_back: 0,
+            ended: None,
+            rests_since: Some(Instant::now()),
+        }
+    }
+}
+
+impl Status {
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        self.rests_since.map(|since| since.elapsed())
+    }
+}

@@ -1,0 +1,191 @@
+//! Waiting one's turn.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::{self, Thread},
+    time::Instant,
+};
+
+use crate::CancelToken;
+
+/// Lets one at a time in, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Line(Mutex<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    taken: bool,
+    /// Whose turn it is next, first in front. The one that was called is no longer in it.
+    waiting: VecDeque<(u64, Thread)>,
+    /// The one that was called and has not come yet.
+    called: Option<u64>,
+    next: u64,
+}
+
+/// One's turn: the next is called when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a>(&'a Line);
+
+/// Why nobody was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It was not to wait, or not for longer.
+    Busy,
+    /// It was cancelled as it waited.
+    Cancelled,
+}
+
+impl Line {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the turn if nobody has it or waits for it.
+    pub(crate) fn try_enter(&self) -> Option<Turn<'_>> {
+        let mut places = self.places();
+        let is_free = !places.taken && places.called.is_none();
+        places.taken |= is_free;
+        is_free.then_some(Turn(self))
+    }
+
+    /// Waits for the turn until `end`, or until cancelled.
+    pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
+        if let Some(turn) = self.try_enter() {
+            return Ok(turn);
+        }
+        let me = thread::current();
+        let ticket = {
+            let mut places = self.places();
+            // It may have become free meanwhile; then nobody would call us.
+            if !places.taken && places.called.is_none() {
+                places.taken = true;
+                return Ok(Turn(self));
+            }
+            let ticket = places.next;
+            places.next += 1;
+            places.waiting.push_back((ticket, me.clone()));
+            ticket
+        };
+        let _wakes = cancel.wakes(me);
+        loop {
+            let left = {
+                let mut places = self.places();
+                if places.called == Some(ticket) {
+                    places.called = None;
+                    places.taken = true;
+                    return Ok(Turn(self));
+                }
+                let left = end.saturating_duration_since(Instant::now());
+                let gone = if cancel.is_cancelled() {
+                    Some(Left::Cancelled)
+                } else if left.is_zero() {
+                    Some(Left::Busy)
+                } else {
+                    None
+                };
+                if let Some(why) = gone {
+                    places.waiting.retain(|(waiting, _)| *waiting != ticket);
+                    return Err(why);
+                }
+                left
+            };
+            thread::park_timeout(left);
+        }
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    fn waiting_count(&self) -> usize {
+        self.places().waiting.len()
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut places = self.0.places();
+        places.taken = false;
+        if let Some((ticket, thread)) = places.waiting.pop_front() {
+            places.called = Some(ticket);
+            thread.unpark();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn until(what: impl Fn() -> bool) {
+        let end = Instant::now() + LONG;
+        while !what() {
+            assert!(Instant::now() < end, "it never came");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn they_are_let_in_in_the_order_in_which_they_came() {
+        let line = Line::default();
+        let order = Mutex::new(Vec::new());
+        let first = line.try_enter().unwrap();
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let (line, order) = (&line, &order);
+                scope.spawn(move || {
+                    let _turn = line.enter(Instant::now() + LONG, &CancelToken::new()).unwrap();
+                    order.lock().unwrap().push(number);
+                });
+                until(|| line.waiting_count() == number + 1);
+            }
+            assert!(line.try_enter().is_none(), "nobody overtakes them");
+            drop(first);
+        });
+        assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+        assert!(line.try_enter().is_some());
+    }
+
+    #[test]
+    fn only_one_is_in_at_a_time() {
+        let line = Line::default();
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let turn = line.enter(Instant::now() + LONG, &CancelToken::new()).unwrap();
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(turn);
+                    }
+                });
+            }
+        });
+        assert!(line.try_enter().is_some());
+    }
+
+    #[test]
+    fn waiting_ends_at_its_time_and_when_cancelled_and_holds_nobody_up() {
+        let line = Line::default();
+        let first = line.try_enter().unwrap();
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert_eq!(line.enter(soon, &CancelToken::new()).unwrap_err(), Left::Busy);
+        assert!(Instant::now() >= soon);
+        let cancelled = CancelToken::new();
+        cancelled.cancel();
+        assert_eq!(line.enter(Instant::now() + LONG, &cancelled).unwrap_err(), Left::Cancelled);
+        let cancel = CancelToken::new();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| line.enter(Instant::now() + LONG, &cancel).map(drop));
+            until(|| line.waiting_count() == 1);
+            cancel.cancel();
+            assert_eq!(waiting.join().unwrap(), Err(Left::Cancelled));
+        });
+        drop(first);
+        assert!(line.try_enter().is_some());
+    }
+}

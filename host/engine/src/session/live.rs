@@ -1,0 +1,448 @@
+//! What a session is made of, in the hands of whoever has the turn.
+
+use std::{mem, sync::Arc};
+
+use glovebox_vfs::{RootId, Vfs};
+
+use crate::{
+    CancelToken, Clock, Entropy, ExecuteError, Execution, GuestValue, Sandbox,
+    guest::{After, Guest},
+    run::Setting,
+    runtime::Image,
+    session::{
+        CheckpointId, CheckpointInfo, OnUnwind, WentBack,
+        checkpoint::{Awaken, Checkpoint},
+        history::{History, Saved},
+        info::Status,
+        ledger::Place,
+        pages::Pages,
+    },
+    state::{self, Run},
+    workspace::Roots,
+};
+
+/// The state of a session.
+pub(super) struct Live {
+    sandbox: Sandbox,
+    id: Arc<str>,
+    life: Life,
+    roots: Roots,
+    history: History,
+    /// What the pages of a first checkpoint may be shared with: those that a fork began with.
+    shared: Pages,
+    /// Whether the guest may differ from the last checkpoint.
+    changed: bool,
+    executions: u64,
+    went_back: u64,
+    /// How often files were committed to host directories.
+    commits: u64,
+    forks: u64,
+    entropy_key: Option<[u8; 32]>,
+    place: Option<Place>,
+}
+
+enum Life {
+    /// The guest can be entered.
+    Resting(Box<Guest>),
+    /// There is none: it was unwound, or is in use. Should its user panic, this is what stays.
+    Unwound(String),
+    /// There will be none any more, and why.
+    Ended(String),
+}
+
+/// What an operation on a guest came to: its result, or what kept the guest from answering, in words.
+type Answered<T> = (Result<T, ExecuteError>, After);
+
+impl Live {
+    /// A session around a new guest.
+    pub(super) fn new(sandbox: &Sandbox, id: Arc<str>, guest: Guest, roots: Roots, place: Place) -> Self {
+        let entropy_key = match sandbox.0.policy.entropy {
+            Entropy::Host => None,
+            Entropy::Seeded(seed) => seeded_key(seed),
+        };
+        let mut live = Self {
+            sandbox: sandbox.clone(),
+            id,
+            life: Life::Resting(Box::new(guest)),
+            roots,
+            history: History::default(),
+            shared: Pages::default(),
+            changed: true,
+            executions: 0,
+            went_back: 0,
+            commits: 0,
+            forks: 0,
+            entropy_key,
+            place: Some(place),
+        };
+        live.account();
+        live
+    }
+
+    /// A session in a saved state. Called on a guest stack.
+    pub(super) fn resumed(
+        sandbox: &Sandbox,
+        id: Arc<str>,
+        state: Checkpoint,
+        awaken: Awaken,
+        roots: Roots,
+        place: Place,
+    ) -> Result<Self, ExecuteError> {
+        let guest = state.guest(sandbox, awaken, passing_run(sandbox))?;
+        let mut live = Self::new(sandbox, id, guest, roots, place);
+        live.executions = state.executions;
+        live.forks = state.forks;
+        live.entropy_key = state.entropy_key;
+        live.shared = state.pages;
+        Ok(live)
+    }
+
+    /// Runs a script. Called on a guest stack.
+    pub(super) fn run(&mut self, setting: &mut Setting<'_>) -> Result<Execution, ExecuteError> {
+        let mut guest = self.enter(setting.stdin)?;
+        guest.machine.store.data_mut().run.renew(setting.start());
+        let executed = setting.execute(&mut guest, &self.roots, false);
+        let mut executed = match executed {
+            Ok(executed) => executed,
+            Err(error) => {
+                self.end(error.to_string());
+                return Err(error);
+            }
+        };
+        self.commits += u64::from(executed.committed.any);
+        self.executions += u64::from(executed.after == After::Alive);
+        executed.execution.went_back = self.leave(guest, executed.after, || executed.execution.outcome.describe());
+        executed.into_result()
+    }
+
+    /// A global variable of the guest's. Called on a guest stack.
+    pub(super) fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
+        self.with_guest(|guest, image, sandbox| guest.get_variable(image, &sandbox.0.policy.limits, name))
+    }
+
+    /// Sets a global variable of the guest's to what `json` says. Called on a guest stack.
+    pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<(), ExecuteError> {
+        self.with_guest(|guest, image, sandbox| guest.set_variable(image, &sandbox.0.policy.limits, name, json))
+    }
+
+    /// Saves the state as one to come back to.
+    pub(super) fn checkpoint(&mut self) -> Result<CheckpointId, ExecuteError> {
+        let kept = self.checkpoints_kept();
+        let guest = self.take()?;
+        if let Some(place) = &self.place {
+            place.check(&self.sandbox.0.policy.limits)?;
+        }
+        self.rested(guest, |live, guest| {
+            if !live.changed
+                && let Some(id) = live.history.keep_last(kept)
+            {
+                return Ok(id);
+            }
+            let earlier = live.earlier();
+            let state = live.save_from(guest, earlier)?;
+            Ok(live.push(state, false))
+        })
+    }
+
+    /// The session as it is, for a fork or to be stored. Pages are shared with the last checkpoint.
+    pub(super) fn save(&mut self) -> Result<Checkpoint, ExecuteError> {
+        let guest = self.take()?;
+        self.rested(guest, |live, guest| {
+            let earlier = live.earlier();
+            live.save_from(guest, earlier)
+        })
+    }
+
+    /// A state for one more fork.
+    pub(super) fn save_for_fork(&mut self) -> Result<Checkpoint, ExecuteError> {
+        self.forks += 1;
+        Ok(self.save()?.forked())
+    }
+
+    /// Sets the session back to a checkpoint: the given one, or the last that differs from now. Called on a guest stack.
+    pub(super) fn undo(&mut self, to: Option<CheckpointId>) -> Result<CheckpointId, ExecuteError> {
+        if let Life::Ended(reason) = &self.life {
+            return Err(self.has_ended(reason));
+        }
+        let is_new = self.changed || matches!(self.life, Life::Unwound(_));
+        let saved = match to {
+            Some(id) => self.history.find(id),
+            None if is_new => self.history.last(),
+            None => self.history.before_last(),
+        };
+        let saved = saved.cloned().ok_or_else(|| ExecuteError::NoCheckpoint { id: self.id.to_string(), wanted: to })?;
+        // The new instance first: if there is none to be had, the session stays as it is.
+        let guest = self.awaken(&saved)?;
+        self.history.forget_after(saved.id);
+        self.rest_at(guest, &saved);
+        Ok(saved.id)
+    }
+
+    pub(super) fn checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.history.list()
+    }
+
+    /// Lets the host look at the files, or change them. What it changed is committed as after a successful execution.
+    pub(super) fn with_files<R, E: From<ExecuteError>>(
+        &mut self,
+        work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let Some(root) = self.roots.workspace() else {
+            return Err(ExecuteError::Driver("the session has no workspace".into()).into());
+        };
+        let mut guest = self.take()?;
+        let vfs = guest.wasi_mut().vfs_mut();
+        vfs.mark();
+        vfs.set_now_ns(match self.sandbox.0.policy.clock {
+            Clock::Host => state::realtime_ns(),
+            Clock::Fixed(realtime_ns) => realtime_ns,
+        });
+        let result = work(vfs, root);
+        let committed = self.sandbox.0.workspace.commit(vfs, &self.roots, result.is_ok());
+        self.commits += u64::from(committed.any);
+        self.changed = true;
+        self.life = Life::Resting(guest);
+        self.account();
+        match committed.failed {
+            Some((_, source)) if result.is_ok() => Err(ExecuteError::Mount(source).into()),
+            _ => result,
+        }
+    }
+
+    /// Runs the exit handlers, commits what they wrote, and ends the session. Called on a guest stack.
+    pub(super) fn close(&mut self) -> Result<(), ExecuteError> {
+        if matches!(self.life, Life::Ended(_)) {
+            return Ok(());
+        }
+        let guest = self.take();
+        self.end("it was closed".into());
+        let mut guest = guest?;
+        let inner = &self.sandbox.0;
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        guest.wasi_mut().begin_execution();
+        guest.close(&inner.runtime, &inner.policy.limits)?;
+        match inner.workspace.commit(guest.wasi_mut().vfs_mut(), &self.roots, true).failed {
+            Some((_, source)) => Err(source.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn report(&self, status: &mut Status) {
+        status.executions = self.executions;
+        status.went_back = self.went_back;
+        status.checkpoints = self.history.count();
+        status.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
+        status.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
+        match &self.life {
+            Life::Resting(guest) => status.memory_bytes = guest.machine.memory().len() as u64,
+            Life::Unwound(_) => {}
+            Life::Ended(reason) => {
+                status.memory_bytes = 0;
+                status.ended = Some(reason.clone());
+            }
+        }
+    }
+
+    /// Takes the guest for an execution, saved if that is due.
+    fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest>, ExecuteError> {
+        let mut guest = self.take()?;
+        let wasi = guest.wasi_mut();
+        wasi.begin_execution();
+        wasi.set_stdin(Vec::new());
+        // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
+        wasi.vfs_mut().mark();
+        if self.is_due() {
+            let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.shared));
+            match self.save_from(&mut guest, earlier) {
+                Ok(state) => self.push(state, true),
+                Err(error) => {
+                    self.end(error.to_string());
+                    return Err(error);
+                }
+            };
+        }
+        self.changed = true;
+        if !stdin.is_empty() {
+            guest.wasi_mut().set_stdin(stdin.to_vec());
+        }
+        Ok(guest)
+    }
+
+    /// Takes the guest back after an execution, or sees to what becomes of the session without it.
+    fn leave(&mut self, mut guest: Box<Guest>, after: After, why: impl FnOnce() -> String) -> Option<WentBack> {
+        match after {
+            After::Alive | After::Untouched => {
+                guest.wasi_mut().set_stdin(Vec::new());
+                self.life = Life::Resting(guest);
+                self.account();
+                None
+            }
+            After::Left => {
+                self.end(why());
+                None
+            }
+            After::Unwound => {
+                // The pool may have no other place.
+                drop(guest);
+                self.go_back(why())
+            }
+        }
+    }
+
+    /// Calls into the guest for the host, as an execution: held to its limits, and undone if it has to be unwound.
+    fn with_guest<R>(
+        &mut self,
+        call: impl FnOnce(&mut Guest, &Image, &Sandbox) -> Answered<R>,
+    ) -> Result<R, ExecuteError> {
+        let mut guest = self.enter(&[])?;
+        let sandbox = self.sandbox.clone();
+        guest.machine.store.data_mut().run.renew(passing_run(&sandbox));
+        let (result, after) = call(&mut guest, image(&sandbox)?, &sandbox);
+        self.leave(guest, after, || match &result {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        });
+        result
+    }
+
+    /// Does something with the resting guest and puts it back.
+    fn rested<R>(
+        &mut self,
+        mut guest: Box<Guest>,
+        work: impl FnOnce(&mut Self, &mut Guest) -> Result<R, ExecuteError>,
+    ) -> Result<R, ExecuteError> {
+        let result = work(self, &mut guest);
+        self.life = Life::Resting(guest);
+        self.account();
+        result
+    }
+
+    /// The guest, made anew if it was lost.
+    fn take(&mut self) -> Result<Box<Guest>, ExecuteError> {
+        if let Life::Unwound(why) = &self.life {
+            let why = why.clone();
+            self.go_back(why);
+        }
+        match mem::replace(&mut self.life, Life::Unwound("its last execution did not come back".into())) {
+            Life::Resting(guest) => Ok(guest),
+            Life::Unwound(reason) | Life::Ended(reason) => {
+                let error = self.has_ended(&reason);
+                self.end(reason);
+                Err(error)
+            }
+        }
+    }
+
+    /// What becomes of the session now that its guest is lost.
+    fn go_back(&mut self, why: String) -> Option<WentBack> {
+        self.life = Life::Unwound(why.clone());
+        if self.sandbox.0.policy.session.on_unwind == OnUnwind::End {
+            self.end(why);
+            return None;
+        }
+        let Some(saved) = self.history.last().cloned() else {
+            self.end(format!("{why}; there is no checkpoint to go back to"));
+            return None;
+        };
+        match self.awaken(&saved) {
+            Ok(guest) => {
+                let executions_lost = self.executions.saturating_sub(saved.state.executions);
+                self.went_back += 1;
+                self.rest_at(guest, &saved);
+                Some(WentBack { executions_lost })
+            }
+            Err(error) => {
+                self.end(format!("{why}; it could not go back: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A new guest in a saved state.
+    fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
+        saved.state.guest(&self.sandbox, Awaken::Same, passing_run(&self.sandbox))
+    }
+
+    fn rest_at(&mut self, guest: Guest, saved: &Saved) {
+        self.life = Life::Resting(Box::new(guest));
+        self.executions = saved.state.executions;
+        self.changed = false;
+        self.account();
+    }
+
+    fn end(&mut self, reason: String) {
+        self.life = Life::Ended(reason);
+        self.history.clear();
+        self.shared = Pages::default();
+        self.place = None;
+    }
+
+    fn has_ended(&self, reason: &str) -> ExecuteError {
+        ExecuteError::SessionEnded { id: self.id.to_string(), reason: reason.to_owned() }
+    }
+
+    /// Whether the state is to be saved before the next execution.
+    fn is_due(&self) -> bool {
+        let policy = &self.sandbox.0.policy.session;
+        let Some(saved) = self.history.last() else { return policy.interval(0).is_some() };
+        let interval = policy.interval(saved.state.pages.bytes());
+        // Variables that the host set are worth a checkpoint as much as an execution is.
+        let since = self.executions.saturating_sub(saved.state.executions).max(1);
+        self.changed && interval.is_some_and(|interval| since >= interval)
+    }
+
+    /// Pages that a checkpoint made now may share.
+    fn earlier(&mut self) -> Pages {
+        match self.history.last() {
+            Some(saved) => saved.state.pages.clone(),
+            None => mem::take(&mut self.shared),
+        }
+    }
+
+    fn save_from(&self, guest: &mut Guest, earlier: Pages) -> Result<Checkpoint, ExecuteError> {
+        Ok(Checkpoint {
+            executions: self.executions,
+            entropy_key: self.entropy_key,
+            forks: self.forks,
+            ..Checkpoint::of(image(&self.sandbox)?, guest, earlier)?
+        })
+    }
+
+    fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
+        self.changed = false;
+        self.history.push(Arc::new(state), self.commits, automatic, self.checkpoints_kept())
+    }
+
+    fn checkpoints_kept(&self) -> usize {
+        self.sandbox.0.policy.session.checkpoints_kept.max(1) as usize
+    }
+
+    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, and its
+    /// checkpoints.
+    fn account(&mut self) {
+        let image_bytes = self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes);
+        let checkpoint_bytes = self.history.held_bytes();
+        if let (Life::Resting(guest), Some(place)) = (&mut self.life, &mut self.place) {
+            let linear_bytes = guest.machine.memory().len() as u64;
+            let host_bytes = guest.wasi_mut().host_bytes();
+            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + checkpoint_bytes);
+        }
+    }
+}
+
+/// What bounds a call into the guest that is no script's.
+pub(super) fn passing_run(sandbox: &Sandbox) -> Run {
+    Run::new(sandbox.0.policy.limits.timeout(), CancelToken::new(), None)
+}
+
+fn image(sandbox: &Sandbox) -> Result<&Image, ExecuteError> {
+    sandbox.0.runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() })
+}
+
+/// The key of a policy's seed.
+fn seeded_key(seed: u64) -> Option<[u8; 32]> {
+    match glovebox_wasi::Entropy::seeded(seed) {
+        glovebox_wasi::Entropy::Seeded(key) => Some(key),
+        glovebox_wasi::Entropy::Host => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! How a session is opened.
+
+use crate::ExecuteError;
+
+/// How a session is opened. Make one with `default()` and change what differs.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// Its id: 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front. Default: 128 random bits in hexadecimal.
+    /// That no other session has it is for whoever chose it to see to.
+    pub id: Option<String>,
+    /// What its scripts find in the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of
+    /// JSON text.
+    pub context: Option<serde_json::Value>,
+}
+
+impl SessionOptions {
+    /// Sets [`id`](Self::id).
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Sets [`context`](Self::context).
+    #[must_use]
+    pub fn context(mut self, context: impl Into<serde_json::Value>) -> Self {
+        self.context = Some(context.into());
+        self
+    }
+}
+
+/// The most bytes of a session's id.
+const ID_BYTES_MOST: usize = 64;
+
+/// Refuses what cannot be a session's id.
+pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if (1..=ID_BYTES_MOST).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain) {
+        return Ok(());
+    }
+    Err(ExecuteError::SessionId { id: id.chars().take(ID_BYTES_MOST).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_plain_name() {
+        for (id, fits) in [
+            ("a", true),
+            ("A-b_c.9", true),
+            (&"x".repeat(64), true),
+            (&"x".repeat(65), false),
+            ("", false),
+            (".", false),
+            ("..", false),
+            (".a", false),
+            ("a/b", false),
+            ("a\\b", false),
+            ("a b", false),
+            ("a\0", false),
+            ("é", false),
+        ] {
+            assert_eq!(check_id(id).is_ok(), fits, "{id:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a policy says about sessions.
+
+use serde::{Deserialize, Serialize};
+
+/// When a session saves its state, to have one to go back to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Checkpoints {
+    /// Before every execution while the session has at most [`SessionPolicy::checkpoint_auto_bytes`] of memory of its own;
+    /// beyond it, before every second execution up to twice that, every third up to three times, and so on: what
+    /// checkpoints cost on average stays the same.
+    #[default]
+    Auto,
+    /// Before every execution.
+    Always,
+    /// Before every so many executions. At least 1.
+    Every(u32),
+    /// Only when the embedder asks for one.
+    Never,
+}
+
+/// What becomes of a session whose guest was unwound: stopped at a limit or cancelled, trapped, or damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnUnwind {
+    /// It goes back to its last checkpoint, in a new instance, and lives on; without a checkpoint it ends.
+    #[default]
+    GoBack,
+    /// It ends.
+    End,
+}
+
+/// How sessions keep and lose their state. In a policy file: `[session]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SessionPolicy {
+    /// When a session saves its state by itself. Default: `"auto"`.
+    pub checkpoints: Checkpoints,
+    /// Up to how much memory of its own, in bytes, a session is saved before every execution under `"auto"`. Default 4 MiB.
+    pub checkpoint_auto_bytes: u64,
+    /// How many checkpoints that the embedder asked for are kept; the oldest makes room. Default 8.
+    pub checkpoints_kept: u32,
+    /// What becomes of a session whose guest was unwound. Default: `"go-back"`.
+    pub on_unwind: OnUnwind,
+}
+
+impl Default for SessionPolicy {
+    fn default() -> Self {
+        Self {
+            checkpoints: Checkpoints::default(),
+            checkpoint_auto_bytes: 4 << 20,
+            checkpoints_kept: 8,
+            on_unwind: OnUnwind::default(),
+        }
+    }
+}
+
+impl SessionPolicy {
+    /// After how many executions without a checkpoint one is due. None: never by itself.
+    pub(super) fn interval(&self, private_bytes: u64) -> Option<u64> {
+        match self.checkpoints {
+            Checkpoints::Always => Some(1),
+            Checkpoints::Every(count) => Some(u64::from(count.max(1))),
+            Checkpoints::Auto => Some(private_bytes.div_ceil(self.checkpoint_auto_bytes.max(1)).max(1)),
+            Checkpoints::Never => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_checkpoints_get_rarer_as_they_get_larger() {
+        let policy = SessionPolicy { checkpoint_auto_bytes: 100, ..SessionPolicy::default() };
+        for (bytes, interval) in [(0, 1), (99, 1), (100, 1), (101, 2), (200, 2), (201, 3), (10_000, 100)] {
+            assert_eq!(policy.interval(bytes), Some(interval), "{bytes}");
+        }
+        let always = SessionPolicy { checkpoints: Checkpoints::Always, ..policy.clone() };
+        assert_eq!(always.interval(1 << 40), Some(1));
+        assert_eq!(SessionPolicy { checkpoints: Checkpoints::Every(10), ..policy.clone() }.interval(0), Some(10));
+        assert_eq!(SessionPolicy { checkpoints: Checkpoints::Never, ..policy }.interval(0), None);
+    }
+}
