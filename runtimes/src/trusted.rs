@@ -147,6 +147,11 @@ impl TrustedDir {
         }
     }
 
+    /// Makes what was added and removed last, a crash of the machine included. Some file systems refuse to sync a directory, and then nothing can be done.
+    pub fn sync(&self) {
+        let _ = rustix::fs::fsync(&self.handle);
+    }
+
     /// The names of everything in the directory, sorted.
     pub fn names(&self) -> Result<Vec<String>, CacheError> {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
@@ -213,8 +218,8 @@ impl TempFile<'_> {
                 return Err(CacheError::io("write", &path, e.into()));
             }
         }
-        // The rename itself; some file systems refuse to sync a directory, and then nothing can be done.
-        let _ = rustix::fs::fsync(&self.dir.handle);
+        // The rename itself.
+        self.dir.sync();
         Ok(path)
     }
 }

@@ -44,6 +44,7 @@ mod error;
 mod events;
 mod execution;
 mod guest;
+mod hibernate;
 mod imports;
 mod language;
 mod limits;
@@ -62,6 +63,7 @@ mod sandbox;
 mod session;
 mod stack;
 mod state;
+mod store;
 mod ticker;
 mod trap;
 mod value;
@@ -76,6 +78,7 @@ pub use execution::{Execution, Files, Metadata, Output};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_wasi::Stream;
+pub use hibernate::{HibernateError, HibernatedInfo, KeyError, ResumeError, SessionKey};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
@@ -84,5 +87,10 @@ pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
     CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+};
+pub use store::{
+    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
+    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
+    TimestampError,
 };
 pub use value::GuestValue;
