@@ -13,6 +13,7 @@ pub(super) const BOOT: &str = concat!(
     include_str!("boot/library.py"),
     include_str!("boot/world.py"),
     include_str!("boot/report.py"),
+    include_str!("boot/value.py"),
     include_str!("boot/driver.py"),
     include_str!("boot/settle.py"),
 );
@@ -34,7 +35,8 @@ const C_STACK_BYTES: u32 = 24 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as settle.py names them.
-const FUNCTIONS: [&str; 7] = ["run", "run_with", "validate", "flush", "close", "grow", "settle"];
+const FUNCTIONS: [&str; 9] =
+    ["run", "run_with", "validate", "get_variable", "set_variable", "flush", "close", "grow", "settle"];
 
 pub(super) fn args() -> Vec<String> {
     ["python", "-c", LOADER, BOOT].map(str::to_owned).to_vec()
@@ -101,7 +103,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
     let files = interpreter.files()?;
     anchors.0.insert("files".to_owned(), files);
     // The way in from the host, too, costs a little more the first time.
-    for last in [false, true, false, true] {
+    for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {
             source: "print(1)",
             name: DEFAULT_NAME,
@@ -110,7 +112,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
             env: &[],
             has_stdin: false,
             last,
-            wants_value: false,
+            wants_value,
         };
         python.execute(machine, &anchors, &script)?;
     }

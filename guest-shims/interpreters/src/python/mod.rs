@@ -14,7 +14,7 @@ mod wire;
 
 use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use object::Interpreter;
-use wire::{decode_diagnostic, decode_report, framed};
+use wire::{decode_diagnostic, decode_report, decode_variable, framed};
 
 /// The name that stands for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
 const DEFAULT_NAME: &str = "<sandbox>";
@@ -73,9 +73,9 @@ impl Driver for Python {
             ("run_with", python.send(&request(script, source))?)
         };
         if !fits {
-            return Ok(no_memory());
+            return Ok(Report::Raised(no_memory("the source")));
         }
-        let reply = python.call_with(function, script.last)?;
+        let reply = python.call_with(function, [script.last, script.wants_value])?;
         // An unclosed file's last bytes are still in its buffer.
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
@@ -89,21 +89,31 @@ impl Driver for Python {
 
     fn get_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
     ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
-        Ok(Ok(None))
+        let mut python = Interpreter::new(machine, anchors);
+        if !python.send(name.as_bytes())? {
+            return Ok(Err(no_memory("the name")));
+        }
+        let reply = python.call("get_variable")?;
+        reply.map_or(Ok(Ok(None)), |reply| decode_variable(&reply))
     }
 
     fn set_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+        json: &str,
     ) -> Result<Result<(), Raised>, DriverError> {
-        Ok(Ok(()))
+        let mut python = Interpreter::new(machine, anchors);
+        if !python.send(&framed([name, json]))? {
+            return Ok(Err(no_memory("the value")));
+        }
+        let reply = python.call("set_variable")?;
+        reply.map_or(Ok(Ok(())), |reply| Ok(decode_variable(&reply)?.map(drop)))
     }
 
     fn validate(
@@ -136,10 +146,10 @@ fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     framed([flags, script.name, source, &count].into_iter().chain(args).chain(env))
 }
 
-fn no_memory() -> Report {
-    Report::Raised(Raised {
+fn no_memory(what: &str) -> Raised {
+    Raised {
         type_name: "MemoryError".to_owned(),
-        message: "the source does not fit into the guest's memory".to_owned(),
+        message: format!("{what} does not fit into the guest's memory"),
         ..Raised::default()
-    })
+    }
 }

@@ -24,12 +24,13 @@ const TWISTER_WORDS: usize = 624;
 /// The first words of `random`'s state that boot/settle.py tells, to find where the object keeps them.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
-/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most.
+/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most;
+/// boot/value.py a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
-/// Offsets in the scratch area above the stack: the argument vector (one word) and the mark.
-const ARGUMENT: u32 = 0;
-const MARK: u32 = 4;
+/// Offsets in the scratch area above the stack: the argument vector (two words) and the mark.
+const ARGUMENTS: u32 = 0;
+const MARK: u32 = 8;
 pub(super) const SCRATCH_BYTES: u32 = 64;
 
 /// A parked interpreter: a machine and the addresses that its boot noted.
@@ -48,12 +49,14 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 0)
     }
 
-    /// Calls a driver function with one truth value.
-    pub(super) fn call_with(&mut self, function: &str, argument: bool) -> Result<Option<Vec<u8>>, DriverError> {
-        let argument = self.anchors.get(if argument { "true" } else { "false" })?;
+    /// Calls a driver function with two truth values.
+    pub(super) fn call_with(&mut self, function: &str, arguments: [bool; 2]) -> Result<Option<Vec<u8>>, DriverError> {
         let scratch = self.anchors.get("scratch")?;
-        self.write_word(scratch, ARGUMENT, argument)?;
-        self.vectorcall(function, 1)
+        for (argument, offset) in arguments.into_iter().zip((ARGUMENTS..).step_by(4)) {
+            let argument = self.anchors.get(if argument { "true" } else { "false" })?;
+            self.write_word(scratch, offset, argument)?;
+        }
+        self.vectorcall(function, 2)
     }
 
     /// `vectorcall(function, scratch, count, NULL)`.

@@ -108,6 +108,8 @@ fn anchors() -> Anchors {
         ("flush", 4),
         ("close", 5),
         ("grow", 6),
+        ("get_variable", 7),
+        ("set_variable", 8),
         ("slot", 9),
         ("true", 20),
         ("false", 21),
@@ -142,9 +144,35 @@ fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
 fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
     let mut liar = Liar::new();
     assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed(None));
-    assert_eq!(liar.called, [[1, SCRATCH, 1, 0].map(Value::I32)]);
-    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH)), (8, 20));
+    assert_eq!(liar.called, [[1, SCRATCH, 2, 0].map(Value::I32)]);
+    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH), liar.get(SCRATCH + 4)), (8, 20, 21));
     assert_eq!(liar.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
+}
+
+#[test]
+fn a_variable_is_one_call_with_its_name_in_the_buffer() {
+    let mut liar = Liar::new();
+    assert_eq!(Python.get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(None));
+    assert_eq!(liar.memory.get(0x400..0x405).unwrap(), b"name\0");
+    let value = [b"V".as_slice(), &framed(["None", "null"])].concat();
+    liar.reply(2, &value);
+    let value = GuestValue { repr: "None".to_owned(), json: Some("null".to_owned()) };
+    assert_eq!(Python.get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(Some(value)));
+    assert_eq!(Python.set_variable(&mut liar, &anchors(), "name", "1").unwrap(), Ok(()));
+    assert_eq!(liar.memory.get(0x400..0x40e).unwrap(), b"\x04\0\0\0name\x01\0\0\x001\0");
+    assert_eq!(liar.functions(), [7, 7, 8].map(Value::I32));
+}
+
+#[test]
+fn a_variable_for_which_there_is_no_memory_is_a_memory_error() {
+    let mut liar = Liar::new();
+    liar.reply(2, b"R");
+    let raised = Python.set_variable(&mut liar, &anchors(), "x", &"1".repeat(256)).unwrap().unwrap_err();
+    assert!(Python.is_out_of_memory(&raised));
+    let mut liar = Liar::new();
+    liar.reply(2, b"R");
+    let raised = Python.get_variable(&mut liar, &anchors(), &"x".repeat(256)).unwrap().unwrap_err();
+    assert!(Python.is_out_of_memory(&raised));
 }
 
 #[test]
@@ -265,6 +293,8 @@ fn random_memory_and_random_results_never_panic() {
         let given = Script { args: &args, has_stdin: true, last: false, ..script("print(1)") };
         let _ = Python.execute(&mut liar, &anchors(), &given);
         let _ = Python.validate(&mut liar, &anchors(), &given);
+        let _ = Python.get_variable(&mut liar, &anchors(), "x");
+        let _ = Python.set_variable(&mut liar, &anchors(), "x", "1");
         let _ = Python.close(&mut liar, &anchors());
         let _ = Python.awaken(&mut liar, &anchors());
     }

@@ -30,17 +30,22 @@ def module_code(importer, fullname):
 
 zipimport._get_module_code = module_code  # before anything else is imported
 
+import ast
 import asyncio.selector_events
 import asyncio.unix_events
 import atexit
 import gc
 import inspect
 import io
+import itertools
+import json
+import keyword
 import linecache
 import logging
 import mimetypes
 import os
 import random
+import re
 import selectors
 import signal
 import threading
