@@ -29,6 +29,10 @@ const STACK_MARK: u32 = 0x5a17_c0de;
 /// A rejection's reason that nothing else in memory looks like.
 const REASON_MARK: u32 = 0x3e1e_c7ed;
 
+/// A binding to find the table of bindings by.
+const BINDING: &str = "gloveboxBinding";
+const BINDING_VALUE: u32 = 7;
+
 /// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
@@ -43,13 +47,14 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
     ("glovebox:console", include_str!("console.js")),
     ("glovebox:globals", include_str!("globals.js")),
     ("glovebox:driver", include_str!("driver.js")),
+    ("glovebox:values", include_str!("values.js")),
     ("glovebox:warm", include_str!("warm.js")),
 ];
 
@@ -127,6 +132,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     }
     booted.evaluate(FINISH, EVAL_MODULE)?;
     booted.at.random_state = booted.find_random_state()?;
+    booted.at.global = booted.find_global()?;
     booted.settle_clock()?;
     let runtime = booted.at.runtime;
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
@@ -221,6 +227,12 @@ impl Booted<'_> {
         self.at.facts = self.function(shared, "facts")?;
         self.at.report = self.function(shared, "report")?;
         self.at.complain = self.function(shared, "complain")?;
+        self.at.show = self.function(shared, "show")?;
+        self.at.find = self.function(shared, "find")?;
+        self.at.assign = self.function(shared, "assign")?;
+        self.at.blank = self.function(shared, "blank")?;
+        self.at.count = self.function(shared, "count")?;
+        self.at.redeclare = self.function(shared, "redeclare")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;
@@ -290,6 +302,36 @@ impl Booted<'_> {
             return Err(fault("its list of rejections cannot be emptied"));
         }
         Ok(self.at.rejections)
+    }
+
+    /// Where the context keeps its two tables of global variables, side by side.
+    fn find_global(&mut self) -> Result<u32, DriverError> {
+        let context = [Value::I32(self.at.context)];
+        let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
+        self.guest.free(global)?;
+        let mut found = None;
+        for place in (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset) {
+            if self.guest.read_long(place)? == global.0 && found.replace(place).is_some() {
+                return Err(fault("its global object is ambiguous"));
+            }
+        }
+        self.at.global = found.ok_or_else(|| fault("it has no global object"))?;
+
+        let bound = self.value_of("glovebox:binding", &format!("let {BINDING} = {BINDING_VALUE}"), 0)?;
+        self.guest.free(bound)?;
+        let lexicals = self.lexicals()?;
+        if lexicals.address().is_none() {
+            return Err(fault("its table of bindings is not where it should be"));
+        }
+        self.guest.write_text(self.at.key, BINDING.as_bytes())?;
+        let value = self.guest.property(lexicals, self.at.key)?;
+        let bindings = self.value_of("glovebox:binding", &format!("({{{BINDING}: 0}})"), 0)?;
+        let removed = self.ask(self.at.redeclare, &[lexicals, bindings, bindings])?;
+        self.guest.free(bindings)?;
+        if value != JsValue::int(BINDING_VALUE) || removed != Some(JsValue::int(1)) {
+            return Err(fault("its table of bindings is not where it should be"));
+        }
+        Ok(self.at.global)
     }
 
     /// Where the state of `Math.random` is: the one place in the context that moves on as the generator does.

@@ -11,11 +11,13 @@
 mod boot;
 mod build;
 mod compile;
+mod declare;
 mod guest;
 mod report;
 mod run;
 mod state;
 mod value;
+mod variables;
 
 use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use build::Build;
@@ -91,21 +93,21 @@ impl Driver for JavaScript {
 
     fn get_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
     ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
-        Ok(Ok(None))
+        Booted::new(machine, anchors, self.build)?.get_variable(name)
     }
 
     fn set_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+        json: &str,
     ) -> Result<Result<(), Raised>, DriverError> {
-        Ok(Ok(()))
+        Booted::new(machine, anchors, self.build)?.set_variable(name, json)
     }
 
     fn validate(

@@ -133,7 +133,7 @@ impl Booted<'_> {
         Ok(false)
     }
 
-    fn text_property(&mut self, object: JsValue, name: &str) -> Result<String, DriverError> {
+    pub(super) fn text_property(&mut self, object: JsValue, name: &str) -> Result<String, DriverError> {
         self.guest.write_text(self.at.key, name.as_bytes())?;
         let value = self.guest.property(object, self.at.key)?;
         if value.is_exception() {

@@ -48,15 +48,23 @@ addresses! {
     rejections,
     /// `JSContext.random_state`.
     random_state,
+    /// `JSContext.global_obj`; the table of `let`, `const` and `class` bindings, `global_var_obj`, stands right behind it.
+    global,
     /// The words that the boot scripts share with the host.
     words,
-    /// The functions of `driver.js` and `globals.js`.
+    /// The functions of `driver.js`, `globals.js` and `values.js`.
     tick,
     reset,
     prepare,
     facts,
     report,
     complain,
+    show,
+    find,
+    assign,
+    blank,
+    count,
+    redeclare,
 }
 
 /// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.
