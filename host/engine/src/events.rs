@@ -4,11 +4,16 @@
 //! |---|---|
 //! | `execution.start` | `runtime`, `session_id`, `fuel`, `timeout_ms`, `memory_bytes` |
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
-//! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `trap` |
+//! | `tool.start` | `session_id`, `tool`, `index` |
+//! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
+//! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Limits, Outcome, Resource, guest::Ran, runtime::Runtime};
+use crate::{
+    Execution, Limits, Outcome, Resource, ToolRecord, execution::milliseconds, guest::Ran, outcome::clipped,
+    runtime::Runtime,
+};
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -34,6 +39,28 @@ pub(crate) fn complete(execution: &Execution) {
         memory_used_bytes = execution.memory_used_bytes,
         "execution.complete"
     );
+}
+
+/// The arguments are left out: they are the script's, and may be long or secret.
+pub(crate) fn tool_start(session_id: Option<&str>, tool: &str, index: usize) {
+    tracing::info!(target: "glovebox", session_id, tool = clipped(tool), index, "tool.start");
+}
+
+pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index: usize) {
+    tracing::info!(
+        target: "glovebox",
+        session_id,
+        tool = record.name,
+        index,
+        outcome = record.outcome.word(),
+        duration_ms = milliseconds(record.duration),
+        "tool.complete"
+    );
+}
+
+pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
+    let detail = format!("{count} calls of tools were refused");
+    tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
 /// Everything an operator may want to hear of: what limits were met, and what was tried.

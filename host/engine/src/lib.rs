@@ -17,6 +17,7 @@
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
 //! * [`Session`]: an interpreter that is kept between executions.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
+//! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
 //!
 //! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
@@ -38,11 +39,13 @@ mod aot;
 mod cancel;
 mod catalog;
 mod config;
+mod current;
 mod engine;
 mod entropy;
 mod error;
 mod events;
 mod execution;
+mod files;
 mod guest;
 mod hibernate;
 mod imports;
@@ -61,10 +64,12 @@ mod run;
 mod runtime;
 mod sandbox;
 mod session;
+mod soft_stop;
 mod stack;
 mod state;
 mod store;
 mod ticker;
+mod tools;
 mod trap;
 mod value;
 mod workspace;
@@ -74,9 +79,11 @@ pub use catalog::{PreparedInfo, RuntimeInfo};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
-pub use execution::{Execution, Files, Metadata, Output};
+pub use execution::{Execution, Metadata, Output};
+pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
+pub use glovebox_vfs::FileKind;
 pub use glovebox_wasi::Stream;
 pub use hibernate::{HibernateError, HibernatedInfo, KeyError, ResumeError, SessionKey};
 pub use language::{Language, UnknownLanguage};
@@ -93,4 +100,5 @@ pub use store::{
     SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
     TimestampError,
 };
+pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
 pub use value::GuestValue;

@@ -1,11 +1,11 @@
 //! What a store holds for its guest.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use glovebox_wasi::{Stop, Stream, Wasi};
+use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
 
-use crate::{CancelToken, request::OnOutput};
+use crate::current::Run;
 
 /// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
 pub(crate) const TABLE_ELEMENTS_MOST: usize = 1 << 16;
@@ -21,60 +21,11 @@ pub(crate) struct State {
     pub(crate) run: Run,
 }
 
-/// What holds for the current execution only.
-pub(crate) struct Run {
-    made: Instant,
-    pub(crate) begun: Instant,
-    deadline: Instant,
-    cancel: CancelToken,
-    on_output: Option<OnOutput>,
-}
-
-impl Run {
-    pub(crate) fn new(timeout: Duration, cancel: CancelToken, on_output: Option<OnOutput>) -> Self {
-        let begun = Instant::now();
-        Self { made: begun, begun, deadline: begun + timeout, cancel, on_output }
-    }
-
-    /// Goes on with a kept guest: its monotonic clock continues.
-    pub(crate) fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made, ..next };
-    }
-
-    /// Whether the guest must stop now.
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        if self.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
-        if Instant::now() >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
-    }
-
-    /// Waits for a guest that sleeps: until the time is over, the deadline, or cancellation, whichever comes first.
-    pub(crate) fn sleep(&self, duration: Duration) -> Result<(), Stop> {
-        let end = Instant::now().checked_add(duration).unwrap_or(self.deadline);
-        if self.cancel.wait_until(end.min(self.deadline)) {
-            return Err(Stop::Cancelled);
-        }
-        if end >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
-    }
-
-    /// Nanoseconds since this guest's instance was made.
-    pub(crate) fn monotonic_ns(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        if let Some(listener) = &mut self.on_output {
-            listener(stream, bytes);
-        }
-    }
-}
-
 impl State {
     pub(crate) fn new(wasi: Box<Wasi>, memory_limit_bytes: u64, run: Run) -> Self {
         let reserve_bytes = OUTPUT_RESERVE_BYTES.min(memory_limit_bytes / 8);
         let mut limiter = MemoryLimiter { limit_bytes: memory_limit_bytes, reserve_bytes, ..MemoryLimiter::default() };
-        limiter.set_host_bytes(wasi.host_bytes());
+        limiter.set_host_bytes(wasi.host_bytes(), 0);
         Self { limiter, wasi, memory: None, run }
     }
 }
@@ -93,6 +44,8 @@ pub(crate) struct MemoryLimiter {
     pub(crate) reserve_bytes: u64,
     /// What the host holds: kept current by every WASI call.
     host_bytes: u64,
+    /// What of it is for calls of tools.
+    tool_bytes: u64,
     pub(crate) linear_bytes: u64,
     /// Elements of all tables.
     table_elements: usize,
@@ -108,9 +61,16 @@ impl MemoryLimiter {
         self.peak_bytes.max(self.linear_bytes.saturating_add(self.host_bytes))
     }
 
-    pub(crate) fn set_host_bytes(&mut self, bytes: u64) {
-        self.host_bytes = bytes;
-        self.peak_bytes = self.peak_bytes.max(self.linear_bytes.saturating_add(bytes));
+    pub(crate) fn set_host_bytes(&mut self, wasi_bytes: u64, tool_bytes: u64) {
+        self.host_bytes = wasi_bytes.saturating_add(tool_bytes);
+        self.tool_bytes = tool_bytes;
+        self.peak_bytes = self.peak_bytes.max(self.linear_bytes.saturating_add(self.host_bytes));
+    }
+
+    /// What the limit leaves for calls of tools, those that are held included.
+    pub(crate) fn tool_room_bytes(&self) -> u64 {
+        let others = self.linear_bytes.saturating_add(self.host_bytes).saturating_sub(self.tool_bytes);
+        self.limit_bytes.saturating_sub(others)
     }
 }
 
@@ -147,12 +107,13 @@ mod tests {
     #[test]
     fn linear_memory_and_host_memory_share_one_limit() {
         let mut limiter = MemoryLimiter { limit_bytes: 100, ..MemoryLimiter::default() };
-        limiter.set_host_bytes(30);
+        limiter.set_host_bytes(25, 5);
         assert!(limiter.memory_growing(0, 40, None).unwrap(), "under");
         assert!(limiter.memory_growing(40, 70, None).unwrap(), "at");
         assert!(!limiter.memory_growing(70, 71, None).unwrap(), "over");
         assert_eq!(limiter.refused_bytes, Some(101));
-        limiter.set_host_bytes(29);
+        assert_eq!(limiter.tool_room_bytes(), 5, "what tools hold is theirs");
+        limiter.set_host_bytes(29, 0);
         assert!(limiter.memory_growing(70, 71, None).unwrap(), "usable once the host holds less");
     }
 

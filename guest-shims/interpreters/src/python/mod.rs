@@ -7,6 +7,7 @@
 //! Request and reply go through guest memory ([`object`]).
 
 mod boot;
+mod interrupt;
 mod object;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,7 @@ impl Driver for Python {
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
+        python.settle_interrupts()?;
         // CPython skips a byte order mark in a file, not in a string.
         let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
@@ -80,11 +82,12 @@ impl Driver for Python {
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
+        python.settle_interrupts()?;
         reply.map_or(Ok(Report::Completed(None)), |reply| decode_report(&reply))
     }
 
-    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(Vec::new())
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        interrupt::pokes(anchors, interrupt)
     }
 
     fn get_variable(

@@ -13,6 +13,9 @@ const FILES: u32 = 0x240;
 const GENERATOR: u32 = 0x1000;
 const REPLY: u32 = 0x800;
 const NONE: u32 = 0x10;
+const OURS: u32 = 0x30;
+const HANDLER: u32 = 0x280;
+const WORDS: u32 = 0x2a0;
 
 /// A guest without an interpreter: each call returns the next of `returns` (`None` after the last).
 struct Liar {
@@ -28,6 +31,7 @@ impl Liar {
         let mut liar = Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi };
         liar.put(BUFFER + 12, 256); // ob_alloc
         liar.put(BUFFER + 20, START); // ob_start
+        liar.put(HANDLER + 4, OURS);
         liar
     }
 
@@ -110,6 +114,14 @@ fn anchors() -> Anchors {
         ("grow", 6),
         ("get_variable", 7),
         ("set_variable", 8),
+        ("rearm", 10),
+        ("interrupted", OURS),
+        ("interrupt_reason", WORDS),
+        ("interrupt_0", HANDLER),
+        ("interrupt_1", WORDS + 4),
+        ("interrupt_2", WORDS + 8),
+        ("interrupt_3", WORDS + 12),
+        ("interrupt_function", HANDLER + 4),
         ("slot", 9),
         ("true", 20),
         ("false", 21),
@@ -267,6 +279,39 @@ fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
     assert_eq!(liar.get(GENERATOR - 4), 624);
     assert_eq!((liar.get(GENERATOR), liar.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
     assert_eq!((liar.get(GENERATOR + 623 * 4), liar.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
+}
+
+#[test]
+fn an_interrupt_is_its_reason_and_then_what_a_signal_sets() {
+    for (interrupt, reason) in [(Interrupt::Fuel, 1), (Interrupt::Time, 2), (Interrupt::Cancelled, 3)] {
+        let pokes = Python.interrupt(&anchors(), interrupt).unwrap();
+        let words = [(WORDS, reason), (HANDLER, 1), (WORDS + 4, 1), (WORDS + 8, 1), (WORDS + 12, 1)];
+        assert_eq!(pokes, words.map(|(at, word)| Poke { at, word }));
+    }
+}
+
+#[test]
+fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
+    let mut liar = Liar::new();
+    liar.put(HANDLER, 1);
+    execute(&mut liar, "").unwrap();
+    // It stays tripped, since nobody here takes it back: once before the script, once after it.
+    assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
+}
+
+#[test]
+fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
+    // Only replaced: the handler stays where it is until Python itself replaces it, which counts its references.
+    let mut liar = Liar::new();
+    liar.put(HANDLER + 4, 0x50);
+    execute(&mut liar, "").unwrap();
+    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
+    // Replaced, and called for: it would be called on entering `rearm`.
+    let mut liar = Liar::new();
+    liar.put(HANDLER, 1);
+    liar.put(HANDLER + 4, 0x50);
+    execute(&mut liar, "").unwrap();
+    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), OURS));
 }
 
 #[test]

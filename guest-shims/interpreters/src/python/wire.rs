@@ -21,6 +21,7 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
             code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is no number"))
         }
         Some((b'R', mut rest)) => Ok(Report::Raised(raised(&mut rest)?)),
+        Some((b'I', mut rest)) => Ok(Report::Interrupted(raised(&mut rest)?)),
         Some((b'V', mut rest)) => Ok(Report::Completed(Some(value(&mut rest)?))),
         _ => Err(unusable("a report of unknown kind")),
     }
@@ -30,8 +31,8 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
 pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
-        Report::Raised(raised) => Ok(Err(raised)),
-        _ => Err(unusable("a report of another kind than a variable's")),
+        Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
+        Report::Exited(_) => Err(unusable("a report of another kind than a variable's")),
     }
 }
 
@@ -79,6 +80,8 @@ mod tests {
         let mut reply = b"R".to_vec();
         reply.extend(framed(["ValueError", "é\0", "Traceback", "12"]));
         let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
+        let interrupted = [b"I", reply.get(1..).unwrap()].concat();
+        assert_eq!(decode_report(&interrupted).unwrap(), Report::Interrupted(raised.clone()));
         assert_eq!((raised.type_name.as_str(), raised.message.as_str()), ("ValueError", "é\0"));
         assert_eq!((raised.traceback.as_str(), raised.line), ("Traceback", Some(12)));
     }
@@ -166,7 +169,7 @@ mod tests {
                 reply.push(if state & 1 == 0 { byte % 6 } else { byte });
             }
             state = state.wrapping_add(0x1234_5678_9abc_def1);
-            for kind in [b'R', b'X', b'D', b'V'] {
+            for kind in [b'I', b'R', b'X', b'D', b'V'] {
                 let reply = [&[kind], reply.as_slice()].concat();
                 let _ = (decode_report(&reply), decode_diagnostic(&reply), decode_variable(&reply));
             }

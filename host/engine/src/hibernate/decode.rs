@@ -5,7 +5,7 @@ use std::{io::Read, sync::Arc};
 use zstd::stream::read::Decoder;
 
 use super::{
-    Caps, ImageView, PAGE_BYTES, Page, PageMap, ResumeError, Saved, SessionKey,
+    Caps, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey,
     encode::WINDOW_LOG,
     header::Envelope,
     seal::{Seal, SealKind},
@@ -33,7 +33,7 @@ pub(crate) fn decode(
         let (bytes, most) = (info.memory_bytes, caps.memory_bytes);
         return Err(ResumeError::TooLarge { what: "linear memory", key: "memory_bytes", bytes, most });
     }
-    if info.memory_bytes < image.memory.len() as u64 {
+    if info.memory_bytes < image.memory_bytes {
         return Err(damaged("its memory is smaller than the image's"));
     }
     if info.wasi_bytes > caps.wasi_bytes {
@@ -42,20 +42,16 @@ pub(crate) fn decode(
     }
     let mut body = Body::new(envelope.body)?;
     let globals = body.globals(image)?;
-    let monotonic_ns = u64::from_le_bytes(body.array()?);
+    let entropy_key = match body.array()? {
+        [0] => None,
+        [1] => Some(body.array()?),
+        _ => return Err(damaged("its entropy is of no known kind")),
+    };
     let forks = u64::from_le_bytes(body.array()?);
     let pages = body.pages(info.page_count, info.memory_bytes, image)?;
     let wasi = body.wasi(info.wasi_bytes)?;
     body.end()?;
-    Ok(Saved {
-        executions: info.executions,
-        memory_bytes: info.memory_bytes,
-        globals,
-        monotonic_ns,
-        forks,
-        pages,
-        wasi,
-    })
+    Ok(Saved { executions: info.executions, memory_bytes: info.memory_bytes, globals, entropy_key, forks, pages, wasi })
 }
 
 /// Seals authentic bytes anew, under another key or another name, without unpacking them.
@@ -135,7 +131,7 @@ impl<'a> Body<'a> {
         Ok(image.globals.to_vec())
     }
 
-    fn pages(&mut self, count: u32, memory_bytes: u64, image: &ImageView<'_>) -> Result<PageMap, ResumeError> {
+    fn pages(&mut self, count: u32, memory_bytes: u64, image: &ImageView<'_>) -> Result<Pages, ResumeError> {
         let wrong = || damaged("its page numbers are out of order or out of bounds");
         let end = u32::try_from(memory_bytes / PAGE_BYTES as u64).map_err(|_| wrong())?;
         let range_count = u32::from_le_bytes(self.array()?);
@@ -154,11 +150,13 @@ impl<'a> Body<'a> {
         if total != count {
             return Err(wrong());
         }
-        let mut pages = PageMap::new();
+        let mut pages = Pages::default();
         for number in ranges.into_iter().flat_map(|(first, length)| first..first.saturating_add(length)) {
             let mut page: Page = self.array()?;
             image.difference(number, &mut page);
-            pages.insert(number, Arc::new(page));
+            if !pages.push(number, Arc::new(page)) {
+                return Err(wrong());
+            }
         }
         Ok(pages)
     }

@@ -44,17 +44,18 @@ fn write_body(saved: &Saved, image: &ImageView<'_>, into: &mut impl Write) -> io
         into.write_all(name.as_bytes())?;
         into.write_all(&bits.to_le_bytes())?;
     }
-    into.write_all(&saved.monotonic_ns.to_le_bytes())?;
+    into.write_all(&[u8::from(saved.entropy_key.is_some())])?;
+    into.write_all(saved.entropy_key.as_ref().map_or(&[], |key| key))?;
     into.write_all(&saved.forks.to_le_bytes())?;
-    let ranges = ranges(saved.pages.keys().copied());
+    let ranges = ranges(saved.pages.iter().map(|(number, _)| number));
     into.write_all(&u32::try_from(ranges.len()).unwrap_or(u32::MAX).to_le_bytes())?;
     for (first, count) in ranges {
         into.write_all(&first.to_le_bytes())?;
         into.write_all(&count.to_le_bytes())?;
     }
-    for (number, page) in &saved.pages {
+    for (number, page) in saved.pages.iter() {
         let mut page = **page;
-        image.difference(*number, &mut page);
+        image.difference(number, &mut page);
         into.write_all(&page)?;
     }
     into.write_all(&saved.wasi)

@@ -59,7 +59,7 @@ impl HibernatedInfo {
             language: image.language,
             executions: saved.executions,
             memory_bytes: saved.memory_bytes,
-            page_count: u32::try_from(saved.pages.len()).unwrap_or(u32::MAX),
+            page_count: u32::try_from(saved.pages.count()).unwrap_or(u32::MAX),
             wasi_bytes: saved.wasi.len() as u64,
         }
     }

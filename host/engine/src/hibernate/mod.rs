@@ -15,9 +15,9 @@
 //! | body | one zstd frame |
 //! | trailer | the seal's 32 bytes over everything before it |
 //!
-//! The body holds, in this order: the mutable globals (each name and bits), the monotonic clock and the count of forks,
-//! the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input, clock,
-//! generator) as `glovebox-wasi` writes it. A private page is stored as its difference (exclusive or) from the
+//! The body holds, in this order: the mutable globals (each name and bits), the key of seeded entropy and the count of
+//! forks, the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input,
+//! clock, generator) as `glovebox-wasi` writes it. A private page is stored as its difference (exclusive or) from the
 //! image's page, which is mostly zero: an interpreter touches reference counts all over its heap.
 //!
 //! Equal sessions give equal bytes.
@@ -42,19 +42,14 @@ pub use error::{HibernateError, ResumeError};
 pub use header::HibernatedInfo;
 pub use seal::{KeyError, SessionKey};
 
-use std::{collections::BTreeMap, sync::Arc};
-
-/// The page size of the format, whatever the machine's.
-pub(crate) const PAGE_BYTES: usize = 4096;
+use crate::{
+    Language,
+    pagemap::PAGE_BYTES,
+    session::{Page, Pages},
+};
 
 /// Memory grows by this: WebAssembly's own page size.
 const MEMORY_UNIT_BYTES: u64 = 64 << 10;
-
-/// A page that differs from the image's.
-pub(crate) type Page = [u8; PAGE_BYTES];
-
-/// The private pages of a session by their number.
-pub(crate) type PageMap = BTreeMap<u32, Arc<Page>>;
 
 /// Everything of a session that its image does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,17 +60,18 @@ pub(crate) struct Saved {
     pub(crate) memory_bytes: u64,
     /// The mutable globals by export name, in order.
     pub(crate) globals: Vec<(String, u64)>,
-    /// Where the guest's monotonic clock stands.
-    pub(crate) monotonic_ns: u64,
+    /// What seeded entropy is drawn from.
+    pub(crate) entropy_key: Option<[u8; 32]>,
     /// How often the session was forked: seeds of later forks follow from it.
     pub(crate) forks: u64,
-    pub(crate) pages: PageMap,
+    /// The pages that differ from the image's.
+    pub(crate) pages: Pages,
     /// What `Wasi::save` gave.
     pub(crate) wasi: Vec<u8>,
 }
 
 /// The image that a session is the difference to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct ImageView<'a> {
     /// The digest of the prepared module, in hexadecimal.
     pub(crate) identity: &'a str,
@@ -84,9 +80,11 @@ pub(crate) struct ImageView<'a> {
     /// The interpreter's version.
     pub(crate) version: Option<&'a str>,
     /// The runtime's language.
-    pub(crate) language: crate::Language,
+    pub(crate) language: Language,
     /// The memory of an instance that nobody has run.
-    pub(crate) memory: &'a [u8],
+    pub(crate) memory_bytes: u64,
+    /// Its pages.
+    pub(crate) page: &'a dyn Fn(u32) -> Option<&'a Page>,
     /// What the mutable globals are between executions, by export name, in order.
     pub(crate) globals: &'a [(String, u64)],
 }
@@ -94,8 +92,7 @@ pub(crate) struct ImageView<'a> {
 impl ImageView<'_> {
     /// Turns a page into its difference from the image's, and back.
     fn difference(&self, number: u32, page: &mut Page) {
-        let start = (number as usize).saturating_mul(PAGE_BYTES);
-        if let Some(original) = self.memory.get(start..start.saturating_add(PAGE_BYTES)) {
+        if let Some(original) = (self.page)(number) {
             for (byte, original) in page.iter_mut().zip(original) {
                 *byte ^= original;
             }

@@ -57,6 +57,7 @@ pub use commit::{CommitReport, Contents};
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped};
 pub use error::{Collision, MountError};
 pub use recover::Recovery;
+pub(crate) use stage::leaves as link_leaves;
 
 /// What the names of private directories begin with.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
@@ -71,6 +72,6 @@ fn is_reserved_name(name: &str) -> bool {
 }
 
 /// Whether any name in a path is one of ours: a subdirectory may be mounted by itself later.
-fn is_reserved_path(path: &str) -> bool {
+pub(crate) fn is_reserved_path(path: &str) -> bool {
     path.split('/').any(is_reserved_name)
 }

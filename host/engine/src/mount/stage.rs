@@ -38,7 +38,7 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
 ///
 /// A `..` after a name is refused although it may look harmless: the name may be another link,
 /// to a place nearer to the top, and then `..` leads higher than it seems.
-fn leaves(path: &str, target: &str) -> bool {
+pub(crate) fn leaves(path: &str, target: &str) -> bool {
     let depth = path.split('/').count() - 1;
     let mut names = target.split('/').filter(|n| !n.is_empty() && *n != ".");
     let ups = names.by_ref().take_while(|name| *name == "..").count();

@@ -7,7 +7,7 @@ settrace, setprofile = sys.settrace, sys.setprofile
 def run(last, shown):
     """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input, and reports the value
     of its last statement if it is to be `shown`. Not `last`: the interpreter is kept."""
-    global source
+    global source, running
     result, name = None, DEFAULT_NAME
     try:
         source = buffer.decode()
@@ -16,15 +16,20 @@ def run(last, shown):
         sys.argv = [""]
         if shown:
             head, tail = halves(name)
+            running = True
             if head is not None:
                 exec(head, namespace)
             if tail is not None:
                 result = valued(eval(tail, namespace))
         else:
-            exec(compile(source, name, "exec", 0, True), namespace)
+            code = compile(source, name, "exec", 0, True)
+            running = True
+            exec(code, namespace)
+        running = False
         settrace(None)
         setprofile(None)
     except BaseException as error:
+        running = False
         try:
             settrace(None)
             setprofile(None)
@@ -57,7 +62,7 @@ def kept_name(text):
 def run_with(last, shown):
     """Like `run`, with everything a script can be given. `buffer` holds length-framed fields: flags,
     name, source, the number of arguments, the arguments, then names and values of the environment."""
-    global source, dirty_stdin
+    global source, running, dirty_stdin
     result = None
     name = DEFAULT_NAME
     try:
@@ -77,15 +82,20 @@ def run_with(last, shown):
         linecache.cache[given] = (len(source), None, quoted, given)
         if shown:
             head, tail = halves(name)
+            running = True
             if head is not None:
                 exec(head, namespace)
             if tail is not None:
                 result = valued(eval(tail, namespace))
         else:
-            exec(compile(source, name, "exec", 0, True), namespace)
+            code = compile(source, name, "exec", 0, True)
+            running = True
+            exec(code, namespace)
+        running = False
         settrace(None)
         setprofile(None)
     except BaseException as error:
+        running = False
         try:
             settrace(None)
             setprofile(None)

@@ -30,6 +30,7 @@ def module_code(importer, fullname):
 
 zipimport._get_module_code = module_code  # before anything else is imported
 
+import _thread
 import ast
 import asyncio.selector_events
 import asyncio.unix_events

@@ -202,7 +202,8 @@ def failed(error, name, silent=False):
             message = "<exception str() failed>"
         line = str(line_of(error, trace, name))
         kind = clip(type(error).__name__, NAME_CHARS)
-        return reply(b"R", kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
+        letter = b"I" if isinstance(error, Interrupted) else b"R"
+        return reply(letter, kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
     except BaseException:  # no memory to describe it, or an exception class made to resist
         pass
     try:

@@ -25,6 +25,7 @@ SAMPLES = (
     "import traceback, warnings\ntry: {}['a']\nexcept KeyError: traceback.print_exc()\nwarnings.warn('w')",
     "import inspect\ndef f(): return inspect.stack()\nf(); inspect.getsource(f); inspect.signature(f)",
     "pritn(1)",
+    "import signal; signal.raise_signal(signal.SIGINT)",
     "x = 1; x",
     "'text'",
     "x = {'a': [1, 2.5, None]}\nx",
@@ -63,6 +64,7 @@ def settle():
             buffer[:] = name.encode()
             get_variable()
             forget()
+        rearm()
     set_environment({})
     os.unsetenv("PYTHONINSPECT")
     logging.root.manager.loggerDict.pop("warm")
@@ -96,8 +98,12 @@ sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
-for _name in "run", "run_with", "validate", "get_variable", "set_variable", "flush", "close", "grow", "settle":
+for _name in "run", "run_with", "validate", "get_variable", "set_variable", "rearm", "flush", "close", "grow", "settle":
     print(_name, id(globals()[_name]))
+print("interrupted", id(interrupted))
+print("interrupt_main", id(_thread.interrupt_main))
+print("reason", id(reason))
+print("no_arguments", id(()))
 print("buffer", id(buffer))
 print("none", id(None))
 print("true", id(True))

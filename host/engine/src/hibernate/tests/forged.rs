@@ -24,8 +24,9 @@ impl Forged {
             body.extend_from_slice(name.as_bytes());
             body.extend_from_slice(&bits.to_le_bytes());
         }
-        body.extend_from_slice(&[0; 16]);
-        Self { info: HibernatedInfo::new(&sample.view(), &saved), body }
+        // No key, no forks.
+        body.extend_from_slice(&[0; 9]);
+        Self { info: sample.with_view(|view| HibernatedInfo::new(view, &saved)), body }
     }
 
     fn ranges(mut self, ranges: &[(u32, u32)]) -> Self {
@@ -66,7 +67,7 @@ fn refused(sample: &Sample, forged: &Forged, reason: &str) {
 fn the_forgery_would_be_taken_if_it_were_right() {
     let sample = Sample::new();
     let saved = sample.decode(&Forged::new(&sample).ranges(&[(0, 2), (47, 1)]).pages(3, 3).bytes()).unwrap();
-    assert_eq!(saved.pages.keys().copied().collect::<Vec<_>>(), [0, 1, 47]);
+    assert_eq!(saved.pages.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 1, 47]);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn globals_are_the_images() {
     let sample = Sample::new();
     let real = Forged::new(&sample);
     // Count, length, name, value, and the second one's length, name, value.
-    for at in 0..real.body.len() - 16 {
+    for at in 0..real.body.len() - 9 {
         let mut forged = Forged::new(&sample);
         forged.body[at] ^= 1;
         let forged = forged.ranges(&[]);
@@ -108,9 +109,20 @@ fn globals_are_the_images() {
         assert!(error.to_string().contains("globals") || error.to_string().contains("unpacked"), "{at}: {error}");
     }
     let mut stack = Forged::new(&sample);
-    let end = stack.body.len() - 16;
+    let end = stack.body.len() - 9;
     stack.body[end - 8..end].copy_from_slice(&0x1000_u64.to_le_bytes());
     refused(&sample, &stack.ranges(&[]), "globals");
+}
+
+#[test]
+fn entropy_has_a_key_or_none() {
+    let sample = Sample::new();
+    for (flag, fits) in [(0, true), (1, false), (2, false), (255, false)] {
+        let mut forged = Forged::new(&sample);
+        let at = forged.body.len() - 9;
+        forged.body[at] = flag;
+        assert_eq!(sample.decode(&forged.ranges(&[]).bytes()).is_ok(), fits, "{flag}");
+    }
 }
 
 #[test]
@@ -237,7 +249,7 @@ fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
             accepted += 1;
             assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);
             assert_eq!(saved.globals, sample.globals);
-            assert!(saved.pages.keys().all(|number| u64::from(*number) * 4096 < saved.memory_bytes));
+            assert!(saved.pages.iter().all(|(number, _)| u64::from(number) * 4096 < saved.memory_bytes));
             // What is accepted is a session like any other.
             assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
         }

@@ -5,7 +5,7 @@ mod sealed;
 
 use std::sync::Arc;
 
-use super::{Caps, ImageView, PAGE_BYTES, ResumeError, Saved, SessionKey, decode::decode, encode::encode};
+use super::{Caps, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, decode::decode, encode::encode};
 use crate::Language;
 
 const IDENTITY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -34,6 +34,8 @@ impl Numbers {
 
 /// An image with 128 KiB of memory and two globals.
 struct Sample {
+    identity: String,
+    runtime: String,
     memory: Vec<u8>,
     globals: Vec<(String, u64)>,
 }
@@ -41,55 +43,64 @@ struct Sample {
 impl Sample {
     fn new() -> Self {
         let memory = (0..128_u32 << 10).map(|at| (at % 251) as u8).collect();
-        Self { memory, globals: vec![("__heap".into(), 7), ("__stack_pointer".into(), 0x8000_0001_0000)] }
+        let (identity, runtime) = (IDENTITY.into(), "python-3.12".into());
+        Self {
+            identity,
+            runtime,
+            memory,
+            globals: vec![("__heap".into(), 7), ("__stack_pointer".into(), 0x8000_0001_0000)],
+        }
     }
 
-    fn view(&self) -> ImageView<'_> {
-        ImageView {
-            identity: IDENTITY,
-            runtime: "python-3.12",
+    fn with_view<R>(&self, work: impl FnOnce(&ImageView<'_>) -> R) -> R {
+        let (pages, _) = self.memory.as_chunks::<PAGE_BYTES>();
+        work(&ImageView {
+            identity: &self.identity,
+            runtime: &self.runtime,
             version: Some("3.12.0"),
             language: Language::Python,
-            memory: &self.memory,
+            memory_bytes: self.memory.len() as u64,
+            page: &|number| pages.get(number as usize),
             globals: &self.globals,
-        }
+        })
     }
 
     /// A session with these private pages of its 192 KiB: some changed a little, some wholly.
     fn saved(&self, pages: &[u32]) -> Saved {
         let mut numbers = Numbers(pages.len() as u64);
-        let pages = pages.iter().map(|number| {
-            let at = *number as usize * PAGE_BYTES;
-            let mut page = [0; PAGE_BYTES];
-            if let Some(original) = self.memory.get(at..at + PAGE_BYTES) {
-                page.copy_from_slice(original);
-            }
+        let mut private = Pages::default();
+        for number in pages {
+            let mut page: Page = *self.memory.as_chunks().0.get(*number as usize).unwrap_or(&[0; PAGE_BYTES]);
             if number % 2 == 0 {
                 page[numbers.below(PAGE_BYTES as u64)] ^= 1;
             } else {
                 page.fill_with(|| numbers.byte());
             }
-            (*number, Arc::new(page))
-        });
+            assert!(private.push(*number, Arc::new(page)));
+        }
         Saved {
             executions: 12,
             memory_bytes: 192 << 10,
             globals: self.globals.clone(),
-            monotonic_ns: 345,
+            entropy_key: Some([9; 32]),
             forks: 2,
-            pages: pages.collect(),
+            pages: private,
             wasi: b"descriptors and files".repeat(40),
         }
     }
 
     fn encode(&self, saved: &Saved, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(saved, &self.view(), key, bound_to, &mut bytes).unwrap();
+        self.with_view(|view| encode(saved, view, key, bound_to, &mut bytes)).unwrap();
         bytes
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Saved, ResumeError> {
-        decode(bytes, &self.view(), &CAPS, None, "")
+        self.open(bytes, None, "")
+    }
+
+    fn open(&self, bytes: &[u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Saved, ResumeError> {
+        self.with_view(|view| decode(bytes, view, &CAPS, key, bound_to))
     }
 }
 
@@ -105,7 +116,7 @@ fn a_session_comes_back_whole() {
     let every: Vec<u32> = (0..48).collect();
     let saved = sample.saved(&every);
     assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
-    let empty = Saved { wasi: Vec::new(), ..saved };
+    let empty = Saved { wasi: Vec::new(), entropy_key: None, ..saved };
     assert_eq!(sample.decode(&sample.encode(&empty, None, "")).unwrap(), empty);
 }
 
@@ -132,7 +143,9 @@ fn the_policy_limits_memory_and_files_and_not_the_bytes() {
     let saved = sample.saved(&[0, 40]);
     let bytes = sample.encode(&saved, None, "");
     let (memory, wasi) = (saved.memory_bytes, saved.wasi.len() as u64);
-    let with = |memory_bytes, wasi_bytes| decode(&bytes, &sample.view(), &Caps { memory_bytes, wasi_bytes }, None, "");
+    let with = |memory_bytes, wasi_bytes| {
+        sample.with_view(|view| decode(&bytes, view, &Caps { memory_bytes, wasi_bytes }, None, ""))
+    };
     assert_eq!(with(memory + 1, wasi + 1).unwrap(), saved, "under");
     assert_eq!(with(memory, wasi).unwrap(), saved, "at");
     let error = with(memory - 1, wasi).unwrap_err();
@@ -146,8 +159,8 @@ fn another_image_is_refused_and_both_are_named() {
     let sample = Sample::new();
     let bytes = sample.encode(&sample.saved(&[0]), None, "");
     let other = IDENTITY.replace('0', "f");
-    let view = ImageView { identity: &other, runtime: "python-3.13", ..sample.view() };
-    let error = decode(&bytes, &view, &CAPS, None, "").unwrap_err();
+    let newer = Sample { identity: other.clone(), runtime: "python-3.13".into(), ..Sample::new() };
+    let error = newer.decode(&bytes).unwrap_err();
     assert!(matches!(error, ResumeError::Image { .. }), "{error}");
     let message = error.to_string();
     for part in [IDENTITY, &other, "`python-3.12`", "`python-3.13`"] {

@@ -40,8 +40,7 @@ fn hmac_by_hand(key: &[u8], message: &[u8]) -> [u8; 32] {
 fn only_the_key_that_sealed_opens() {
     let sample = Sample::new();
     let saved = sample.saved(&[3]);
-    let open =
-        |bytes: &[u8], key: Option<&SessionKey>, bound_to: &str| decode(bytes, &sample.view(), &CAPS, key, bound_to);
+    let open = |bytes: &[u8], key: Option<&SessionKey>, bound_to: &str| sample.open(bytes, key, bound_to);
     let plain = sample.encode(&saved, None, "");
     let sealed = sample.encode(&saved, Some(&key(1)), "");
     let bound = sample.encode(&saved, Some(&key(1)), "one");
@@ -63,7 +62,7 @@ fn a_stripped_seal_is_no_seal() {
     let mut bytes = sample.encode(&sample.saved(&[3]), Some(&key(1)), "");
     bytes[10] = 1;
     forge_checksum(&mut bytes);
-    let error = decode(&bytes, &sample.view(), &CAPS, Some(&key(1)), "").unwrap_err();
+    let error = sample.open(&bytes, Some(&key(1)), "").unwrap_err();
     assert!(matches!(error, ResumeError::Unauthenticated), "{error}");
 }
 
@@ -93,7 +92,7 @@ fn every_damaged_byte_and_every_cut_is_found() {
     let sample = Sample::new();
     for (key, bound_to) in [(None, ""), (Some(key(1)), "one")] {
         let bytes = sample.encode(&sample.saved(&[2]), key.as_ref(), bound_to);
-        let open = |bytes: &[u8]| decode(bytes, &sample.view(), &CAPS, key.as_ref(), bound_to);
+        let open = |bytes: &[u8]| sample.open(bytes, key.as_ref(), bound_to);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << (at % 8);
@@ -131,9 +130,7 @@ fn other_bytes_are_told_apart() {
 
 #[test]
 fn a_custom_binarys_path_is_not_told() {
-    let sample = Sample::new();
-    let view = ImageView { runtime: "/home/me/secret/python.wasm", version: None, ..sample.view() };
-    let mut bytes = Vec::new();
-    encode(&sample.saved(&[]), &view, None, "", &mut bytes).unwrap();
+    let sample = Sample { runtime: "/home/me/secret/python.wasm".into(), ..Sample::new() };
+    let bytes = sample.encode(&sample.saved(&[]), None, "");
     assert_eq!(HibernatedInfo::read(&bytes).unwrap().runtime, "custom");
 }

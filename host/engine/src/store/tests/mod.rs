@@ -194,7 +194,7 @@ fn every_damaged_byte_of_a_head_is_found_and_listed() {
 #[test]
 fn other_files_are_left_alone() {
     let fixture = Fixture::new();
-    for name in ["notes.txt", ".session", "a b.session", ".hidden.session", "-x.session", "session"] {
+    for name in ["notes.txt", ".session", "a b.session", ".hidden.session", "session"] {
         fs::write(fixture.store.path().join(name), "mine").unwrap();
     }
     fs::create_dir(fixture.store.path().join("dir.session")).unwrap();

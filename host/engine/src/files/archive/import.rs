@@ -1,0 +1,67 @@
+//! Reading a tar archive into a workspace.
+
+use std::io::Read;
+
+use glovebox_vfs::{InodeId, Vfs};
+use tar::Archive;
+
+use super::header::{Kind, Reader, Told, refused};
+use crate::files::place::Placer;
+use crate::files::{CopyReport, FilesError, IfExists, path};
+
+/// Each entry of an archive may have a long name, a long target and an extended header before it, and every directory
+/// may be named once more than it needs.
+const HEADERS_PER_INODE: u64 = 5;
+
+/// For archives of a workspace that may hold next to nothing.
+const HEADERS_LEAST: u64 = 64;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+pub(in crate::files) fn import(
+    vfs: &mut Vfs,
+    top: InodeId,
+    reader: impl Read,
+    if_exists: IfExists,
+) -> Result<CopyReport, FilesError> {
+    let headers_most = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(HEADERS_LEAST);
+    let mut archive = Archive::new(reader);
+    let mut entries = Reader::new(&mut archive, headers_most)?;
+    let mut placer = Placer::new(vfs, top, if_exists, "import");
+    // A directory's time changes with what is put into it.
+    let mut directories = Vec::new();
+    while let Some((told, mut contents)) = entries.next()? {
+        let path = name(&told)?;
+        let modified_ns = told.modified_s.saturating_mul(NS_PER_S);
+        match told.kind {
+            Kind::Directory if path.is_empty() => {}
+            _ if path.is_empty() => return Err(refused(told.path.as_bytes(), "it has no name")),
+            Kind::Directory => {
+                placer.directory(&path)?;
+                directories.push((path, modified_ns));
+            }
+            Kind::File => placer.file(&path, told.size_bytes, Some(modified_ns), &mut contents)?,
+            Kind::Symlink => {
+                if placer.link(&path, &told.target)? {
+                    placer.set_modified(&path, modified_ns)?;
+                }
+            }
+            Kind::HardLink => {
+                let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
+                let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leads out"))?;
+                placer.hard_link(&path, &first)?;
+            }
+        }
+    }
+    for (path, modified_ns) in directories {
+        placer.set_modified(&path, modified_ns)?;
+    }
+    Ok(placer.report)
+}
+
+fn name(told: &Told) -> Result<String, FilesError> {
+    path::inside(&told.path).map_err(|error| match error {
+        FilesError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
+        other => other,
+    })
+}

@@ -1,0 +1,160 @@
+//! Listing, looking and reading.
+
+use glovebox_vfs::{FileKind, VfsError};
+
+use super::{FilesError, Space, refusal};
+
+fn sample() -> Space {
+    let mut space = Space::holding(&[
+        ("a.py", "1"),
+        ("b.txt", "22"),
+        (".hidden", ""),
+        ("src/c.py", "333"),
+        ("src/deep/er/d.py", "4444"),
+        ("src-old/e.py", "5"),
+        ("we[ird/f.py", "6"),
+        ("line\nbreak", "7"),
+        ("back\\slash", "8"),
+    ]);
+    space.link("to-src", "src");
+    space
+}
+
+fn matching(space: &Space, pattern: &str) -> Vec<String> {
+    space.files().list(pattern).unwrap().into_iter().map(|entry| entry.path).collect()
+}
+
+#[test]
+fn a_pattern_names_what_it_says_and_nothing_else() {
+    let space = sample();
+    let cases: &[(&str, &[&str])] = &[
+        ("*.py", &["a.py"]),
+        ("./*.py", &["a.py"]),
+        ("**/*.py", &["a.py", "src-old/e.py", "src/c.py", "src/deep/er/d.py", "we[ird/f.py"]),
+        ("src/*", &["src/c.py", "src/deep"]),
+        ("src//*", &["src/c.py", "src/deep"]),
+        ("src/**", &["src/c.py", "src/deep", "src/deep/er", "src/deep/er/d.py"]),
+        ("src/**/*.py", &["src/c.py", "src/deep/er/d.py"]),
+        ("src*/?.py", &["src-old/e.py", "src/c.py"]),
+        ("{src,src-old}/*.py", &["src-old/e.py", "src/c.py"]),
+        ("{a.py,src/c.py}", &["a.py", "src/c.py"]),
+        ("[ab].*", &["a.py", "b.txt"]),
+        ("we\\[ird/*", &["we[ird/f.py"]),
+        ("src", &["src"]),
+        (".*", &[".hidden"]),
+        ("line*", &["line\nbreak"]),
+        ("back\\\\slash", &["back\\slash"]),
+        ("nothing/*", &[]),
+        ("a.py/*", &[]),
+        ("", &[]),
+        // Nothing is gone through a link.
+        ("to-src", &["to-src"]),
+        ("to-src/*", &[]),
+        ("to-src/deep/*", &[]),
+        ("to-src/**", &[]),
+        // Names, not ways: nothing is called `..`.
+        ("[.][.]/*", &[]),
+        ("{..,src}/c.py", &["src/c.py"]),
+    ];
+    for (pattern, expected) in cases {
+        assert_eq!(matching(&space, pattern), *expected, "{pattern}");
+    }
+    assert_eq!(matching(&space, "*").len(), 9);
+    assert_eq!(matching(&space, "**").len(), 15);
+}
+
+#[test]
+fn a_pattern_cannot_leave_the_workspace() {
+    let space = sample();
+    for pattern in ["../*/*", "..", "src/../*", "/*", "/app/*", "/etc/**", "a\0", "[", "{a", "a/[b", &"a".repeat(4_097)]
+    {
+        assert!(matches!(space.files().list(pattern), Err(FilesError::Pattern { .. })), "{pattern}");
+    }
+    let longest = "a".repeat(4_096);
+    assert_eq!(matching(&space, &longest), [""; 0]);
+}
+
+#[test]
+fn an_entry_says_what_it_is() {
+    let space = sample();
+    for (path, kind, size_bytes) in [
+        ("a.py", FileKind::File, 1),
+        ("./src//c.py", FileKind::File, 3),
+        ("src", FileKind::Directory, 0),
+        ("src/", FileKind::Directory, 0),
+        ("", FileKind::Directory, 0),
+        (".", FileKind::Directory, 0),
+        ("to-src", FileKind::Symlink, 3),
+        ("to-src/c.py", FileKind::File, 3),
+    ] {
+        let entry = space.files().stat(path).unwrap();
+        assert_eq!((entry.kind, entry.size_bytes), (kind, size_bytes), "{path}");
+        assert_eq!(entry.modified_ns, 1_700_000_000_123_456_789, "{path}");
+    }
+    let json = serde_json::to_value(space.files().stat("./src//c.py").unwrap()).unwrap();
+    let expected = r#"{"path":"src/c.py","kind":"file","size_bytes":3,"modified_ns":1700000000123456789}"#;
+    assert_eq!(json, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+}
+
+#[test]
+fn a_path_cannot_leave_the_workspace() {
+    let mut space = sample();
+    space.link("up", "..");
+    space.link("src/upup", "../../etc");
+    let files = space.files();
+    for path in ["/app/a.py", "/etc/passwd", "..", "../other", "src/../a.py", "a\0b"] {
+        assert!(matches!(files.stat(path), Err(FilesError::Path { .. })), "{path}");
+        assert!(matches!(files.read(path), Err(FilesError::Path { .. })), "{path}");
+    }
+    for path in ["up/x", "src/upup", "src/upup/passwd"] {
+        assert_eq!(refusal(files.read(path)), VfsError::NotCapable, "{path}");
+    }
+    for path in ["", ".", "./"] {
+        assert!(matches!(files.read(path), Err(FilesError::Path { .. })), "{path}");
+    }
+}
+
+#[test]
+fn a_file_is_read_whole_or_in_part() {
+    let mut space = sample();
+    space.write("digits", "0123456789");
+    let files = space.files();
+    for (offset, len_bytes, expected) in [
+        (0, 10, "0123456789"),
+        (0, 11, "0123456789"),
+        (0, 9, "012345678"),
+        (3, 2, "34"),
+        (9, 5, "9"),
+        (10, 1, ""),
+        (u64::MAX, u64::MAX, ""),
+    ] {
+        assert_eq!(files.read_at("digits", offset, len_bytes).unwrap(), expected.as_bytes(), "{offset} {len_bytes}");
+    }
+    assert_eq!(files.read("to-src/c.py").unwrap(), b"333");
+    assert_eq!(refusal(files.read("src")), VfsError::IsADirectory);
+    assert_eq!(refusal(files.read_at("src", 0, 0)), VfsError::IsADirectory);
+    assert_eq!(refusal(files.read("nothing")), VfsError::NotFound);
+}
+
+#[test]
+fn a_file_over_a_gibibyte_is_read_in_parts_only() {
+    const MOST: u64 = 1 << 30;
+    let mut space = Space::with(glovebox_vfs::VfsLimits { bytes: 4 << 30, ..Default::default() });
+    space.write("big", "x");
+    let inode = space.vfs.file_stat(space.root, "big").unwrap().inode;
+    // Holes: nothing is held but what is read.
+    space.vfs.set_len(inode, MOST + 1).unwrap();
+    assert_eq!(refusal(space.files().read("big")), VfsError::FileTooBig);
+    assert_eq!(refusal(space.files().read_at("big", 0, MOST + 1)), VfsError::FileTooBig);
+    assert_eq!(space.files().read_at("big", MOST, MOST).unwrap(), [0]);
+    assert_eq!(space.files().read_at("big", 0, 2).unwrap(), b"x\0");
+}
+
+#[test]
+fn a_snapshot_does_not_see_what_comes_later() {
+    let mut space = sample();
+    let before = space.files();
+    space.write("a.py", "changed");
+    assert_eq!(before.read("a.py").unwrap(), b"1");
+    assert_eq!(space.text("a.py"), "changed");
+}
