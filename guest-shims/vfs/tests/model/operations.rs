@@ -31,6 +31,8 @@ enum Op {
     Fork,
     Mark,
     Commit,
+    /// Goes on in another file system, from what was saved.
+    Restore,
 }
 
 fn path() -> impl Strategy<Value = String> {
@@ -76,6 +78,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Fork),
         1 => Just(Op::Mark),
         1 => Just(Op::Commit),
+        2 => Just(Op::Restore),
     ]
 }
 
@@ -220,6 +223,36 @@ impl World {
                 self.model.mark();
             }
             Op::Commit => self.commit(),
+            Op::Restore => self.restore(),
+        }
+    }
+
+    fn restore(&mut self) {
+        self.vfs.mark();
+        self.model.mark();
+        let open = self.held.iter().map(|&(inode, _)| inode).collect();
+        let numbers: Vec<u64> = self.held.iter().map(|(inode, _)| inode.get()).collect();
+        let saved = self.vfs.save(&open);
+        let mut fresh = Vfs::new(*self.vfs.limits());
+        let root = if self.mounted {
+            fresh.add_mount(self.host.clone(), Access::ReadWrite).unwrap()
+        } else {
+            fresh.add_root(Access::ReadWrite)
+        };
+        fresh.write_file(root, "what/was/here", b"before").unwrap();
+        fresh.restore(&saved, &numbers).unwrap();
+        assert_eq!(fresh.save(&open), saved, "equal file systems are equal bytes");
+        assert_eq!(fresh.commit_plan(root), self.vfs.commit_plan(root));
+        assert_eq!((root, fresh.root_dir(root)), (self.root, Some(self.top)));
+        if !self.mounted {
+            let usage = |vfs: &Vfs| (vfs.bytes_used(), vfs.inodes_used());
+            assert_eq!(usage(&fresh), usage(&self.vfs));
+        }
+        self.vfs = fresh;
+        if self.commits > 0 {
+            // Names of one file that were committed are several files there.
+            let (vfs, top) = (&mut self.vfs, self.top);
+            self.model.separate(|path| vfs.lookup(top, path.as_bytes(), Follow::No).unwrap().get());
         }
     }
 
