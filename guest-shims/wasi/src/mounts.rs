@@ -135,7 +135,8 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
+/// Whether an absolute path is that of a directory which exists because a mount lies below it.
+pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }
 

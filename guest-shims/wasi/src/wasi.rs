@@ -133,6 +133,44 @@ impl Wasi {
         Ok(())
     }
 
+    /// Takes the file system away from under the guest, which gives up its references to open files and loses the descriptors.
+    /// What stays is an empty file system without roots, to be followed by [`rebind`](Self::rebind) or dropped.
+    pub fn unbind(&mut self) -> Vfs {
+        for slot in self.table.iter_mut() {
+            if let Some(Descriptor { preopen: None, target, .. }) = slot
+                && let Some(inode) = target.inode()
+            {
+                self.vfs.release(inode);
+                *slot = None;
+            }
+        }
+        self.table.recount();
+        let empty = Vfs::new(*self.vfs.limits());
+        std::mem::replace(&mut self.vfs, empty)
+    }
+
+    /// Puts another version of the same file system under the guest, such as a workspace that went on while the guest went
+    /// back: with the same roots, and with the references of all who use it but this guest's.
+    ///
+    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets references; those
+    /// whose inode is not there are closed.
+    pub fn rebind(&mut self, vfs: Vfs) {
+        self.vfs = vfs;
+        for slot in self.table.iter_mut() {
+            let Some(Descriptor { preopen, target, .. }) = slot else { continue };
+            if let (Some(path), Target::Directory { inode }) = (&preopen, &mut *target) {
+                let mount = self.mounts.iter().find(|mount| mount.path == *path);
+                *inode = mount.and_then(|mount| self.vfs.root_dir(mount.root)).unwrap_or(*inode);
+            } else if let Some((inode, kind)) = target.opened() {
+                let same = self.vfs.stat(inode).is_ok_and(|stat| stat.kind == kind);
+                if !same || self.vfs.retain(inode).is_err() {
+                    *slot = None;
+                }
+            }
+        }
+        self.table.recount();
+    }
+
     /// Mounts a root of the present file system; what was mounted at the same path is replaced.
     ///
     /// A guest that has started sees a mount at a new path only through the preopen `/`

@@ -8,27 +8,27 @@ use proptest::{collection, prop_assert_eq};
 use crate::support::{ALL_RIGHTS, APP, CREAT, FakeHost, Guest, IOVS, OTHER_PATH, OUT, PATH, READ, call};
 
 /// xorshift64*: small, and the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         let index = self.below(u64::try_from(from.len()).unwrap());
         from[usize::try_from(index).unwrap()]
     }
 }
 
-const MEMORY: u32 = 64 * 1024;
+pub(crate) const MEMORY: u32 = 64 * 1024;
 
 /// Below: where results go. Then arrays of pieces, then text.
 const PIECES: u32 = 0x4000;
@@ -94,7 +94,7 @@ impl Argument for i64 {
 
 macro_rules! dispatcher {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        const FUNCTIONS: &[(&str, fn(&mut Guest, &mut Random) -> Result<Errno, Stop>)] = &[
+        pub(crate) const FUNCTIONS: &[(&str, fn(&mut Guest, &mut Random) -> Result<Errno, Stop>)] = &[
             $((stringify!($name), |guest, _random| {
                 guest.wasi.$name(&mut guest.host, $(<$ty as Argument>::random(stringify!($arg), _random)),*)
             })),*
@@ -104,7 +104,7 @@ macro_rules! dispatcher {
 wasi_preview1_functions!(dispatcher);
 
 /// Memory in which pieces and subscriptions are mostly valid and text is mostly paths.
-fn scribble(host: &mut FakeHost, random: &mut Random) {
+pub(crate) fn scribble(host: &mut FakeHost, random: &mut Random) {
     let (pieces, text) = (usize::try_from(PIECES).unwrap(), usize::try_from(TEXT).unwrap());
     for at in (pieces..text - 48).step_by(48) {
         let mut bytes = [0; 48];
@@ -126,7 +126,7 @@ fn scribble(host: &mut FakeHost, random: &mut Random) {
     }
 }
 
-fn hostile_guest() -> Guest {
+pub(crate) fn hostile_guest() -> Guest {
     let limits = WasiLimits {
         stdout_bytes: 5_000,
         stderr_bytes: 5_000,
@@ -147,7 +147,7 @@ fn hostile_guest() -> Guest {
 }
 
 /// A few files, open, however much the guest has closed and removed.
-fn refill(guest: &mut Guest) {
+pub(crate) fn refill(guest: &mut Guest) {
     for name in ["a", "b", "./a/b"] {
         let _ = guest.open(name, CREAT);
     }

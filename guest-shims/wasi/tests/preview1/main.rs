@@ -19,6 +19,8 @@ mod polling;
 #[cfg(test)]
 mod reading_and_writing;
 #[cfg(test)]
+mod saving;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;
