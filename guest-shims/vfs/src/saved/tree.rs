@@ -181,7 +181,10 @@ impl Tree<'_> {
                 let Some(was) = was else { continue };
                 taken = true;
                 let alive = self.read.table.get(was.inode);
-                if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind) {
+                // Nothing was in what was no directory: whoever walks the tree of then relies on it.
+                if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind)
+                    || (was.kind != FileKind::Directory && journal.dirs.contains_key(&was.inode))
+                {
                     return Err(Damaged("a journal tells of something else than there is").into());
                 }
             }
