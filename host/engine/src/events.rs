@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `execution.start` | `runtime`, `session_id`, `fuel`, `timeout_ms`, `memory_bytes` |
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
+//! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `trap` |
 
 use glovebox_wasi::SecurityEvent;
@@ -34,6 +35,11 @@ pub(crate) fn complete(execution: &Execution) {
         memory_used_bytes = execution.memory_used_bytes,
         "execution.complete"
     );
+}
+
+/// What the embedder asks of a session's files, before it is done.
+pub(crate) fn file(session_id: &str, operation: &str, path: &str) {
+    tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
 /// Everything an operator may want to hear of: what limits were met, and what was tried.
