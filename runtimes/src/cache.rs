@@ -13,18 +13,18 @@ use crate::trusted::TrustedDir;
 /// How often a waiting process asks for a lock, and whether it is to give up.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// Why the cache cannot be used.
+/// Why the cache, or another directory of ours, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// A link stands where the directory or file should be. Following it would trust whoever made it.
-    #[error("`{}` is a symbolic link, which the cache does not follow; remove it, or name the directory it points to", path.display())]
+    #[error("`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to", path.display())]
     Symlink {
         /// The link.
         path: PathBuf,
     },
     /// Somebody else owns it.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another cache directory", path.display(), quoted(path))]
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", path.display(), quoted(path))]
     Owner {
         /// What was examined.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum CacheError {
         user: u32,
     },
     /// Others may write to it.
-    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another cache directory", path.display(), quoted(path))]
+    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", path.display(), quoted(path))]
     Writable {
         /// What was examined.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum CacheError {
         mode: u32,
     },
     /// Something else stands where a directory should be.
-    #[error("`{}` is no directory; remove it, or use another cache directory", path.display())]
+    #[error("`{}` is no directory; remove it, or use another directory", path.display())]
     NotADirectory {
         /// What was examined.
         path: PathBuf,
@@ -75,7 +75,8 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+    /// What the operating system did not allow.
+    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 }

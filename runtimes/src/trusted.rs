@@ -1,8 +1,10 @@
 //! A directory whose content nobody else can have written, and files created in it whole or not at all.
 //!
-//! Loading compiled code from the cache is running it. So a directory is opened once, without
-//! following a link, its owner and mode are checked on the handle, and everything in it is reached
-//! through that handle: who swaps the path afterwards changes nothing.
+//! Loading compiled code from the cache is running it, and a kept session is its user's own. So a
+//! directory is opened once, without following a link, its owner and mode are checked on the handle,
+//! and everything in it is reached through that handle: who swaps the path afterwards changes nothing.
+//!
+//! Names given to these functions are the caller's own: single, without a slash.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,7 +20,7 @@ use rustix::io::Errno;
 use crate::CacheError;
 
 /// Names of files being written begin so; nothing else does.
-pub(crate) const TEMP_PREFIX: &str = ".tmp-";
+pub const TEMP_PREFIX: &str = ".tmp-";
 
 /// Younger temporary files are left alone even when nobody holds their lock: between creating a file
 /// and locking it, its writer looks like a dead one.
@@ -29,14 +31,14 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// An open directory that passed the trust rules.
 #[derive(Debug)]
-pub(crate) struct TrustedDir {
+pub struct TrustedDir {
     path: PathBuf,
     handle: OwnedFd,
 }
 
 impl TrustedDir {
     /// Opens a directory, making it and its missing parents with mode 0700.
-    pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
+    pub fn open(path: &Path) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();
@@ -54,7 +56,7 @@ impl TrustedDir {
     }
 
     /// Opens a directory in this one, making it if need be.
-    pub(crate) fn subdir(&self, name: &str) -> Result<Self, CacheError> {
+    pub fn subdir(&self, name: &str) -> Result<Self, CacheError> {
         let path = self.path_of(name);
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -72,16 +74,18 @@ impl TrustedDir {
         Ok(Self { path, handle })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+    /// Where a file of it is, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Opens a file for reading, without following a link, if it passes the trust rules. `None` if there is none.
-    pub(crate) fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
+    pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
         // A FIFO put in the file's place must not block us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
@@ -99,7 +103,7 @@ impl TrustedDir {
     }
 
     /// Opens or makes the file that a cross-process lock is taken on.
-    pub(crate) fn open_lock(&self, name: &str) -> Result<File, CacheError> {
+    pub fn open_lock(&self, name: &str) -> Result<File, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let handle = rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
@@ -114,7 +118,7 @@ impl TrustedDir {
     }
 
     /// Starts a new file, which exists under its name only after [`TempFile::persist`].
-    pub(crate) fn create(&self) -> Result<TempFile<'_>, CacheError> {
+    pub fn create(&self) -> Result<TempFile<'_>, CacheError> {
         loop {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
             let count = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +139,7 @@ impl TrustedDir {
     }
 
     /// Removes a file; `false` if there was none.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, CacheError> {
+    pub fn remove(&self, name: &str) -> Result<bool, CacheError> {
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -143,8 +147,13 @@ impl TrustedDir {
         }
     }
 
+    /// Makes what was added and removed last, a crash of the machine included. Some file systems refuse to sync a directory, and then nothing can be done.
+    pub fn sync(&self) {
+        let _ = rustix::fs::fsync(&self.handle);
+    }
+
     /// The names of everything in the directory, sorted.
-    pub(crate) fn names(&self) -> Result<Vec<String>, CacheError> {
+    pub fn names(&self) -> Result<Vec<String>, CacheError> {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
@@ -161,7 +170,7 @@ impl TrustedDir {
 
     /// Removes what killed processes left: temporary files and directories that are old enough and that
     /// nobody holds the lock of.
-    pub(crate) fn remove_leftovers(&self) -> Result<(), CacheError> {
+    pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
@@ -191,7 +200,7 @@ impl TrustedDir {
 
 /// A file being written. Dropped before [`Self::persist`], it is removed.
 #[derive(Debug)]
-pub(crate) struct TempFile<'a> {
+pub struct TempFile<'a> {
     dir: &'a TrustedDir,
     name: Option<String>,
     file: File,
@@ -199,7 +208,7 @@ pub(crate) struct TempFile<'a> {
 
 impl TempFile<'_> {
     /// Gives the file its name, replacing what had it. Its content is on disk before the name is.
-    pub(crate) fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
+    pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
         self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
         if let Some(temp) = self.name.take() {
@@ -209,8 +218,8 @@ impl TempFile<'_> {
                 return Err(CacheError::io("write", &path, e.into()));
             }
         }
-        // The rename itself; some file systems refuse to sync a directory, and then nothing can be done.
-        let _ = rustix::fs::fsync(&self.dir.handle);
+        // The rename itself.
+        self.dir.sync();
         Ok(path)
     }
 }

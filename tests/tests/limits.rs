@@ -91,6 +91,15 @@ fn impossible_limits_are_refused_by_name() {
         ("memory_bytes", 5 << 30),
         ("stdout_bytes", u64::MAX),
         ("workspace_inodes", 0),
+        ("fuel_reserve", u64::MAX),
+        ("timeout_reserve_ms", 60_001),
+        ("tool_calls", 1_000_001),
+        ("tool_calls_at_once", 0),
+        ("tool_calls_at_once", 1_025),
+        ("tool_timeout_ms", 0),
+        ("tool_bytes", 0),
+        ("tool_bytes", (64 << 20) + 1),
+        ("tool_record_bytes", u64::MAX),
     ] {
         let text = format!("[limits]\n{key} = {value}");
         let error = Policy::from_toml(&text).unwrap_err().to_string();

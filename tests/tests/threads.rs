@@ -37,7 +37,7 @@ fn a_session_may_move_between_threads() {
     for (language, define, show) in
         [(Language::Python, "x = 41", "print(x + 1)"), (Language::JavaScript, "var x = 41", "console.log(x + 1)")]
     {
-        let session = sandbox(language, |_| {}).session().unwrap();
+        let mut session = sandbox(language, |_| {}).session().unwrap();
         session = thread::spawn(move || {
             assert!(session.execute(define).unwrap().is_success());
             session

@@ -70,6 +70,6 @@ pub trait Machine {
     /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
     fn fill_random(&mut self, into: &mut [u8]);
 
-    /// The guest's WASI state: channel, arguments, environment, standard input, clock.
+    /// The guest's WASI state: arguments, environment, standard input, clock.
     fn wasi(&mut self) -> &mut Wasi;
 }

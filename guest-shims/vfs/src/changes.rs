@@ -153,7 +153,7 @@ impl Vfs {
 
     /// The path of a directory if it exists and no name along it changed; then it is also the path
     /// it had.
-    fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
+    pub(crate) fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
         let mut at = dir;
         while let Some(link) = self.inode(at).ok()?.links.first() {
             if journal.has(link.dir, &link.name) || journal.has_moved(at) {

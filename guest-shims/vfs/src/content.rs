@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::encoding::{Damaged, Decoder, Encoder};
+
 /// A chunk is what a write after a fork copies and what the quota counts in: a page, as in most
 /// file systems, so that many small files stay cheap.
 pub(crate) const CHUNK_BYTES: u64 = 4_096;
@@ -11,6 +13,14 @@ pub(crate) const CHUNK_BYTES: u64 = 4_096;
 const CHUNK_LEN: usize = 4_096;
 
 type Chunk = [u8; CHUNK_LEN];
+
+const ZEROS: Chunk = [0; CHUNK_LEN];
+
+/// How much of a chunk lies before the end of the file; nothing if it lies behind.
+fn within_file(number: u64, size_bytes: u64) -> usize {
+    let left = size_bytes.saturating_sub(number.saturating_mul(CHUNK_BYTES)).min(CHUNK_BYTES);
+    usize::try_from(left).unwrap_or(CHUNK_LEN)
+}
 
 /// A sparse byte array. It does not know its length, which the inode holds; bytes past the length
 /// are always zero.
@@ -75,6 +85,38 @@ impl Chunks {
                 to.copy_from_slice(from);
             }
         }
+    }
+
+    /// Writes down what is not zero, of a file of this length.
+    pub(crate) fn encode(&self, to: &mut Encoder, size_bytes: u64) {
+        let held: Vec<_> = self.chunks.iter().filter(|(_, chunk)| ***chunk != ZEROS).collect();
+        to.length(held.len());
+        let mut next = 0;
+        for (&number, chunk) in held {
+            to.number(number.saturating_sub(next));
+            next = number.saturating_add(1);
+            to.raw(chunk.get(..within_file(number, size_bytes)).unwrap_or_default());
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote. Takes no more memory than there are bytes, a chunk at a time.
+    pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, Damaged> {
+        let mut chunks = BTreeMap::new();
+        let mut next = 0_u64;
+        for _ in 0..from.number()? {
+            let number = next.checked_add(from.number()?).ok_or(Damaged("a file's content lies nowhere"))?;
+            next = number.saturating_add(1);
+            let bytes = from.raw(within_file(number, size_bytes))?;
+            if bytes.iter().all(|&byte| byte == 0) {
+                return Err(Damaged("a file's content is nothing"));
+            }
+            let mut chunk = ZEROS;
+            for (to, from) in chunk.iter_mut().zip(bytes) {
+                *to = *from;
+            }
+            chunks.insert(number, Arc::new(chunk));
+        }
+        Ok(Self { chunks })
     }
 
     /// Drops everything from `len` on, so that a later growth reads zeros there.

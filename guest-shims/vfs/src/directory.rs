@@ -82,11 +82,27 @@ impl Entries {
             entry.base = None;
             return Ok(());
         }
-        let place = self.next_place;
-        self.next_place = place.checked_add(1).ok_or(VfsError::NoSpace)?;
+        if self.set_at(name, inode, self.next_place, mounted) { Ok(()) } else { Err(VfsError::NoSpace) }
+    }
+
+    /// Puts a new name at a place behind all that are taken. False, and nothing is done, if there is such a name or no such
+    /// place.
+    pub(crate) fn set_at(&mut self, name: &Name, inode: InodeId, place: u32, mounted: bool) -> bool {
+        let Some(next_place) = place.checked_add(1).filter(|_| place >= self.next_place) else {
+            return false;
+        };
+        if self.by_name.contains_key(name) {
+            return false;
+        }
+        self.next_place = next_place;
         self.by_place.insert(place, name.clone());
         self.by_name.insert(name.clone(), Entry { inode, place, mounted, base: None });
-        Ok(())
+        true
+    }
+
+    /// Leaves places free before the next new name.
+    pub(crate) fn set_next_place(&mut self, next_place: u32) {
+        self.next_place = self.next_place.max(next_place);
     }
 
     pub(crate) fn set_base(&mut self, name: &str, base: Option<Arc<SourceStat>>) {

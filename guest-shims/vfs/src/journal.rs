@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::inode::{FileKind, InodeId, Link, Name};
+use crate::inode::{FileKind, InodeId, Name};
 use crate::limits::{TOMBSTONE_BYTES, length};
 use crate::mount::SourceStat;
 
@@ -26,14 +26,15 @@ pub(crate) type ChangedNames = BTreeMap<Name, Option<Was>>;
 pub(crate) struct Journal {
     pub(crate) dirs: BTreeMap<InodeId, ChangedNames>,
     /// Directories that no longer have the name they had; a removed directory's id stays.
-    moved: BTreeMap<InodeId, Link>,
+    moved: BTreeSet<InodeId>,
     /// Files written. Those that are gone are not here.
     pub(crate) written: BTreeSet<InodeId>,
     /// The charge for names that something existing lost.
     bytes: u64,
 }
 
-fn charge(name: &str) -> u64 {
+/// What the memory of a name is charged.
+pub(crate) fn charge(name: &str) -> u64 {
     TOMBSTONE_BYTES.saturating_add(length(name))
 }
 
@@ -49,7 +50,21 @@ impl Journal {
 
     /// Whether the directory has another name than it had.
     pub(crate) fn has_moved(&self, dir: InodeId) -> bool {
-        self.moved.contains_key(&dir)
+        self.moved.contains(&dir)
+    }
+
+    /// A journal of these names; nothing is written yet.
+    pub(crate) fn of(dirs: BTreeMap<InodeId, ChangedNames>) -> Self {
+        let mut journal = Self { dirs, ..Self::default() };
+        for (name, was) in journal.dirs.values().flatten() {
+            let Some(was) = was else { continue };
+            journal.bytes = journal.bytes.saturating_add(charge(name));
+            // What it stood for stands there no more, or there would be no record.
+            if was.kind == FileKind::Directory {
+                journal.moved.insert(was.inode);
+            }
+        }
+        journal
     }
 
     /// A name is about to stand for `new` instead of `was`. What returns to what it was is
@@ -72,7 +87,7 @@ impl Journal {
             if let Some(was) = &was {
                 self.bytes = self.bytes.saturating_add(charge(name));
                 if was.kind == FileKind::Directory {
-                    self.moved.entry(was.inode).or_insert_with(|| Link { dir, name: name.clone() });
+                    self.moved.insert(was.inode);
                 }
             }
             names.insert(name.clone(), was);

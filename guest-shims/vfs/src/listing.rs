@@ -115,6 +115,9 @@ impl Vfs {
         let mut bytes = length(&path);
         let mut inodes = Vec::new();
         for entry in listed {
+            if self.is_known(dir, &entry.name)? {
+                continue;
+            }
             if let Some(mut inode) = self.mounted_inode(root, &path, &entry, &*source) {
                 let name = Name::from(entry.name);
                 bytes = bytes.saturating_add(entry_charge(&name)).saturating_add(inode.mount_charge.unwrap_or(0));
@@ -132,6 +135,14 @@ impl Vfs {
         Ok(())
     }
 
+    /// Whether it is known what a name in a directory that is not listed stands for: its entry was kept when the rest was
+    /// forgotten (see [`save`](Self::save)), or what the source has there was removed.
+    fn is_known(&self, dir: InodeId, name: &str) -> Result<bool, VfsError> {
+        let inode = self.inode(dir)?;
+        let kept = inode.entries().is_some_and(|entries| entries.get(name).is_some());
+        Ok(kept || self.root(inode.root)?.committed.has(dir, name))
+    }
+
     fn install(
         &mut self,
         dir: InodeId,
@@ -145,6 +156,14 @@ impl Vfs {
             made.set(&name, id, true)?;
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
+        }
+        // What was kept comes behind: its places were not known without the rest.
+        let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
+        for (_, name) in kept.between(FIRST_PLACE, kept.next_place()) {
+            if let Some(entry) = kept.get(name) {
+                made.set(name, entry.inode, entry.mounted)?;
+                made.set_base(name, entry.base.clone());
+            }
         }
         let inode = self.inode_mut(dir)?;
         if let Some(charge) = &mut inode.mount_charge {

@@ -49,16 +49,40 @@ impl Table {
         Arc::make_mut(page).slots.get_mut(slot)?.as_mut().map(Arc::make_mut)
     }
 
+    /// All inodes, by number, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, &Inode)> {
+        self.pages.iter().flat_map(|(page, slots)| {
+            let first = page.saturating_mul(PAGE_LEN);
+            let numbered = (first..).map(InodeId).zip(&slots.slots);
+            numbered.filter_map(|(id, slot)| slot.as_deref().map(|inode| (id, inode)))
+        })
+    }
+
+    /// The number that the next inode gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Sets the number that the next inode gets, above those of all there are.
+    pub(crate) fn set_next(&mut self, next: u64) {
+        self.next = next;
+    }
+
     pub(crate) fn insert(&mut self, inode: Inode) -> InodeId {
         let id = InodeId(self.next);
         self.next = self.next.saturating_add(1);
+        self.insert_at(id, inode);
+        id
+    }
+
+    /// Puts an inode where none is.
+    pub(crate) fn insert_at(&mut self, id: InodeId, inode: Inode) {
         let (page, slot) = locate(id);
         let page = Arc::make_mut(self.pages.entry(page).or_default());
         if let Some(slot) = page.slots.get_mut(slot) {
             *slot = Some(Arc::new(inode));
             page.live_count = page.live_count.saturating_add(1);
         }
-        id
     }
 
     pub(crate) fn remove(&mut self, id: InodeId) {

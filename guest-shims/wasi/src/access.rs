@@ -15,6 +15,8 @@ pub(crate) enum Place {
     Real(RealPlace),
     /// A directory above the mounts, which cannot be changed.
     Virtual { path: String },
+    /// The tools device, which cannot be changed either.
+    Tools,
 }
 
 /// A path beneath a directory.
@@ -27,11 +29,11 @@ pub(crate) struct RealPlace {
 }
 
 impl Place {
-    /// A place that can be changed, or the given error for a directory that exists only to hold mounts.
+    /// A place that can be changed, or the given error for a directory that exists only to hold mounts and for the device.
     pub(crate) fn real(self, otherwise: Errno) -> Result<RealPlace, Errno> {
         match self {
             Self::Real(place) => Ok(place),
-            Self::Virtual { .. } => Err(otherwise),
+            Self::Virtual { .. } | Self::Tools => Err(otherwise),
         }
     }
 }
@@ -94,7 +96,7 @@ impl Wasi {
         let (at, below) = match &descriptor.target {
             Target::Directory { inode } => (Some(*inode), descriptor.preopen.clone()),
             Target::Virtual { path } => (None, Some(path.clone())),
-            Target::Stdin | Target::Stdout | Target::Stderr | Target::File { .. } => {
+            Target::Stdin | Target::Stdout | Target::Stderr | Target::File { .. } | Target::Tools => {
                 return Err(Errno::NotDir.into());
             }
         };
@@ -103,6 +105,10 @@ impl Wasi {
         let Some(at) = at else {
             return self.above(host, &below.unwrap_or_default(), &path);
         };
+        if below.as_deref() == Some("/") && mounts::is_tools_device(&path) {
+            // `/` is mounted for real.
+            return Ok(Place::Tools);
+        }
         let below = match below {
             Some(below) => below,
             None => self.vfs.path_of(at).unwrap_or_default(),
@@ -116,6 +122,7 @@ impl Wasi {
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match mounts::resolve(&self.mounts, below, path) {
             Ok(Above::Virtual { path }) => Ok(Place::Virtual { path }),
+            Ok(Above::Tools) => Ok(Place::Tools),
             Ok(Above::Mounted { root, path }) => {
                 let at = self.root_dir(root)?;
                 let mount = self.mounts.iter().find(|mount| mount.root == root);

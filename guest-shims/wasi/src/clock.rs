@@ -47,6 +47,13 @@ pub(crate) struct ClockState {
     slept_ns: u64,
 }
 
+/// What the guest has seen of the clocks, without the host's share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SavedClock {
+    pub(crate) monotonic_ns: u64,
+    pub(crate) slept_ns: u64,
+}
+
 impl ClockState {
     pub(crate) fn new(source: Clock) -> Self {
         Self { source, base_ns: 0, slept_ns: 0 }
@@ -90,6 +97,22 @@ impl ClockState {
 
     pub(crate) fn set_base_ns(&mut self, base_ns: u64) {
         self.base_ns = base_ns;
+    }
+
+    pub(crate) fn save(&self) -> SavedClock {
+        SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
+    }
+
+    /// Goes on where another clock stood. A clock that stands still also tells the time to which that one had slept; one that
+    /// runs tells the present.
+    pub(crate) fn restore(&mut self, saved: SavedClock) {
+        match &mut self.source {
+            Clock::Host => self.base_ns = saved.monotonic_ns,
+            Clock::Fixed { monotonic_ns, .. } => {
+                self.slept_ns = saved.slept_ns;
+                *monotonic_ns = (*monotonic_ns).max(saved.monotonic_ns.saturating_sub(saved.slept_ns));
+            }
+        }
     }
 
     /// Changes the source. The guest's monotonic clock never goes back.

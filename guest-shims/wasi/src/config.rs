@@ -12,12 +12,12 @@ pub struct WasiLimits {
     pub stdout_bytes: u64,
     /// Kept bytes of standard error per execution (default 1,000,000).
     pub stderr_bytes: u64,
-    /// Bytes of the driver's reply on the channel per execution (default 16 MiB); beyond it the driver sees `ENOSPC`.
-    pub channel_bytes: u64,
+    /// Bytes of one message to the tools device (default 1 MiB); a longer one is refused with `EMSGSIZE`.
+    pub tool_bytes: u64,
     /// Open descriptors, standard streams and preopens included (default 256); beyond it the guest sees `EMFILE`.
     pub open_files: u32,
-    /// Linear memory, file system, output, channel, standard input, arguments and environment together
-    /// (default 128,000,000). The file system beyond it: `ENOSPC`; the channel: `ENOMEM`; output is dropped as past its cap.
+    /// Linear memory, file system, output, standard input, arguments, environment and the tools device together (default
+    /// 128,000,000). The file system beyond it: `ENOSPC`; the device: `ENOMEM`; output is dropped as past its cap.
     pub memory_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl Default for WasiLimits {
         Self {
             stdout_bytes: 2_000_000,
             stderr_bytes: 1_000_000,
-            channel_bytes: 16 * 1024 * 1024,
+            tool_bytes: 1024 * 1024,
             open_files: 256,
             memory_bytes: 128_000_000,
         }
@@ -89,6 +89,9 @@ pub enum WasiError {
     /// Not an absolute, normalized path.
     #[error("cannot mount at `{0}`; use an absolute path without `.`, `..` or doubled slashes")]
     MountPath(String),
+    /// A path that is the tools device's ([`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
+    #[error("`{0}` is where the tools device is; mount somewhere else")]
+    MountAtDevice(String),
     /// Two mounts at one path.
     #[error("`{0}` is mounted twice; give each mount a path of its own")]
     MountTwice(String),

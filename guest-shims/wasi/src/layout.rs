@@ -2,8 +2,10 @@
 
 use glovebox_vfs::{FileKind, Stat};
 
-/// `filetype` of something that is neither file nor directory nor link: the standard streams and the channel.
+/// `filetype` of something that is not told: the standard streams.
 pub(crate) const UNKNOWN: u8 = 0;
+/// `filetype` of a character device.
+pub(crate) const CHARACTER_DEVICE: u8 = 2;
 /// `filetype` of a directory.
 pub(crate) const DIRECTORY: u8 = 3;
 /// `filetype` of a regular file.

@@ -29,7 +29,6 @@
 
 mod access;
 mod calls;
-mod channel;
 mod clock;
 mod config;
 mod entropy;
@@ -42,14 +41,16 @@ mod layout;
 mod memory;
 mod mounts;
 mod output;
+mod park;
 pub mod prices;
 mod rights;
+mod saved;
 mod stdin;
 mod strings;
 mod table;
+mod tools;
 mod wasi;
 
-pub use channel::{CHANNEL_FD, PARK_FRAME};
 pub use clock::Clock;
 pub use config::{WasiConfig, WasiError, WasiLimits};
 pub use entropy::Entropy;
@@ -58,5 +59,8 @@ pub use events::SecurityEvent;
 pub use host::{Fault, Host, Stop, Stream};
 pub use mounts::Mount;
 pub use output::{Captured, Output, whole_characters};
+pub use park::PARK_FRAME;
+pub use saved::RestoreError;
 pub use strings::StringError;
+pub use tools::TOOLS_DEVICE;
 pub use wasi::Wasi;

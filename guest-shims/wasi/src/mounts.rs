@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use glovebox_vfs::RootId;
 
-use crate::Errno;
+use crate::{Errno, TOOLS_DEVICE};
 
 /// A root of the file system at an absolute guest path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Above {
     Mounted { root: RootId, path: String },
     /// A directory that exists only because a mount lies below it, by its absolute path.
     Virtual { path: String },
+    /// The tools device.
+    Tools,
 }
 
 /// Whether a path can be mounted at.
@@ -67,9 +69,14 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
             name => {
                 here.push('/');
                 here.push_str(name);
+                if here == TOOLS_DEVICE {
+                    // Nothing is below it, and a slash behind it asks for a directory.
+                    let named = rest.is_empty() && !path.ends_with('/');
+                    return if named { Ok(Above::Tools) } else { Err(Errno::NotDir) };
+                }
                 if let Some(root) = find(mounts, &here) {
                     mounted = Some((root, rest));
-                } else if !is_above_a_mount(mounts, &here) {
+                } else if !is_above_a_mount(mounts, &here) && !is_within(TOOLS_DEVICE, &here) {
                     if mounted.is_some() {
                         break;
                     }
@@ -85,8 +92,21 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
             let rest = rest.trim_start_matches('/');
             Above::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
         }
-        None => Above::Virtual { path: if here.is_empty() { "/".to_owned() } else { here } },
+        None if here.is_empty() => Above::Virtual { path: "/".to_owned() },
+        None if is_above_a_mount(mounts, &here) => Above::Virtual { path: here },
+        // The directories above the device do not exist but for its sake.
+        None => return Err(Errno::NotCapable),
     })
+}
+
+/// Whether `path`, relative to `/`, names the tools device.
+pub(crate) fn is_tools_device(path: &str) -> bool {
+    resolve(&[], "/", path) == Ok(Above::Tools)
+}
+
+/// Whether an absolute path is `above` or lies below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// The names in a virtual directory, each with the root mounted there, if one is.
@@ -115,7 +135,8 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
+/// Whether an absolute path is that of a directory which exists because a mount lies below it.
+pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }
 

@@ -32,6 +32,13 @@ pub const RANDOM_BYTE: u64 = 5;
 /// deadline and costs no fuel, so that a sleep under a fixed clock costs what the same sleep costs in real time.
 pub const SLEEP: u64 = 5_000;
 
+/// A message to the tools device or a reply from it: decoding or encoding it, finding the tool, waking its thread and
+/// being woken by it. What the tool itself does costs the guest no fuel; it is limited in number and time.
+pub const TOOL_MESSAGE: u64 = 20_000;
+
+/// One byte of a message to the tools device or of a reply from it, moved and taken through JSON at four nanoseconds.
+pub const TOOL_BYTE: u64 = 20;
+
 /// Creating, removing, renaming or linking a directory entry: allocation and change tracking behind it.
 pub const DIRECTORY_CHANGE: u64 = 1_000;
 

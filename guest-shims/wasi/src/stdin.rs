@@ -19,19 +19,26 @@ pub(crate) struct Stdin {
     // Shared: a fork of the instance reads the same bytes.
     bytes: Arc<[u8]>,
     position: usize,
+    /// What was read of it before `bytes`.
+    read_before: u64,
 }
 
 impl Stdin {
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes: bytes.into(), position: 0 }
+        Self::resumed(0, bytes)
     }
 
-    fn rest(&self) -> &[u8] {
+    /// What is left of an input of which so much was read.
+    pub(crate) fn resumed(read_before: u64, rest: Vec<u8>) -> Self {
+        Self { bytes: rest.into(), position: 0, read_before }
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.position..).unwrap_or_default()
     }
 
     pub(crate) fn position(&self) -> u64 {
-        u64::try_from(self.position).unwrap_or(u64::MAX)
+        self.read_before.saturating_add(u64::try_from(self.position).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {

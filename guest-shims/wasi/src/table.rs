@@ -1,6 +1,6 @@
 //! The descriptor table.
 
-use glovebox_vfs::InodeId;
+use glovebox_vfs::{FileKind, InodeId};
 
 use crate::memory::size;
 use crate::{Errno, rights};
@@ -22,14 +22,22 @@ pub(crate) enum Target {
     Virtual {
         path: String,
     },
+    /// The tools device.
+    Tools,
 }
 
 impl Target {
     /// The inode a descriptor keeps alive.
     pub(crate) fn inode(&self) -> Option<InodeId> {
+        self.opened().map(|(inode, _)| inode)
+    }
+
+    /// The same, with what it was when it was opened.
+    pub(crate) fn opened(&self) -> Option<(InodeId, FileKind)> {
         match self {
-            Self::File { inode, .. } | Self::Directory { inode } => Some(*inode),
-            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } => None,
+            Self::File { inode, .. } => Some((*inode, FileKind::File)),
+            Self::Directory { inode } => Some((*inode, FileKind::Directory)),
+            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } | Self::Tools => None,
         }
     }
 }
@@ -62,7 +70,7 @@ impl Descriptor {
 }
 
 /// The first descriptor that is not standard input, output or error.
-const FIRST_FREE: usize = 3;
+pub(crate) const FIRST_FREE: u32 = 3;
 
 /// Open descriptors by number.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +92,9 @@ impl Table {
     /// was there instead.
     pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
         let mut replaced = Vec::new();
-        if self.slots.len() < FIRST_FREE {
-            self.slots.resize(FIRST_FREE, None);
+        let first_free = size(FIRST_FREE);
+        if self.slots.len() < first_free {
+            self.slots.resize(first_free, None);
         }
         for (slot, target) in self.slots.iter_mut().zip([Target::Stdin, Target::Stdout, Target::Stderr]) {
             match slot.replace(Descriptor::stdio(target)) {
@@ -115,8 +124,9 @@ impl Table {
         if !self.has_room(limit) {
             return Err(descriptor);
         }
-        let free = self.slots.iter().skip(FIRST_FREE).position(Option::is_none);
-        let slot = free.map_or(self.slots.len().max(FIRST_FREE), |index| index.saturating_add(FIRST_FREE));
+        let first_free = size(FIRST_FREE);
+        let free = self.slots.iter().skip(first_free).position(Option::is_none);
+        let slot = free.map_or(self.slots.len().max(first_free), |index| index.saturating_add(first_free));
         let Ok(fd) = u32::try_from(slot) else {
             return Err(descriptor);
         };
@@ -150,8 +160,21 @@ impl Table {
 
     /// Open descriptors that are neither standard streams nor preopens.
     pub(crate) fn opened_by_guest(&self) -> u32 {
-        let opened = self.slots.iter().skip(FIRST_FREE).flatten().filter(|descriptor| descriptor.preopen.is_none());
+        let opened =
+            self.slots.iter().skip(size(FIRST_FREE)).flatten().filter(|descriptor| descriptor.preopen.is_none());
         u32::try_from(opened.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Every open descriptor with its number, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Descriptor)> {
+        (0_u32..).zip(&self.slots).filter_map(|(fd, slot)| slot.as_ref().map(|descriptor| (fd, descriptor)))
+    }
+
+    /// Puts a descriptor at a number, above those of all there are.
+    pub(crate) fn put(&mut self, fd: u32, descriptor: Descriptor) {
+        self.slots.resize(size(fd), None);
+        self.slots.push(Some(descriptor));
+        self.open_count = self.open_count.saturating_add(1);
     }
 
     /// Every open descriptor.

@@ -4,21 +4,23 @@ use std::fmt;
 
 use glovebox_vfs::{RootId, Vfs};
 
-use crate::channel::Channel;
 use crate::clock::{ClockId, ClockState};
 use crate::entropy::Generator;
 use crate::events::EventLog;
-use crate::mounts::is_mountable;
+use crate::mounts::{is_mountable, is_within};
 use crate::output::Capture;
+use crate::park::Park;
 use crate::stdin::Stdin;
 use crate::strings::Strings;
 use crate::table::{Descriptor, Table, Target};
+use crate::tools::ToolsDevice;
 use crate::{
-    Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, WasiConfig, WasiError, WasiLimits,
+    Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, TOOLS_DEVICE, WasiConfig, WasiError,
+    WasiLimits,
 };
 
 /// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
-/// entropy, driver channel.
+/// entropy, tools device.
 ///
 /// A clone is a fork: it shares file contents until one of the two writes, and goes on at the same positions.
 #[derive(Clone)]
@@ -33,7 +35,8 @@ pub struct Wasi {
     pub(crate) stderr: Capture,
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
-    pub(crate) channel: Channel,
+    pub(crate) tools: ToolsDevice,
+    pub(crate) park: Park,
     pub(crate) events: EventLog,
     pub(crate) limits: WasiLimits,
     pub(crate) linear_memory_bytes: u64,
@@ -54,7 +57,8 @@ impl Wasi {
             stderr: Capture::new(limits.stderr_bytes),
             clock: ClockState::new(clock),
             entropy: Generator::new(entropy),
-            channel: Channel::new(limits.channel_bytes),
+            tools: ToolsDevice::default(),
+            park: Park::default(),
             events: EventLog::default(),
             limits,
             linear_memory_bytes: 0,
@@ -129,6 +133,44 @@ impl Wasi {
         Ok(())
     }
 
+    /// Takes the file system away from under the guest, which gives up its references to open files and loses the descriptors.
+    /// What stays is an empty file system without roots, to be followed by [`rebind`](Self::rebind) or dropped.
+    pub fn unbind(&mut self) -> Vfs {
+        for slot in self.table.iter_mut() {
+            if let Some(Descriptor { preopen: None, target, .. }) = slot
+                && let Some(inode) = target.inode()
+            {
+                self.vfs.release(inode);
+                *slot = None;
+            }
+        }
+        self.table.recount();
+        let empty = Vfs::new(*self.vfs.limits());
+        std::mem::replace(&mut self.vfs, empty)
+    }
+
+    /// Puts another version of the same file system under the guest, such as a workspace that went on while the guest went
+    /// back: with the same roots, and with the references of all who use it but this guest's.
+    ///
+    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets references; those
+    /// whose inode is not there are closed.
+    pub fn rebind(&mut self, vfs: Vfs) {
+        self.vfs = vfs;
+        for slot in self.table.iter_mut() {
+            let Some(Descriptor { preopen, target, .. }) = slot else { continue };
+            if let (Some(path), Target::Directory { inode }) = (&preopen, &mut *target) {
+                let mount = self.mounts.iter().find(|mount| mount.path == *path);
+                *inode = mount.and_then(|mount| self.vfs.root_dir(mount.root)).unwrap_or(*inode);
+            } else if let Some((inode, kind)) = target.opened() {
+                let same = self.vfs.stat(inode).is_ok_and(|stat| stat.kind == kind);
+                if !same || self.vfs.retain(inode).is_err() {
+                    *slot = None;
+                }
+            }
+        }
+        self.table.recount();
+    }
+
     /// Mounts a root of the present file system; what was mounted at the same path is replaced.
     ///
     /// A guest that has started sees a mount at a new path only through the preopen `/`
@@ -181,7 +223,6 @@ impl Wasi {
     pub fn set_limits(&mut self, limits: WasiLimits) {
         self.stdout.set_cap_bytes(limits.stdout_bytes);
         self.stderr.set_cap_bytes(limits.stderr_bytes);
-        self.channel.set_cap_bytes(limits.channel_bytes);
         self.limits = limits;
     }
 
@@ -235,12 +276,14 @@ impl Wasi {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution: output, channel and events are empty, parking is neither armed nor allowed, and the standard
-    /// streams are in their places with all their rights, whatever the guest did with them.
+    /// Begins an execution: output and events are empty, what an earlier script left unread of a tool's reply is dropped,
+    /// parking is neither armed nor allowed, and the standard streams are in their places with all their rights, whatever
+    /// the guest did with them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
-        self.channel = Channel::new(self.limits.channel_bytes);
+        self.tools = ToolsDevice::default();
+        self.park = Park::default();
         self.events.take();
         for replaced in self.table.restore_stdio() {
             self.release(&replaced);
@@ -278,24 +321,14 @@ impl Wasi {
         events
     }
 
-    /// Sets what the driver reads from the channel, from its beginning; after it there is end of file.
-    pub fn channel_send(&mut self, request: Vec<u8>) {
-        self.channel.send(request);
-    }
-
-    /// Takes what the driver wrote to the channel.
-    pub fn channel_take(&mut self) -> Vec<u8> {
-        self.channel.take()
-    }
-
-    /// Whether the guest may have itself parked through the channel. Preparation only.
+    /// Whether the guest may have itself parked, see [`PARK_FRAME`](crate::PARK_FRAME). Preparation only.
     pub fn allow_parking(&mut self, allowed: bool) {
-        self.channel.allow_parking(allowed);
+        self.park.allow(allowed);
     }
 
     /// Parks the guest at its next `fd_fdstat_get(0)`.
     pub fn arm_park(&mut self) {
-        self.channel.arm_park();
+        self.park.arm();
     }
 
     /// Tells how large the guest's memories are, for the common limit.
@@ -303,8 +336,8 @@ impl Wasi {
         self.linear_memory_bytes = bytes;
     }
 
-    /// What the host side holds for the guest, in bytes: file system with mount cache, output, channel, standard input,
-    /// arguments, environment. An embedder refuses `memory.grow` when linear memory and this exceed the limit.
+    /// What the host side holds for the guest, in bytes: file system with mount cache, output, standard input, arguments,
+    /// environment, the tool's reply that it is reading. An embedder refuses `memory.grow` when linear memory and this exceed the limit.
     pub fn host_bytes(&self) -> u64 {
         self.vfs.bytes_used().saturating_add(self.buffer_bytes())
     }
@@ -318,7 +351,7 @@ impl Wasi {
         [
             self.stdout.held_bytes(),
             self.stderr.held_bytes(),
-            self.channel.held_bytes(),
+            self.tools.held_bytes(),
             self.stdin.held_bytes(),
             self.args.held_bytes(),
             self.env.held_bytes(),
@@ -360,6 +393,9 @@ fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
     for (index, mount) in mounts.iter().enumerate() {
         if !is_mountable(&mount.path) {
             return Err(WasiError::MountPath(mount.path.clone()));
+        }
+        if is_within(&mount.path, TOOLS_DEVICE) {
+            return Err(WasiError::MountAtDevice(mount.path.clone()));
         }
         if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {
             return Err(WasiError::MountTwice(mount.path.clone()));

@@ -10,8 +10,10 @@ mod commands;
 mod engine;
 mod interrupt;
 mod logging;
+mod output;
 mod progress;
 mod source;
+mod state;
 mod terminal;
 
 use clap::Parser;

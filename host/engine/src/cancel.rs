@@ -4,9 +4,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Stops the executions it was given to, from any thread: a running guest within a few milliseconds, a
-/// waiting one (`time.sleep`, a timer) at once. Once cancelled it stays so, and later executions with it end
-/// before they begin.
+/// Stops the executions it was given to, from any thread. The script gets an exception within a few milliseconds, out
+/// of a wait (`time.sleep`, a timer, a tool) at once; if it still runs when `limits.timeout_reserve_ms` are over, it is
+/// unwound. Once cancelled a token stays so, and later executions with it end before they begin.
 ///
 /// ```
 /// let cancel = glovebox::CancelToken::new();
@@ -81,13 +81,20 @@ impl CancelToken {
         Wakes { token: self, thread }
     }
 
-    /// Waits until `end` or until cancelled, and says whether it was cancelled.
-    pub(crate) fn wait_until(&self, end: Instant) -> bool {
+    /// Has those that wait look again.
+    pub(crate) fn wake(&self) {
+        // Who is between its look and its wait holds the lock.
+        drop(self.0.state());
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until `end`, until `ready` says so after a [`wake`](Self::wake), or until cancelled where that matters.
+    pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if state.cancelled || left == Duration::ZERO {
-                return state.cancelled;
+            if (state.cancelled && heeds_cancellation) || left == Duration::ZERO || ready() {
+                return;
             }
             (state, _) = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }

@@ -17,13 +17,21 @@ pub struct EngineConfig {
     /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
     /// address space costs time to reserve.
     pub pool: Option<PoolConfig>,
+    /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
+    /// fails with `ToolLimit`.
+    pub tool_threads: u32,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { cache_dir: None, pool: Some(PoolConfig::default()), progress: Arc::new(glovebox_runtimes::Quiet) }
+        Self {
+            cache_dir: None,
+            pool: Some(PoolConfig::default()),
+            tool_threads: 1_024,
+            progress: Arc::new(glovebox_runtimes::Quiet),
+        }
     }
 }
 
@@ -32,6 +40,7 @@ impl fmt::Debug for EngineConfig {
         f.debug_struct("EngineConfig")
             .field("cache_dir", &self.cache_dir)
             .field("pool", &self.pool)
+            .field("tool_threads", &self.tool_threads)
             .finish_non_exhaustive()
     }
 }

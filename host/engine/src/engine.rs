@@ -13,7 +13,7 @@ use wasmtime::Linker;
 
 use crate::{
     EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, session::SessionLedger, stack::Stacks,
-    state::State, ticker::Ticker,
+    state::State, ticker::Ticker, tools::ToolThreads,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -39,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) runtimes: Runtimes,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
+    pub(crate) tool_threads: Arc<ToolThreads>,
     /// Whether instances come from a pool.
     pub(crate) is_pooled: bool,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
@@ -71,6 +72,7 @@ impl Engine {
             runtimes: Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?),
             progress: config.progress,
             sessions: SessionLedger::default(),
+            tool_threads: ToolThreads::new(config.tool_threads),
             is_pooled: config.pool.is_some(),
             loaded: Mutex::default(),
         })))

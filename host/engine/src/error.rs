@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
 
-use crate::{CheckpointId, Execution, PolicyError, mount::MountError};
+use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
 
 /// An engine could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,9 @@ pub enum BuildError {
     /// A host directory cannot be used.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// A tool cannot be registered.
+    #[error(transparent)]
+    Tool(#[from] ToolDefinitionError),
     /// A file given for the workspace does not fit its limits.
     #[error("workspace file `{path}`: {reason}")]
     File {

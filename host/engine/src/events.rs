@@ -4,12 +4,20 @@
 //! |---|---|
 //! | `execution.start` | `runtime`, `session_id`, `fuel`, `timeout_ms`, `memory_bytes` |
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
+//! | `tool.start` | `session_id`, `tool`, `index` |
+//! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
+//! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
+//! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
+//! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
-//! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `trap` |
+//! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Limits, Outcome, Resource, guest::Ran, runtime::Runtime};
+use crate::{
+    Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, execution::milliseconds,
+    guest::Ran, outcome::clipped, runtime::Runtime,
+};
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -42,6 +50,28 @@ pub(crate) fn file(session_id: &str, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
+/// The arguments are left out: they are the script's, and may be long or secret.
+pub(crate) fn tool_start(session_id: Option<&str>, tool: &str, index: usize) {
+    tracing::info!(target: "glovebox", session_id, tool = clipped(tool), index, "tool.start");
+}
+
+pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index: usize) {
+    tracing::info!(
+        target: "glovebox",
+        session_id,
+        tool = record.name,
+        index,
+        outcome = record.outcome.word(),
+        duration_ms = milliseconds(record.duration),
+        "tool.complete"
+    );
+}
+
+pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
+    let detail = format!("{count} calls of tools were refused");
+    tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
+}
+
 /// Everything an operator may want to hear of: what limits were met, and what was tried.
 pub(crate) fn security(session_id: Option<&str>, ran: &Ran, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
@@ -59,4 +89,33 @@ pub(crate) fn security(session_id: Option<&str>, ran: &Ran, events: &[SecurityEv
     for event in events {
         warn(event.name(), &event.to_string());
     }
+}
+
+/// What becomes of a kept session.
+pub(crate) fn session(message: &'static str, id: &SessionId) {
+    tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
+}
+
+/// A session that was pruned, or would be.
+pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
+    tracing::info!(
+        target: "glovebox",
+        session_id = pruned.id.as_str(),
+        bytes = pruned.bytes,
+        reason = pruned.reason.word(),
+        dry_run,
+        "session.prune.delete"
+    );
+}
+
+pub(crate) fn prune_complete(report: &PruneReport) {
+    tracing::info!(
+        target: "glovebox",
+        deleted = report.deleted.len(),
+        skipped = report.skipped.len(),
+        failed = report.errors.len(),
+        reclaimed_bytes = report.reclaimed_bytes,
+        dry_run = report.dry_run,
+        "session.prune.complete"
+    );
 }

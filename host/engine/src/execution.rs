@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Language, Outcome, WentBack};
+use crate::{Files, GuestValue, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,14 +60,17 @@ pub struct Metadata {
 
 /// What one execution did and used.
 ///
-/// As JSON it has exactly the names `success outcome exit_code value stdout stderr stdout_truncated
+/// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted workspace_path session_id went_back metadata`.
+/// files_deleted tool_calls workspace_path session_id went_back metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
     /// What the guest did.
     pub outcome: Outcome,
+    /// The exception by which the script ended when it was asked to stop, shortly before it would have been unwound. Then
+    /// `outcome` says what for: `Exhausted` or `Cancelled`.
+    pub interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, in a session: none where the script ends with something else, or where it is
     /// `None` or `undefined`, and outside sessions.
     pub value: Option<GuestValue>,
@@ -88,6 +91,8 @@ pub struct Execution {
     pub files_modified: Vec<String>,
     /// Files in the workspace that are gone, relative to `/app`, sorted.
     pub files_deleted: Vec<String>,
+    /// The tools it called, in the order of the calls. Those that `limits.tool_calls` refused are not here.
+    pub tool_calls: Vec<ToolRecord>,
     /// The host directory that the workspace stands for, where there is one.
     pub workspace_path: Option<PathBuf>,
     /// The session, where there is one or the caller named one.
@@ -112,10 +117,7 @@ impl Execution {
 impl Execution {
     /// The duration in milliseconds, to the microsecond: a live JavaScript execution takes a few of them.
     pub(crate) fn duration_ms(&self) -> f64 {
-        let duration_us = u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX);
-        #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
-        let duration_us = duration_us as f64;
-        duration_us / 1000.0
+        milliseconds(self.duration)
     }
 
     /// The workspace as the execution left it.
@@ -125,12 +127,21 @@ impl Execution {
     }
 }
 
+/// A duration in milliseconds, to the microsecond.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+    let duration_us = duration_us as f64;
+    duration_us / 1000.0
+}
+
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Execution", 18)?;
+        let mut out = serializer.serialize_struct("Execution", 20)?;
         out.serialize_field("success", &self.is_success())?;
         out.serialize_field("outcome", &self.outcome)?;
         out.serialize_field("exit_code", &self.outcome.exit_code())?;
+        out.serialize_field("interrupted", &self.interrupted)?;
         out.serialize_field("value", &self.value)?;
         out.serialize_field("stdout", &self.stdout.text())?;
         out.serialize_field("stderr", &self.stderr.text())?;
@@ -142,6 +153,7 @@ impl Serialize for Execution {
         out.serialize_field("files_created", &self.files_created)?;
         out.serialize_field("files_modified", &self.files_modified)?;
         out.serialize_field("files_deleted", &self.files_deleted)?;
+        out.serialize_field("tool_calls", &self.tool_calls)?;
         out.serialize_field("workspace_path", &self.workspace_path)?;
         out.serialize_field("session_id", &self.session_id)?;
         out.serialize_field("went_back", &self.went_back)?;

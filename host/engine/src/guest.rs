@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Raised, Report, Script};
+use glovebox_interpreters::{
+    Callee, Diagnostic, DriverError, Interrupt, Machine, MachineError, Raised, Report, Script,
+};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
 use wasmtime::{InstancePre, Linker, Module, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, GuestValue, Limits, Outcome,
+    ExecuteError, GuestValue, Limits, Outcome, RaisedOutcome,
+    current::{Run, Seen},
     engine::Inner,
     imports,
     machine::GuestMachine,
     outcome::{Resource, TrapKind},
     runtime::{Drive, Image, Runtime},
     session::Pristine,
-    state::{Run, State},
+    soft_stop::Pokes,
+    state::State,
     trap::{Ended, Unwound, classify},
 };
 
@@ -35,9 +39,16 @@ pub(crate) fn instantiate(
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|context| match context.data().run.check() {
-        Ok(()) => Ok(UpdateDeadline::Continue(1)),
-        Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+    store.epoch_deadline_callback(|mut context| {
+        let fuel_left = context.get_fuel()?;
+        let (memory, state) = match context.data().memory {
+            Some(memory) => memory.data_and_store_mut(&mut context),
+            None => (&mut [][..], context.data_mut()),
+        };
+        match state.run.look(&mut Seen { fuel_left, memory }) {
+            Ok(()) => Ok(UpdateDeadline::Continue(1)),
+            Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+        }
     });
     let instance = pre.instantiate(&mut store).map_err(|error| {
         // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
@@ -76,6 +87,8 @@ fn failed_start(how: String) -> ExecuteError {
 /// What a guest did and what it cost.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
+    /// The exception by which the script ended when it was asked to stop.
+    pub(crate) interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, where it has one and was asked for it.
     pub(crate) value: Option<GuestValue>,
     pub(crate) fuel_consumed: u64,
@@ -157,9 +170,8 @@ impl Guest {
         let store = &mut self.machine.store;
         store.set_fuel(limits.fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
-        let limiter = &mut store.data_mut().limiter;
-        limiter.refused_bytes = None;
-        limiter.peak_bytes = 0;
+        let State { limiter, run, .. } = store.data_mut();
+        limiter.begin(run.tool_account().cloned().unwrap_or_default());
         self.machine.trapped = None;
         Ok(())
     }
@@ -169,14 +181,18 @@ impl Guest {
         self.begin(limits)?;
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
-            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()))?;
+            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()), None)?;
             return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {
-            Drive::Image(image) => image.driver.execute(&mut self.machine, &image.anchors, script),
+            Drive::Image(image) => {
+                self.machine.store.data_mut().run.arm(pokes(image).map_err(unanswered)?);
+                image.driver.execute(&mut self.machine, &image.anchors, script)
+            }
             Drive::Command { .. } => self.run_command(),
         };
-        self.conclude(runtime, limits, result)
+        let asked = self.machine.store.data_mut().run.disarm();
+        self.conclude(runtime, limits, result, asked)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.
@@ -277,8 +293,10 @@ impl Guest {
         runtime: &Runtime,
         limits: &Limits,
         result: Result<Report, DriverError>,
+        asked: Option<Interrupt>,
     ) -> Result<Ran, ExecuteError> {
-        let left = self.machine.store.get_fuel().unwrap_or(0);
+        let mut left = self.machine.store.get_fuel().unwrap_or(0);
+        let mut interrupted = None;
         let refused = self.machine.store.data().limiter.refused_bytes;
         let mut value = None;
         let (outcome, after) = match result {
@@ -287,6 +305,15 @@ impl Guest {
                 (Outcome::Completed, After::Alive)
             }
             Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
+            Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
+                interrupted = Some(raised.into());
+                if interrupt == Interrupt::Fuel {
+                    // How far it came is the host's scheduling; what it was allowed is used.
+                    left = 0;
+                }
+                (self.interrupted(limits, interrupt), After::Alive)
+            }
+            // Without having been asked, a guest that says so made it up.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
                 match refused {
@@ -310,8 +337,21 @@ impl Guest {
             memory_refused_bytes: refused,
             outcome,
             value,
+            interrupted,
             after,
         })
+    }
+
+    /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
+    fn interrupted(&self, limits: &Limits, interrupt: Interrupt) -> Outcome {
+        match interrupt {
+            Interrupt::Fuel => exhausted(Resource::Fuel, limits.fuel, limits.fuel),
+            Interrupt::Time => {
+                let used = self.machine.store.data().run.begun.elapsed();
+                exhausted(Resource::Time, limits.timeout_ms, u64::try_from(used.as_millis()).unwrap_or(u64::MAX))
+            }
+            Interrupt::Cancelled => Outcome::Cancelled,
+        }
     }
 
     fn stopped(&self, limits: &Limits, stop: Stop) -> Outcome {
@@ -331,6 +371,12 @@ impl Guest {
             },
         }
     }
+}
+
+/// What asks this image's interpreter to stop.
+fn pokes(image: &Image) -> Result<Pokes, DriverError> {
+    let of = |interrupt| image.driver.interrupt(&image.anchors, interrupt);
+    Ok(Pokes { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
 }
 
 fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {

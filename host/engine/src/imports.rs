@@ -6,8 +6,9 @@ use glovebox_wasi::{Fault, Host, Stop, Stream, Wasi, wasi_preview1_functions};
 use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
 
 use crate::{
+    current::{Run, Seen},
     entropy,
-    state::{self, Run, State},
+    state::{self, State},
     trap::Unwound,
 };
 
@@ -27,7 +28,16 @@ pub(crate) struct CallHost<'a> {
 /// calls that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
+/// What a message to the tools costs: reading it takes some 5 ns for each byte, a call starts a thread.
+const MESSAGE_FUEL: u64 = 5_000;
+const MESSAGE_BYTE_FUEL: u64 = 64;
+const CALL_FUEL: u64 = 300_000;
+
 impl CallHost<'_> {
+    fn seen(&mut self) -> (&mut Run, Seen<'_>) {
+        (self.run, Seen { fuel_left: self.fuel_left, memory: self.memory })
+    }
+
     fn range(at: u32, len: usize) -> std::ops::Range<usize> {
         let at = at as usize;
         at..at.saturating_add(len)
@@ -61,7 +71,8 @@ impl Host for CallHost<'_> {
             return Ok(());
         }
         self.unchecked = 0;
-        self.run.check()
+        let (run, mut seen) = self.seen();
+        run.look(&mut seen)
     }
 
     fn realtime_ns(&mut self) -> u64 {
@@ -73,7 +84,8 @@ impl Host for CallHost<'_> {
     }
 
     fn sleep_ns(&mut self, duration: u64) -> Result<(), Stop> {
-        self.run.sleep(Duration::from_nanos(duration))
+        let (run, mut seen) = self.seen();
+        run.sleep(Duration::from_nanos(duration), &mut seen)
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {
@@ -82,6 +94,20 @@ impl Host for CallHost<'_> {
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         self.run.output(stream, bytes);
+    }
+
+    fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
+        let fuel = MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(message.len() as u64));
+        self.charge(fuel)?;
+        if self.run.send(message) {
+            self.charge(CALL_FUEL)?;
+        }
+        Ok(())
+    }
+
+    fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        let (run, mut seen) = self.seen();
+        Ok(run.receive(&mut seen)?.map(String::into_bytes))
     }
 }
 
@@ -103,11 +129,13 @@ pub(crate) fn with_wasi<R>(
         None => (&mut [][..], context.data_mut()),
     };
     let State { wasi, limiter, run, .. } = state;
-    wasi.set_linear_memory_bytes(limiter.linear_bytes);
+    // The tools' share is taken like linear memory: what is left is for files and output.
+    wasi.set_linear_memory_bytes(limiter.linear_bytes.saturating_add(limiter.tools.held_bytes()));
     let mut host = CallHost { memory, run, fuel_left, unchecked: 0 };
     let result = work(wasi, &mut host);
     let charged_to = host.fuel_left;
     limiter.set_host_bytes(wasi.host_bytes());
+    host.run.settle();
     if charged_to != fuel_left {
         context.set_fuel(charged_to)?;
     }

@@ -17,6 +17,7 @@
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
 //! * [`Session`]: an interpreter that is kept between executions.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
+//! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
 //!
 //! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
@@ -38,6 +39,7 @@ mod aot;
 mod cancel;
 mod catalog;
 mod config;
+mod current;
 mod engine;
 mod entropy;
 mod error;
@@ -45,11 +47,13 @@ mod events;
 mod execution;
 mod files;
 mod guest;
+mod hibernate;
 mod imports;
 mod language;
 mod limits;
 mod load;
 mod machine;
+mod manager;
 pub mod mount;
 mod outcome;
 mod pagemap;
@@ -61,9 +65,12 @@ mod run;
 mod runtime;
 mod sandbox;
 mod session;
+mod soft_stop;
 mod stack;
 mod state;
+mod store;
 mod ticker;
+mod tools;
 mod trap;
 mod value;
 mod workspace;
@@ -79,8 +86,15 @@ pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::FileKind;
 pub use glovebox_wasi::Stream;
+pub use hibernate::{
+    HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
+};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
+pub use manager::{
+    AwakeSession, IdleThread, KeptInfo, KeptSession, NewSession, RestReport, Save, Sessions, SessionsBuilder,
+    SessionsError, StorePolicy,
+};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use request::{IfBusy, Request, SANDBOX_NAME};
@@ -88,4 +102,10 @@ pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
     CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
 };
+pub use store::{
+    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
+    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
+    TimestampError,
+};
+pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
 pub use value::GuestValue;

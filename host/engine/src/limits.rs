@@ -18,9 +18,19 @@ pub struct Limits {
     /// interpreter is not on the bill.
     /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     pub fuel: u64,
+    /// How much of `fuel` is kept for a last word. Default 100 million (about 10 ms of work), and never more than a
+    /// tenth of `fuel`. When no more is left, the script gets an exception that it can see and clean up after
+    /// (`KeyboardInterrupt` in Python, an error that cannot be caught in JavaScript); if it still runs when all is used, it
+    /// is unwound. 0: no exception. Nor is there one under a fixed clock and seeded entropy together: the host
+    /// looks by its own time, so that the exception would not come at the same operator every time.
+    pub fuel_reserve: u64,
     /// Wall-clock milliseconds, waits included, compiling and queueing not. Default 10,000.
     /// The guest is unwound at the next loop head or call, or out of its wait.
     pub timeout_ms: u64,
+    /// How many milliseconds of `timeout_ms` are kept for a last word, as for `fuel_reserve`; also what a cancelled
+    /// script has left to end by itself. Default 100, and never more than a tenth of `timeout_ms`. 0: no exception, and
+    /// cancellation unwinds at once.
+    pub timeout_reserve_ms: u64,
     /// Bytes of linear memory plus what the host holds for the execution: its files, the mounts' cache, its
     /// captured output. Default 128 MiB. The guest sees an allocation fail (`MemoryError`,
     /// `InternalError: out of memory`), or `ENOSPC` where it is the files that grow.
@@ -42,6 +52,19 @@ pub struct Limits {
     pub workspace_inodes: u64,
     /// Descriptors open at once, beside the three standard streams. Default 256. The guest sees `EMFILE`.
     pub open_files: u32,
+    /// Calls of the host's tools in one execution. Default 100. One more fails with `ToolLimit`.
+    pub tool_calls: u64,
+    /// Calls of tools that run at once, or whose result the guest has not taken yet. Default 16. Further ones wait for
+    /// their turn.
+    pub tool_calls_at_once: u32,
+    /// Milliseconds that one call of a tool may take, from its start. Default 10,000. The guest gets `ToolTimeout`; the
+    /// tool is told to stop.
+    pub tool_timeout_ms: u64,
+    /// Bytes of a tool call's arguments, and of its result, as JSON text each. Default 1 MiB. More fails with `ToolLimit`.
+    pub tool_bytes: u64,
+    /// Bytes of arguments, results and messages that an execution's record of tool calls keeps together. Default 1 MiB.
+    /// Beyond it only names and times are kept.
+    pub tool_record_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
     pub session_count: u32,
     /// Bytes that all kept sessions of the engine may hold together when one more is opened. Default 4 GiB.
@@ -52,7 +75,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             fuel: 10_000_000_000,
+            fuel_reserve: 100_000_000,
             timeout_ms: 10_000,
+            timeout_reserve_ms: 100,
             memory_bytes: 128 << 20,
             stdout_bytes: 2_000_000,
             stderr_bytes: 1_000_000,
@@ -61,6 +86,11 @@ impl Default for Limits {
             workspace_bytes: 64 << 20,
             workspace_inodes: 10_000,
             open_files: 256,
+            tool_calls: 100,
+            tool_calls_at_once: 16,
+            tool_timeout_ms: 10_000,
+            tool_bytes: 1 << 20,
+            tool_record_bytes: 1 << 20,
             session_count: 1_000,
             session_total_bytes: 4 << 30,
         }
@@ -90,12 +120,27 @@ impl Limits {
         Duration::from_millis(self.timeout_ms)
     }
 
+    /// How much of the fuel is kept for a last word.
+    pub(crate) fn effective_fuel_reserve(&self) -> u64 {
+        self.fuel_reserve.min(self.fuel / 10)
+    }
+
+    /// How much of the time is kept for a last word.
+    pub(crate) fn effective_timeout_reserve(&self) -> Duration {
+        // In microseconds, so that a timeout of a few milliseconds has one, too.
+        let tenth_us = self.timeout_ms.saturating_mul(1000) / 10;
+        Duration::from_micros(self.timeout_reserve_ms.saturating_mul(1000).min(tenth_us))
+    }
+
     /// Checks every limit against what the engine can hold.
     pub fn check(&self) -> Result<(), LimitError> {
+        const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
         // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
         let table = [
             ("fuel", self.fuel, 1, i64::MAX.unsigned_abs()),
-            ("timeout_ms", self.timeout_ms, 1, 365 * 24 * 3600 * 1000),
+            ("fuel_reserve", self.fuel_reserve, 0, i64::MAX.unsigned_abs()),
+            ("timeout_ms", self.timeout_ms, 1, YEAR_MS),
+            ("timeout_reserve_ms", self.timeout_reserve_ms, 0, 60_000),
             ("memory_bytes", self.memory_bytes, 1 << 20, Self::MEMORY_BYTES_MOST),
             ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
             ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
@@ -104,6 +149,11 @@ impl Limits {
             ("workspace_bytes", self.workspace_bytes, 0, 1 << 40),
             ("workspace_inodes", self.workspace_inodes, 1, 10_000_000),
             ("open_files", u64::from(self.open_files), 8, 65_536),
+            ("tool_calls", self.tool_calls, 0, 1_000_000),
+            ("tool_calls_at_once", u64::from(self.tool_calls_at_once), 1, 1_024),
+            ("tool_timeout_ms", self.tool_timeout_ms, 1, YEAR_MS),
+            ("tool_bytes", self.tool_bytes, 1, 64 << 20),
+            ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
             ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
         ];

@@ -137,7 +137,7 @@ impl Outcome {
 }
 
 /// The beginning of what a script chose, short enough for a log.
-fn clipped(text: &str) -> &str {
+pub(crate) fn clipped(text: &str) -> &str {
     const CHARS_MOST: usize = 200;
     text.char_indices().nth(CHARS_MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }

@@ -222,6 +222,11 @@ impl Policy {
         self.check_mounts()
     }
 
+    /// Whether equal input gives equal executions, to the unit of fuel.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        matches!((self.clock, self.entropy), (Clock::Fixed(_), Entropy::Seeded(_)))
+    }
+
     fn check_mounts(&self) -> Result<(), PolicyError> {
         let wrong = |mount: &Mount, reason: &str| PolicyError::Mount {
             mount: format!("{}:{}", mount.host.display(), mount.guest),

@@ -15,7 +15,7 @@ use glovebox_wasi::{Clock, Entropy, Mount, Wasi, WasiConfig, WasiError};
 use wasmtime::{Module, Val};
 
 use crate::{
-    CancelToken, Limits, RuntimeError, aot, engine::Inner, guest, machine::GuestMachine, runtime::driver, state::Run,
+    CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine, runtime::driver,
 };
 
 /// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.

@@ -1,17 +1,20 @@
 //! One execution, in a fresh guest or a kept one.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use glovebox_interpreters::{Machine, Script};
 use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind, events,
+    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    current::Run,
+    events,
     execution::{Metadata, Output},
     guest::{After, Guest},
     request::OnOutput,
     sandbox::Sandbox,
-    state::Run,
+    soft_stop::SoftStop,
+    tools::{Calls, Toolbox},
     workspace::{Committed, Roots},
 };
 
@@ -32,6 +35,7 @@ pub(crate) struct Setting<'a> {
     wants_value: bool,
     on_output: Option<OnOutput>,
     sandbox: &'a Sandbox,
+    pub(crate) toolbox: Arc<Toolbox>,
 }
 
 impl<'a> Setting<'a> {
@@ -58,6 +62,7 @@ impl<'a> Setting<'a> {
             wants_value: false,
             on_output: request.on_output,
             sandbox,
+            toolbox: Arc::clone(&sandbox.0.toolbox),
         })
     }
 
@@ -68,7 +73,19 @@ impl<'a> Setting<'a> {
 
     /// Starts the clock of the execution.
     pub(crate) fn start(&mut self) -> Run {
-        Run::new(self.sandbox.0.policy.limits.timeout(), self.cancel.clone(), self.on_output.take())
+        let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
+        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
+        // Where executions are to be the same every time, only what the guest itself does may stop it.
+        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.effective_fuel_reserve() };
+        let tools = Calls::new(
+            Arc::clone(&self.toolbox),
+            Arc::clone(&inner.engine.0.tool_threads),
+            limits,
+            self.session_id.map(str::to_owned),
+            run.begun,
+            self.cancel.clone(),
+        );
+        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve())).with_tools(tools)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.
@@ -114,7 +131,9 @@ impl<'a> Setting<'a> {
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
         let ran = guest.run(runtime, limits, &self.script(last))?;
-        let duration = guest.machine.store.data().run.begun.elapsed();
+        let run = &mut guest.machine.store.data_mut().run;
+        let duration = run.begun.elapsed();
+        let tool_calls = run.end_tools();
         let wasi = guest.machine.wasi();
         events::security(self.session_id, &ran, &wasi.take_events());
         let output = wasi.take_output();
@@ -122,7 +141,9 @@ impl<'a> Setting<'a> {
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success());
         let files = Files { vfs: wasi.vfs().clone(), root: roots.workspace() };
         let mut execution = self.not_begun(ran.outcome);
+        execution.interrupted = ran.interrupted;
         execution.value = ran.value;
+        execution.tool_calls = tool_calls;
         execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
         execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
         execution.stdout = Output { bytes: output.stdout.bytes, total_bytes: output.stdout.total_bytes };
@@ -144,7 +165,9 @@ impl<'a> Setting<'a> {
         let runtime = &*inner.runtime;
         Execution {
             outcome,
+            interrupted: None,
             value: None,
+            tool_calls: Vec::new(),
             stdout: Output::default(),
             stderr: Output::default(),
             fuel_consumed: 0,

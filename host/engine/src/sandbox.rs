@@ -7,12 +7,13 @@ use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMou
 
 use crate::{
     BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request,
-    Session, SessionOptions,
+    Session, SessionOptions, Tool,
+    current::Run,
     guest::Guest,
     prepare,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
-    state::Run,
+    tools::Toolbox,
     workspace::{GuestFiles, Roots, Workspace},
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) policy: Policy,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) workspace: Workspace,
+    pub(crate) toolbox: Arc<Toolbox>,
 }
 
 impl fmt::Debug for Sandbox {
@@ -48,6 +50,7 @@ pub struct SandboxBuilder {
     prepared: bool,
     policy: Policy,
     files: Vec<(String, Vec<u8>)>,
+    tools: Vec<Tool>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -101,10 +104,17 @@ impl SandboxBuilder {
         self
     }
 
-    /// Checks the policy, opens its host directories, and fetches, prepares and loads the runtime where that has not been
+    /// A function of the host that scripts may call as `tools.name(…)`.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime where that has not been
     /// done before: seconds the first time, milliseconds afterwards.
     pub fn build(self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
+        let toolbox = Arc::new(Toolbox::new(&self.tools)?);
         let inner = &self.engine.0;
         let runtime = match (&self.runtime_path, &self.runtime) {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
@@ -129,7 +139,7 @@ impl SandboxBuilder {
         }
         let workspace = Workspace::open(&self.policy, &self.files)?;
         let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(Sandbox(Arc::new(Inner { engine: self.engine, runtime, policy: self.policy, env, workspace })))
+        Ok(Sandbox(Arc::new(Inner { engine: self.engine, runtime, policy: self.policy, env, workspace, toolbox })))
     }
 }
 
@@ -144,6 +154,7 @@ impl Sandbox {
             prepared: true,
             policy: Policy::default(),
             files: Vec::new(),
+            tools: Vec::new(),
         }
     }
 
@@ -230,6 +241,12 @@ impl Sandbox {
         self.0.runtime.image().is_some()
     }
 
+    /// The identity of the prepared image that runs: the SHA-256 of its module, in hexadecimal. None for a plain command.
+    #[must_use]
+    pub fn image_sha256(&self) -> Option<&str> {
+        self.0.runtime.image().map(|image| &*image.identity)
+    }
+
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
@@ -300,10 +317,14 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     }
 }
 
+/// What a message to the tools has around a call's arguments.
+const TOOL_ENVELOPE_BYTES: u64 = 4096;
+
 fn wasi_limits(limits: &Limits) -> WasiLimits {
     WasiLimits {
         stdout_bytes: limits.stdout_bytes,
         stderr_bytes: limits.stderr_bytes,
+        tool_bytes: limits.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
         open_files: limits.open_files,
         memory_bytes: limits.memory_bytes,
         ..WasiLimits::default()

@@ -1,11 +1,14 @@
 //! What a store holds for its guest.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use glovebox_wasi::{Stop, Stream, Wasi};
+use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
 
-use crate::{CancelToken, request::OnOutput};
+use crate::{current::Run, tools::Account};
 
 /// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
 pub(crate) const TABLE_ELEMENTS_MOST: usize = 1 << 16;
@@ -19,55 +22,6 @@ pub(crate) struct State {
     pub(crate) memory: Option<Memory>,
     pub(crate) limiter: MemoryLimiter,
     pub(crate) run: Run,
-}
-
-/// What holds for the current execution only.
-pub(crate) struct Run {
-    made: Instant,
-    pub(crate) begun: Instant,
-    deadline: Instant,
-    cancel: CancelToken,
-    on_output: Option<OnOutput>,
-}
-
-impl Run {
-    pub(crate) fn new(timeout: Duration, cancel: CancelToken, on_output: Option<OnOutput>) -> Self {
-        let begun = Instant::now();
-        Self { made: begun, begun, deadline: begun + timeout, cancel, on_output }
-    }
-
-    /// Goes on with a kept guest: its monotonic clock continues.
-    pub(crate) fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made, ..next };
-    }
-
-    /// Whether the guest must stop now.
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        if self.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
-        if Instant::now() >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
-    }
-
-    /// Waits for a guest that sleeps: until the time is over, the deadline, or cancellation, whichever comes first.
-    pub(crate) fn sleep(&self, duration: Duration) -> Result<(), Stop> {
-        let end = Instant::now().checked_add(duration).unwrap_or(self.deadline);
-        if self.cancel.wait_until(end.min(self.deadline)) {
-            return Err(Stop::Cancelled);
-        }
-        if end >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
-    }
-
-    /// Nanoseconds since this guest's instance was made.
-    pub(crate) fn monotonic_ns(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        if let Some(listener) = &mut self.on_output {
-            listener(stream, bytes);
-        }
-    }
 }
 
 impl State {
@@ -91,12 +45,14 @@ pub(crate) struct MemoryLimiter {
     pub(crate) limit_bytes: u64,
     /// What of it linear memory may not take.
     pub(crate) reserve_bytes: u64,
-    /// What the host holds: kept current by every WASI call.
+    /// What the host holds beside calls of tools: kept current by every WASI call.
     host_bytes: u64,
     pub(crate) linear_bytes: u64,
+    /// What the host holds for calls of tools, in the current execution.
+    pub(crate) tools: Arc<Account>,
     /// Elements of all tables.
     table_elements: usize,
-    /// The most that both were together.
+    /// The most that all were together.
     pub(crate) peak_bytes: u64,
     /// What a refused growth would have brought the sum to, in the current execution.
     pub(crate) refused_bytes: Option<u64>,
@@ -105,23 +61,43 @@ pub(crate) struct MemoryLimiter {
 impl MemoryLimiter {
     /// The most that was in use in the current execution.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.peak_bytes.max(self.linear_bytes.saturating_add(self.host_bytes))
+        self.peak_bytes.max(self.sum_bytes())
     }
 
     pub(crate) fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
-        self.peak_bytes = self.peak_bytes.max(self.linear_bytes.saturating_add(bytes));
+        self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
+        self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
+    }
+
+    /// Begins an execution, whose calls of tools are on this account.
+    pub(crate) fn begin(&mut self, tools: Arc<Account>) {
+        self.refused_bytes = None;
+        self.peak_bytes = 0;
+        self.tools = tools;
+        self.set_host_bytes(self.host_bytes);
+        self.peak_bytes = 0;
+    }
+
+    fn sum_bytes(&self) -> u64 {
+        self.linear_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes())
     }
 }
 
 impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let grown = (desired as u64).saturating_sub(current as u64);
-        let linear_bytes = self.linear_bytes.saturating_add(grown);
-        let sum = linear_bytes.saturating_add(self.host_bytes);
+        let sum = self.sum_bytes().saturating_add(grown);
         // The memory that an instance begins with is not the guest's to choose.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
-        if sum.saturating_add(reserve_bytes) > self.limit_bytes || maximum.is_some_and(|most| desired > most) {
+        let linear_bytes = self.linear_bytes.saturating_add(grown);
+        let others = linear_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
+        let fits = maximum.is_none_or(|most| desired <= most)
+            && self.limit_bytes.checked_sub(others).is_some_and(|left| {
+                // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
+                self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
+            });
+        if !fits {
             self.refused_bytes = Some(sum);
             return Ok(false);
         }
@@ -154,6 +130,24 @@ mod tests {
         assert_eq!(limiter.refused_bytes, Some(101));
         limiter.set_host_bytes(29);
         assert!(limiter.memory_growing(70, 71, None).unwrap(), "usable once the host holds less");
+    }
+
+    #[test]
+    fn memory_and_calls_of_tools_share_one_limit() {
+        let tools = Arc::new(Account::default());
+        let mut limiter = MemoryLimiter { limit_bytes: 100, ..MemoryLimiter::default() };
+        limiter.set_host_bytes(30);
+        limiter.begin(Arc::clone(&tools));
+        let held = tools.hold(20).unwrap();
+        assert!(limiter.memory_growing(0, 49, None).unwrap(), "under");
+        assert!(tools.hold(2).is_none(), "over");
+        assert!(limiter.memory_growing(49, 50, None).unwrap(), "at");
+        assert!(!limiter.memory_growing(50, 51, None).unwrap(), "over");
+        assert!(tools.hold(1).is_none(), "over");
+        assert_eq!((limiter.refused_bytes, limiter.used_bytes()), (Some(101), 100));
+        drop(held);
+        assert!(limiter.memory_growing(50, 51, None).unwrap(), "usable once the tools hold less");
+        assert!(tools.hold(19).is_some(), "and they in turn have what is left");
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! made from a printed seed.
 
 mod bytes;
+mod hibernated;
 mod manifest;
 mod numbers;
 mod path_resolution;
 mod snapshot;
 mod wasi_args;
 
+pub use hibernated::{forged, hibernated};
 pub use manifest::manifest;
 pub use numbers::Numbers;
 pub use path_resolution::path_resolution;
@@ -28,7 +30,8 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
+    Target { name: "hibernated", body: hibernated, seeds: hibernated::seeds },
     Target { name: "manifest", body: manifest, seeds: manifest::seeds },
     Target { name: "path_resolution", body: path_resolution, seeds: path_resolution::seeds },
     Target { name: "snapshot", body: snapshot, seeds: snapshot::seeds },

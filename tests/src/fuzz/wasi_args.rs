@@ -21,13 +21,8 @@ pub fn wasi_args(data: &[u8]) {
     config.env = vec![("KEY".into(), "value".into())];
     config.stdin = b"input\n".to_vec();
     config.entropy = Entropy::seeded(1);
-    config.limits = WasiLimits {
-        stdout_bytes: 1_000,
-        stderr_bytes: 10,
-        channel_bytes: 1_000,
-        open_files: 16,
-        memory_bytes: 8 << 20,
-    };
+    config.limits =
+        WasiLimits { stdout_bytes: 1_000, stderr_bytes: 10, tool_bytes: 1_000, open_files: 16, memory_bytes: 8 << 20 };
     let mut wasi = Wasi::new(config).expect("the configuration is sound");
     wasi.set_linear_memory_bytes(MEMORY_BYTES as u64);
     wasi.begin_execution();
@@ -48,7 +43,7 @@ pub fn wasi_args(data: &[u8]) {
         assert!(wasi.host_bytes() <= 8 << 20, "what the host holds is bounded");
         assert!(wasi.output(Stream::Stdout).len() <= 1_000 && wasi.output(Stream::Stderr).len() <= 10, "the caps hold");
     }
-    let _ = (wasi.take_output(), wasi.take_events(), wasi.channel_take());
+    let _ = (wasi.take_output(), wasi.take_events());
 }
 
 /// Well-formed vectors and paths at low addresses, so that small numbers as arguments mean something.

@@ -28,7 +28,7 @@ pub(super) enum Grammar {
 }
 
 impl Grammar {
-    fn flags(self) -> u32 {
+    pub(super) fn flags(self) -> u32 {
         EVAL_COMPILE_ONLY
             | match self {
                 Self::Script => 0,

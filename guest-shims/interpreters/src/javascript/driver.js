@@ -59,6 +59,7 @@
   };
 
   $.facts = facts;
+  $.cut = cut;
 
   // Says what was thrown and prints it: the end of an execution.
   $.report = (thrown) => {

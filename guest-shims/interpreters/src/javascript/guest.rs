@@ -11,7 +11,7 @@ pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
 /// A script that may use `await` at its top and gives a promise (`JS_EVAL_FLAG_ASYNC`).
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
-/// The longest string taken out of the guest: twice what the boot scripts ever send.
+/// The longest text taken out of the guest: the most that JSON of a value may have, and more than anything else needs.
 const STRING_BYTES_MOST: u32 = 1 << 20;
 
 /// Bytes of the scratch area: eight for results by address, the rest for arguments.
@@ -123,19 +123,41 @@ impl Guest<'_> {
         })
     }
 
-    /// A value as text, bounded and decoded leniently; `None` if it cannot be converted.
+    /// A value as text, cut to what is ever needed and decoded leniently; `None` if it cannot be converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
+        let bytes = self.bytes(value)?;
+        Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// A value as text; `None` if it cannot be converted, or is not whole: too long, or no UTF-8.
+    pub(super) fn whole_text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
+        let whole = self.bytes(value)?.filter(|(_, is_whole)| *is_whole);
+        Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
+    }
+
+    /// The first [`STRING_BYTES_MOST`] bytes of a value as text, and whether that is all.
+    fn bytes(&mut self, value: JsValue) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
         if at == 0 {
             self.discard_exception()?;
             return Ok(None);
         }
-        let bytes = self.read_word(self.scratch)?.min(STRING_BYTES_MOST);
-        let mut text = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        let bytes = self.read_word(self.scratch)?;
+        let mut text = vec![0; usize::try_from(bytes.min(STRING_BYTES_MOST)).unwrap_or_default()];
         self.machine.read(at, &mut text)?;
         self.call("JS_FreeCString", &[Value::I32(self.context), Value::I32(at)])?;
-        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+        Ok(Some((text, bytes <= STRING_BYTES_MOST)))
+    }
+
+    /// A reference more.
+    pub(super) fn hold(&mut self, value: JsValue) -> Result<JsValue, MachineError> {
+        self.call_value("JS_DupValue", &[Value::I32(self.context), Value::I64(value.0)])
+    }
+
+    /// A string value; an exception where the guest has no memory for it.
+    pub(super) fn string(&mut self, at: u32, bytes: u32) -> Result<JsValue, MachineError> {
+        self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }
 
     /// Drops the pending exception.

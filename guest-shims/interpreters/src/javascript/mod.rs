@@ -11,11 +11,15 @@
 mod boot;
 mod build;
 mod compile;
+mod declare;
 mod guest;
+mod interrupt;
+mod places;
 mod report;
 mod run;
 mod state;
 mod value;
+mod variables;
 
 use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use build::Build;
@@ -85,27 +89,27 @@ impl Driver for JavaScript {
         Booted::new(machine, anchors, self.build)?.execute(script)
     }
 
-    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(Vec::new())
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        interrupt::pokes(anchors, interrupt)
     }
 
     fn get_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
     ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
-        Ok(Ok(None))
+        Booted::new(machine, anchors, self.build)?.get_variable(name)
     }
 
     fn set_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+        json: &str,
     ) -> Result<Result<(), Raised>, DriverError> {
-        Ok(Ok(()))
+        Booted::new(machine, anchors, self.build)?.set_variable(name, json)
     }
 
     fn validate(

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{DriverError, Raised, Report, Script, Value};
+use crate::{DriverError, GuestValue, Raised, Report, Script, Value};
 
 use super::{
     compile::{Compiled, Grammar},
+    declare::Started,
     report::Facts,
     state::Booted,
     value::JsValue,
@@ -21,7 +22,8 @@ const ABANDONED_JOBS_MOST: u32 = 1_000_000;
 
 /// States of a promise (`JSPromiseStateEnum`).
 const PROMISE_PENDING: u32 = 0;
-const PROMISE_REJECTED: u32 = 2;
+const PROMISE_FULFILLED: u32 = 1;
+pub(super) const PROMISE_REJECTED: u32 = 2;
 
 /// What `prepare` of `driver.js` takes.
 #[derive(Serialize)]
@@ -57,18 +59,21 @@ const STALE: u32 = 1;
 
 /// How the script's own work ended.
 enum Ending {
-    Done,
+    Done(Option<GuestValue>),
     Threw(JsValue),
     Refused(Raised),
 }
 
 impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
+        // The host's last word may have come after the end of what it was meant for.
+        self.take_interrupt()?;
         let ending = if self.hand_over(script)? {
             self.compile_and_run(script)?
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
+        let asked = self.take_interrupt()?;
         // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
@@ -78,15 +83,31 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done) => Report::Completed(None),
-            (None, Ending::Threw(thrown)) => Report::Raised(self.report(thrown, script.name)?),
-            (None, Ending::Refused(raised)) => Report::Raised(raised),
+            (None, Ending::Done(value)) => Report::Completed(value),
+            (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
+            (None, Ending::Refused(raised)) => match asked {
+                None => Report::Raised(raised),
+                // What looks like a lack of memory or of things to do is the interrupt: it reached code of ours.
+                Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
+            },
         };
-        if report != Report::Completed(None) && !script.last {
+        if !matches!(report, Report::Completed(_)) && !script.last {
             self.abandon()?;
         }
         self.guest.flush()?;
         Ok(report)
+    }
+
+    /// What reached the top; takes it over.
+    fn unwound(&mut self, thrown: JsValue, asked: Option<&str>, name: &str) -> Result<Report, DriverError> {
+        let thrown = match asked {
+            None => thrown,
+            Some(why) => match self.interrupted(thrown, why, name)? {
+                Ok(raised) => return Ok(Report::Interrupted(raised)),
+                Err(thrown) => thrown,
+            },
+        };
+        Ok(Report::Raised(self.report(thrown, name)?))
     }
 
     /// Hands over arguments, environment and standard input, where they are not what the guest has already.
@@ -124,14 +145,49 @@ impl Booted<'_> {
         if grammar == Grammar::Module {
             self.describe_module(program)?;
         }
-        let result = self.guest.run(program)?;
-        if result.is_exception() {
-            return Ok(Ending::Threw(self.guest.exception()?));
+        let result = match self.start(script, program, grammar)? {
+            Started::Value(result) => result,
+            Started::Threw(thrown) => return Ok(Ending::Threw(thrown)),
+        };
+        let mut ending = self.drain()?;
+        if matches!(ending, Ending::Done(_)) && self.state()?.exit.is_none() {
+            if grammar.is_async() && self.promise_state(result)? == PROMISE_PENDING {
+                ending = self.never_ends()?;
+            } else if script.wants_value {
+                ending = self.finish(result, grammar)?;
+            }
         }
-        let ending =
-            if grammar.is_async() && result.address().is_some() { self.settle(result)? } else { self.drain()? };
         self.guest.free(result)?;
         Ok(ending)
+    }
+
+    /// Takes the value out of what a source gave. Looking at it may run code of the script's, a Proxy's say.
+    fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Ending, DriverError> {
+        let value = match grammar {
+            Grammar::Script => self.guest.hold(result)?,
+            // An object around the value, so that one that is a promise itself stays so.
+            Grammar::AsyncScript if self.promise_state(result)? == PROMISE_FULFILLED => {
+                let holder = self.promise_result(result)?;
+                self.guest.write_text(self.at.key, b"value")?;
+                let value = self.guest.property(holder, self.at.key)?;
+                self.guest.free(holder)?;
+                value
+            }
+            // A module has no value.
+            Grammar::AsyncScript | Grammar::Module => JsValue::UNDEFINED,
+        };
+        if value.is_undefined() {
+            return Ok(Ending::Done(None));
+        }
+        let shown = self.show(value)?;
+        self.guest.free(value)?;
+        match shown {
+            Ok(shown) => Ok(match self.drain()? {
+                Ending::Done(_) => Ending::Done(Some(shown)),
+                other => other,
+            }),
+            Err(thrown) => Ok(Ending::Threw(thrown)),
+        }
     }
 
     /// Runs jobs and timers until nothing is left to do or something fails.
@@ -144,15 +200,15 @@ impl Booted<'_> {
             }
             let state = self.state()?;
             if state.exit.is_some() {
-                return Ok(Ending::Done);
+                return Ok(Ending::Done(None));
             }
             // As in Node: what nobody handles by the time the jobs are done fails the run.
             if let Some((_, reason)) = self.rejection()? {
-                let held = self.hold(reason)?;
+                let held = self.guest.hold(reason)?;
                 return Ok(Ending::Threw(held));
             }
             if state.timers == 0 {
-                return Ok(Ending::Done);
+                return Ok(Ending::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
@@ -170,24 +226,19 @@ impl Booted<'_> {
         }
     }
 
-    fn hold(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
-        let args = [Value::I32(self.at.context), Value::I64(value.0)];
-        Ok(self.guest.call_value("JS_DupValue", &args)?)
+    pub(super) fn promise_state(&mut self, promise: JsValue) -> Result<u32, DriverError> {
+        let args = [Value::I32(self.at.context), Value::I64(promise.0)];
+        Ok(self.guest.call_word("JS_PromiseState", &args)?)
     }
 
-    /// Drains on behalf of a source that gave a promise.
-    fn settle(&mut self, promise: JsValue) -> Result<Ending, DriverError> {
+    /// What a settled promise holds; the caller owns it.
+    pub(super) fn promise_result(&mut self, promise: JsValue) -> Result<JsValue, DriverError> {
         let args = [Value::I32(self.at.context), Value::I64(promise.0)];
-        if self.guest.call_word("JS_PromiseState", &args)? == PROMISE_REJECTED {
-            // It threw before it ever waited: as in any script, nothing else runs.
-            return Ok(Ending::Threw(self.guest.call_value("JS_PromiseResult", &args)?));
-        }
-        let ending = self.drain()?;
-        let waits =
-            matches!(ending, Ending::Done) && self.guest.call_word("JS_PromiseState", &args)? == PROMISE_PENDING;
-        if !waits || self.state()?.exit.is_some() {
-            return Ok(ending);
-        }
+        Ok(self.guest.call_value("JS_PromiseResult", &args)?)
+    }
+
+    /// The end of a script that waits at its top for something that nothing will ever do.
+    fn never_ends(&mut self) -> Result<Ending, DriverError> {
         let message = "the top-level `await` never ends: nothing is left to run";
         let raised = Raised {
             type_name: "Error".to_owned(),
@@ -204,8 +255,7 @@ impl Booted<'_> {
         let text = format!("{line}\n");
         let Some(at) = self.place(text.as_bytes())? else { return Ok(()) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
-        let args = [self.at.context, at, bytes].map(Value::I32);
-        let string = self.guest.call_value("JS_NewStringLen", &args)?;
+        let string = self.guest.string(at, bytes)?;
         self.displace(at)?;
         if string.is_exception() {
             return Ok(self.guest.discard_exception()?);

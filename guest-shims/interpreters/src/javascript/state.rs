@@ -44,19 +44,31 @@ addresses! {
     stack_limit_at,
     /// What stands there.
     stack_limit,
+    /// The word that the interrupt handler reads: zero, or why the script is to stop.
+    interrupt,
+    /// `JSContext.interrupt_counter`: how many calls and rounds of loops until the handler is asked again.
+    interrupt_counter,
     /// The head of the interpreter's list of unhandled rejections.
     rejections,
     /// `JSContext.random_state`.
     random_state,
+    /// `JSContext.global_obj`; the table of `let`, `const` and `class` bindings, `global_var_obj`, stands right behind it.
+    global,
     /// The words that the boot scripts share with the host.
     words,
-    /// The functions of `driver.js` and `globals.js`.
+    /// The functions of `driver.js`, `globals.js` and `values.js`.
     tick,
     reset,
     prepare,
     facts,
     report,
     complain,
+    show,
+    find,
+    assign,
+    blank,
+    count,
+    redeclare,
 }
 
 /// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.

@@ -9,6 +9,7 @@ pub(super) struct JsValue(pub(super) u64);
 const TAG_OBJECT: u64 = 0xffff_ffff;
 const TAG_NULL: u64 = 2;
 const TAG_UNDEFINED: u64 = 3;
+const TAG_UNINITIALIZED: u64 = 4;
 const TAG_EXCEPTION: u64 = 6;
 
 impl JsValue {
@@ -38,6 +39,11 @@ impl JsValue {
     /// Whether it is `undefined`.
     pub(super) fn is_undefined(self) -> bool {
         self.0 >> 32 == TAG_UNDEFINED
+    }
+
+    /// Whether it stands for a binding that is not initialised yet: no value of the language.
+    pub(super) fn is_uninitialized(self) -> bool {
+        self.0 >> 32 == TAG_UNINITIALIZED
     }
 
     /// The address of an object, `None` for anything else.

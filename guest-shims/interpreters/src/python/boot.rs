@@ -6,13 +6,17 @@ use glovebox_wasi::{Stop, Stream};
 
 use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
 use super::{DEFAULT_NAME, Python};
-use crate::{Anchors, Callee, Driver, DriverError, Machine, MachineError, Script, SourceKind};
+use crate::{Anchors, Callee, Driver, DriverError, Interrupt, Machine, MachineError, Script, SourceKind};
 
 /// Runs inside the interpreter, as one module.
 pub(super) const BOOT: &str = concat!(
     include_str!("boot/library.py"),
     include_str!("boot/world.py"),
+    include_str!("boot/interrupt.py"),
     include_str!("boot/report.py"),
+    include_str!("boot/value.py"),
+    include_str!("boot/text.py"),
+    include_str!("boot/tools.py"),
     include_str!("boot/driver.py"),
     include_str!("boot/settle.py"),
 );
@@ -30,11 +34,12 @@ const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
 /// CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash` of
 /// nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
 /// engine grants 16 MiB: that runs out first, and is a trap.
-const C_STACK_BYTES: u32 = 24 << 20;
+pub(super) const C_STACK_BYTES: u32 = 24 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as settle.py names them.
-const FUNCTIONS: [&str; 7] = ["run", "run_with", "validate", "flush", "close", "grow", "settle"];
+const FUNCTIONS: [&str; 10] =
+    ["run", "run_with", "validate", "get_variable", "set_variable", "rearm", "flush", "close", "grow", "settle"];
 
 pub(super) fn args() -> Vec<String> {
     ["python", "-c", LOADER, BOOT].map(str::to_owned).to_vec()
@@ -88,20 +93,27 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
         }
         interpreter.immortalise(address)?;
     }
-    interpreter.immortalise(anchors.get("buffer")?)?;
+    for object in ["buffer", "interrupted", "reason"] {
+        interpreter.immortalise(anchors.get(object)?)?;
+    }
     let generator = anchors.get("generator")?;
     let state = interpreter.find_state(generator, sample.first_chunk::<TWISTER_SAMPLE>().map_or(&[], |s| s))?;
     let state = state.ok_or_else(|| DriverError::Boot("`random` keeps its state elsewhere".to_owned()))?;
     interpreter.immortalise(generator)?;
+    let reason = interpreter.bytes_of(anchors.get("reason")?)?;
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
+    anchors.0.insert("interrupt_reason".to_owned(), reason);
 
     let mut interpreter = Interpreter::new(machine, &anchors);
     interpreter.call("settle")?;
     let files = interpreter.files()?;
+    let words = interpreter.find_interrupt()?;
     anchors.0.insert("files".to_owned(), files);
+    anchors.0.extend(words);
+    Interpreter::new(machine, &anchors).check_interrupt(&python.interrupt(&anchors, Interrupt::Cancelled)?)?;
     // The way in from the host, too, costs a little more the first time.
-    for last in [false, true, false, true] {
+    for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {
             source: "print(1)",
             name: DEFAULT_NAME,
@@ -110,7 +122,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
             env: &[],
             has_stdin: false,
             last,
-            wants_value: false,
+            wants_value,
         };
         python.execute(machine, &anchors, &script)?;
     }

@@ -4,10 +4,10 @@
 //! and notes their addresses. From then on a call is one indirect call through the vectorcall slot of Python's function
 //! type, as CPython itself would make it; nothing of ours has to be exported by the binary.
 //!
-//! Request and reply go through guest memory ([`object`]): the binary carries wasi-vfs, whose own descriptor table
-//! hides the driver channel's descriptor from the guest.
+//! Request and reply go through guest memory ([`object`]).
 
 mod boot;
+mod interrupt;
 mod object;
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ mod wire;
 
 use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
 use object::Interpreter;
-use wire::{decode_diagnostic, decode_report, framed};
+use wire::{decode_diagnostic, decode_report, decode_variable, framed};
 
 /// The name that stands for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
 const DEFAULT_NAME: &str = "<sandbox>";
@@ -60,6 +60,7 @@ impl Driver for Python {
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
+        python.settle_interrupts()?;
         // CPython skips a byte order mark in a file, not in a string.
         let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
@@ -74,37 +75,48 @@ impl Driver for Python {
             ("run_with", python.send(&request(script, source))?)
         };
         if !fits {
-            return Ok(no_memory());
+            return Ok(Report::Raised(no_memory("the source")));
         }
-        let reply = python.call_with(function, script.last)?;
+        let reply = python.call_with(function, [script.last, script.wants_value])?;
         // An unclosed file's last bytes are still in its buffer.
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
+        python.settle_interrupts()?;
         reply.map_or(Ok(Report::Completed(None)), |reply| decode_report(&reply))
     }
 
-    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(Vec::new())
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        interrupt::pokes(anchors, interrupt)
     }
 
     fn get_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
     ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
-        Ok(Ok(None))
+        let mut python = Interpreter::new(machine, anchors);
+        if !python.send(name.as_bytes())? {
+            return Ok(Err(no_memory("the name")));
+        }
+        let reply = python.call("get_variable")?;
+        reply.map_or(Ok(Ok(None)), |reply| decode_variable(&reply))
     }
 
     fn set_variable(
         &self,
-        _: &mut dyn Machine,
-        _: &Anchors,
-        _: &str,
-        _: &str,
+        machine: &mut dyn Machine,
+        anchors: &Anchors,
+        name: &str,
+        json: &str,
     ) -> Result<Result<(), Raised>, DriverError> {
-        Ok(Ok(()))
+        let mut python = Interpreter::new(machine, anchors);
+        if !python.send(&framed([name, json]))? {
+            return Ok(Err(no_memory("the value")));
+        }
+        let reply = python.call("set_variable")?;
+        reply.map_or(Ok(Ok(())), |reply| Ok(decode_variable(&reply)?.map(drop)))
     }
 
     fn validate(
@@ -137,10 +149,10 @@ fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     framed([flags, script.name, source, &count].into_iter().chain(args).chain(env))
 }
 
-fn no_memory() -> Report {
-    Report::Raised(Raised {
+fn no_memory(what: &str) -> Raised {
+    Raised {
         type_name: "MemoryError".to_owned(),
-        message: "the source does not fit into the guest's memory".to_owned(),
+        message: format!("{what} does not fit into the guest's memory"),
         ..Raised::default()
-    })
+    }
 }

@@ -11,6 +11,8 @@ const OB_TYPE: u32 = 4;
 const OB_SIZE: u32 = 8;
 /// `PyTypeObject.tp_vectorcall_offset`: after the head (12), `tp_name`, `tp_basicsize`, `tp_itemsize`, `tp_dealloc`.
 const TP_VECTORCALL_OFFSET: u32 = 28;
+/// `PyTypeObject.tp_call`: nine more slots after that.
+const TP_CALL: u32 = 64;
 /// `PyByteArrayObject`: how much is allocated, and where the bytes begin.
 const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
@@ -24,12 +26,13 @@ const TWISTER_WORDS: usize = 624;
 /// The first words of `random`'s state that boot/settle.py tells, to find where the object keeps them.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
-/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most.
+/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most;
+/// boot/value.py a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
-/// Offsets in the scratch area above the stack: the argument vector (one word) and the mark.
-const ARGUMENT: u32 = 0;
-const MARK: u32 = 4;
+/// Offsets in the scratch area above the stack: the argument vector (two words) and the mark.
+const ARGUMENTS: u32 = 0;
+const MARK: u32 = 8;
 pub(super) const SCRATCH_BYTES: u32 = 64;
 
 /// A parked interpreter: a machine and the addresses that its boot noted.
@@ -43,17 +46,35 @@ impl<'a> Interpreter<'a> {
         Self { machine, anchors }
     }
 
+    /// The anchor called `name`.
+    pub(super) fn anchor(&self, name: &str) -> Result<u32, DriverError> {
+        self.anchors.get(name)
+    }
+
     /// Calls a driver function without arguments. `None` if it returned Python's `None`.
     pub(super) fn call(&mut self, function: &str) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0)
     }
 
-    /// Calls a driver function with one truth value.
-    pub(super) fn call_with(&mut self, function: &str, argument: bool) -> Result<Option<Vec<u8>>, DriverError> {
-        let argument = self.anchors.get(if argument { "true" } else { "false" })?;
+    /// Calls a driver function with two truth values.
+    pub(super) fn call_with(&mut self, function: &str, arguments: [bool; 2]) -> Result<Option<Vec<u8>>, DriverError> {
         let scratch = self.anchors.get("scratch")?;
-        self.write_word(scratch, ARGUMENT, argument)?;
-        self.vectorcall(function, 1)
+        for (argument, offset) in arguments.into_iter().zip((ARGUMENTS..).step_by(4)) {
+            let argument = self.anchors.get(if argument { "true" } else { "false" })?;
+            self.write_word(scratch, offset, argument)?;
+        }
+        self.vectorcall(function, 2)
+    }
+
+    /// Calls any object that is no driver function: `tp_call(object, arguments, NULL)`. Its result is lost. Only used at boot.
+    pub(super) fn call_object(&mut self, object: &str, arguments: &str) -> Result<(), DriverError> {
+        let (object, arguments) = (self.anchors.get(object)?, self.anchors.get(arguments)?);
+        let kind = self.word(object, OB_TYPE)?;
+        let slot = Callee::Table(self.word(kind, TP_CALL)?);
+        match self.machine.call(slot, &[object, arguments, 0].map(Value::I32))? {
+            Some(Value::I32(result)) if result != 0 => Ok(()),
+            _ => Err(DriverError::Boot("a call at boot failed".to_owned())),
+        }
     }
 
     /// `vectorcall(function, scratch, count, NULL)`.
@@ -110,6 +131,18 @@ impl<'a> Interpreter<'a> {
         self.machine.write(start, bytes).map_err(damaged)?;
         self.machine.write(at(start, length), &[0]).map_err(damaged)?;
         self.write_word(buffer, OB_SIZE, length)
+    }
+
+    /// Where a bytearray keeps its bytes.
+    pub(super) fn bytes_of(&mut self, bytearray: u32) -> Result<u32, DriverError> {
+        self.word(bytearray, BYTEARRAY_START)
+    }
+
+    /// A copy of the whole memory. Only used at boot.
+    pub(super) fn memory(&mut self) -> Result<Vec<u8>, DriverError> {
+        let mut bytes = vec![0; usize::try_from(self.machine.memory_bytes()).unwrap_or(0)];
+        self.machine.read(0, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Whether an earlier script of this instance was given arguments, environment, standard input or a name.
@@ -173,13 +206,13 @@ impl<'a> Interpreter<'a> {
         Ok(None)
     }
 
-    fn word(&mut self, base: u32, offset: u32) -> Result<u32, DriverError> {
+    pub(super) fn word(&mut self, base: u32, offset: u32) -> Result<u32, DriverError> {
         let mut word = [0; 4];
         self.machine.read(at(base, offset), &mut word).map_err(damaged)?;
         Ok(u32::from_le_bytes(word))
     }
 
-    fn write_word(&mut self, base: u32, offset: u32, word: u32) -> Result<(), DriverError> {
+    pub(super) fn write_word(&mut self, base: u32, offset: u32, word: u32) -> Result<(), DriverError> {
         self.machine.write(at(base, offset), &word.to_le_bytes()).map_err(damaged)
     }
 }

@@ -13,6 +13,9 @@ const FILES: u32 = 0x240;
 const GENERATOR: u32 = 0x1000;
 const REPLY: u32 = 0x800;
 const NONE: u32 = 0x10;
+const OURS: u32 = 0x30;
+const HANDLER: u32 = 0x280;
+const WORDS: u32 = 0x2a0;
 
 /// A guest without an interpreter: each call returns the next of `returns` (`None` after the last).
 struct Liar {
@@ -28,6 +31,7 @@ impl Liar {
         let mut liar = Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi };
         liar.put(BUFFER + 12, 256); // ob_alloc
         liar.put(BUFFER + 20, START); // ob_start
+        liar.put(HANDLER + 4, OURS);
         liar
     }
 
@@ -108,6 +112,16 @@ fn anchors() -> Anchors {
         ("flush", 4),
         ("close", 5),
         ("grow", 6),
+        ("get_variable", 7),
+        ("set_variable", 8),
+        ("rearm", 10),
+        ("interrupted", OURS),
+        ("interrupt_reason", WORDS),
+        ("interrupt_0", HANDLER),
+        ("interrupt_1", WORDS + 4),
+        ("interrupt_2", WORDS + 8),
+        ("interrupt_3", WORDS + 12),
+        ("interrupt_function", HANDLER + 4),
         ("slot", 9),
         ("true", 20),
         ("false", 21),
@@ -142,9 +156,35 @@ fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
 fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
     let mut liar = Liar::new();
     assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed(None));
-    assert_eq!(liar.called, [[1, SCRATCH, 1, 0].map(Value::I32)]);
-    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH)), (8, 20));
+    assert_eq!(liar.called, [[1, SCRATCH, 2, 0].map(Value::I32)]);
+    assert_eq!((liar.get(BUFFER + 8), liar.get(SCRATCH), liar.get(SCRATCH + 4)), (8, 20, 21));
     assert_eq!(liar.memory.get(0x400..0x409).unwrap(), b"print(1)\0");
+}
+
+#[test]
+fn a_variable_is_one_call_with_its_name_in_the_buffer() {
+    let mut liar = Liar::new();
+    assert_eq!(Python.get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(None));
+    assert_eq!(liar.memory.get(0x400..0x405).unwrap(), b"name\0");
+    let value = [b"V".as_slice(), &framed(["None", "null"])].concat();
+    liar.reply(2, &value);
+    let value = GuestValue { repr: "None".to_owned(), json: Some("null".to_owned()) };
+    assert_eq!(Python.get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(Some(value)));
+    assert_eq!(Python.set_variable(&mut liar, &anchors(), "name", "1").unwrap(), Ok(()));
+    assert_eq!(liar.memory.get(0x400..0x40e).unwrap(), b"\x04\0\0\0name\x01\0\0\x001\0");
+    assert_eq!(liar.functions(), [7, 7, 8].map(Value::I32));
+}
+
+#[test]
+fn a_variable_for_which_there_is_no_memory_is_a_memory_error() {
+    let mut liar = Liar::new();
+    liar.reply(2, b"R");
+    let raised = Python.set_variable(&mut liar, &anchors(), "x", &"1".repeat(256)).unwrap().unwrap_err();
+    assert!(Python.is_out_of_memory(&raised));
+    let mut liar = Liar::new();
+    liar.reply(2, b"R");
+    let raised = Python.get_variable(&mut liar, &anchors(), &"x".repeat(256)).unwrap().unwrap_err();
+    assert!(Python.is_out_of_memory(&raised));
 }
 
 #[test]
@@ -242,6 +282,39 @@ fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
 }
 
 #[test]
+fn an_interrupt_is_its_reason_and_then_what_a_signal_sets() {
+    for (interrupt, reason) in [(Interrupt::Fuel, 1), (Interrupt::Time, 2), (Interrupt::Cancelled, 3)] {
+        let pokes = Python.interrupt(&anchors(), interrupt).unwrap();
+        let words = [(WORDS, reason), (HANDLER, 1), (WORDS + 4, 1), (WORDS + 8, 1), (WORDS + 12, 1)];
+        assert_eq!(pokes, words.map(|(at, word)| Poke { at, word }));
+    }
+}
+
+#[test]
+fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
+    let mut liar = Liar::new();
+    liar.put(HANDLER, 1);
+    execute(&mut liar, "").unwrap();
+    // It stays tripped, since nobody here takes it back: once before the script, once after it.
+    assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
+}
+
+#[test]
+fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
+    // Only replaced: the handler stays where it is until Python itself replaces it, which counts its references.
+    let mut liar = Liar::new();
+    liar.put(HANDLER + 4, 0x50);
+    execute(&mut liar, "").unwrap();
+    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
+    // Replaced, and called for: it would be called on entering `rearm`.
+    let mut liar = Liar::new();
+    liar.put(HANDLER, 1);
+    liar.put(HANDLER + 4, 0x50);
+    execute(&mut liar, "").unwrap();
+    assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), OURS));
+}
+
+#[test]
 fn an_image_without_anchors_is_refused() {
     let error = Python.execute(&mut Liar::new(), &Anchors::default(), &script("")).unwrap_err();
     assert!(matches!(error, DriverError::Anchor(_)));
@@ -265,6 +338,8 @@ fn random_memory_and_random_results_never_panic() {
         let given = Script { args: &args, has_stdin: true, last: false, ..script("print(1)") };
         let _ = Python.execute(&mut liar, &anchors(), &given);
         let _ = Python.validate(&mut liar, &anchors(), &given);
+        let _ = Python.get_variable(&mut liar, &anchors(), "x");
+        let _ = Python.set_variable(&mut liar, &anchors(), "x", "1");
         let _ = Python.close(&mut liar, &anchors());
         let _ = Python.awaken(&mut liar, &anchors());
     }

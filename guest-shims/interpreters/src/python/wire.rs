@@ -1,6 +1,6 @@
 //! Requests and replies as bytes: fields, each its length in four bytes, little-endian, and then itself in UTF-8.
 
-use crate::{Diagnostic, DriverError, Raised, Report};
+use crate::{Diagnostic, DriverError, GuestValue, Raised, Report};
 
 /// Frames `fields` for `fields()` in boot/driver.py.
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
@@ -20,14 +20,34 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
             let code = field(&mut rest)?;
             code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is no number"))
         }
-        Some((b'R', mut rest)) => Ok(Report::Raised(Raised {
-            type_name: field(&mut rest)?,
-            message: field(&mut rest)?,
-            traceback: field(&mut rest)?,
-            line: field(&mut rest)?.parse().ok().filter(|line| *line > 0),
-        })),
+        Some((b'R', mut rest)) => Ok(Report::Raised(raised(&mut rest)?)),
+        Some((b'I', mut rest)) => Ok(Report::Interrupted(raised(&mut rest)?)),
+        Some((b'V', mut rest)) => Ok(Report::Completed(Some(value(&mut rest)?))),
         _ => Err(unusable("a report of unknown kind")),
     }
+}
+
+/// What `get_variable` or `set_variable` replied.
+pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+    match decode_report(reply)? {
+        Report::Completed(value) => Ok(Ok(value)),
+        Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
+        Report::Exited(_) => Err(unusable("a report of another kind than a variable's")),
+    }
+}
+
+fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
+    Ok(Raised {
+        type_name: field(rest)?,
+        message: field(rest)?,
+        traceback: field(rest)?,
+        line: field(rest)?.parse().ok().filter(|line| *line > 0),
+    })
+}
+
+fn value(rest: &mut &[u8]) -> Result<GuestValue, DriverError> {
+    // No JSON text is empty.
+    Ok(GuestValue { repr: field(rest)?, json: Some(field(rest)?).filter(|json| !json.is_empty()) })
 }
 
 /// What `validate` replied.
@@ -60,8 +80,29 @@ mod tests {
         let mut reply = b"R".to_vec();
         reply.extend(framed(["ValueError", "é\0", "Traceback", "12"]));
         let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
+        let interrupted = [b"I", reply.get(1..).unwrap()].concat();
+        assert_eq!(decode_report(&interrupted).unwrap(), Report::Interrupted(raised.clone()));
         assert_eq!((raised.type_name.as_str(), raised.message.as_str()), ("ValueError", "é\0"));
         assert_eq!((raised.traceback.as_str(), raised.line), ("Traceback", Some(12)));
+    }
+
+    #[test]
+    fn a_value_survives_the_frame_with_and_without_json() {
+        for (json, expected) in [("[1]", Some("[1]".to_owned())), ("", None)] {
+            let reply = [b"V".as_slice(), &framed(["[1]", json])].concat();
+            let value = GuestValue { repr: "[1]".to_owned(), json: expected };
+            assert_eq!(decode_report(&reply).unwrap(), Report::Completed(Some(value.clone())));
+            assert_eq!(decode_variable(&reply).unwrap(), Ok(Some(value)));
+        }
+    }
+
+    #[test]
+    fn a_variable_neither_exits_nor_is_a_diagnostic() {
+        let exit = [b"X".as_slice(), &framed(["3"])].concat();
+        let diagnostic = [b"D".as_slice(), &framed(["1", "1", "x"])].concat();
+        for reply in [exit, diagnostic] {
+            assert!(decode_variable(&reply).is_err());
+        }
     }
 
     #[test]
@@ -84,7 +125,16 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_reply_is_an_error_and_allocates_nothing() {
-        for reply in [b"R\xff\xff\xff\xff".as_slice(), b"R\x05\0\0\0abcd", b"R\0\0\0", b"X", b"", b"Q\0\0\0\0", b"\0"] {
+        for reply in [
+            b"R\xff\xff\xff\xff".as_slice(),
+            b"R\x05\0\0\0abcd",
+            b"R\0\0\0",
+            b"V\0\0\0\0",
+            b"X",
+            b"",
+            b"Q\0\0\0\0",
+            b"\0",
+        ] {
             assert!(decode_report(reply).is_err(), "{reply:?}");
             assert!(decode_diagnostic(reply).is_err(), "{reply:?}");
         }
@@ -119,9 +169,9 @@ mod tests {
                 reply.push(if state & 1 == 0 { byte % 6 } else { byte });
             }
             state = state.wrapping_add(0x1234_5678_9abc_def1);
-            for kind in [b'R', b'X', b'D'] {
+            for kind in [b'I', b'R', b'X', b'D', b'V'] {
                 let reply = [&[kind], reply.as_slice()].concat();
-                let _ = (decode_report(&reply), decode_diagnostic(&reply));
+                let _ = (decode_report(&reply), decode_diagnostic(&reply), decode_variable(&reply));
             }
         }
     }

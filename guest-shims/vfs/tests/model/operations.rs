@@ -11,7 +11,7 @@ use crate::runner;
 use crate::support::{FakeHost, HostNode};
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Mkdir(String),
     Rmdir(String),
     Unlink(String),
@@ -31,6 +31,8 @@ enum Op {
     Fork,
     Mark,
     Commit,
+    /// Goes on in another file system, from what was saved.
+    Restore,
 }
 
 fn path() -> impl Strategy<Value = String> {
@@ -57,7 +59,7 @@ fn options() -> impl Strategy<Value = OpenOptions> {
     })
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => path().prop_map(Op::Mkdir),
         2 => path().prop_map(Op::Rmdir),
@@ -76,23 +78,24 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Fork),
         1 => Just(Op::Mark),
         1 => Just(Op::Commit),
+        2 => Just(Op::Restore),
     ]
 }
 
-struct World {
-    vfs: Vfs,
-    root: RootId,
+pub(crate) struct World {
+    pub(crate) vfs: Vfs,
+    pub(crate) root: RootId,
     top: InodeId,
-    host: Arc<FakeHost>,
+    pub(crate) host: Arc<FakeHost>,
     model: Reference,
-    held: Vec<(InodeId, u64)>,
+    pub(crate) held: Vec<(InodeId, u64)>,
     forks: Vec<(Vfs, Reference, usize)>,
     commits: usize,
     mounted: bool,
 }
 
 impl World {
-    fn new(mounted: bool) -> Self {
+    pub(crate) fn new(mounted: bool) -> Self {
         let host = Arc::new(FakeHost::default());
         let mut model = Reference::default();
         let mut vfs = Vfs::new(VfsLimits {
@@ -141,7 +144,7 @@ impl World {
         Ok((opened.inode, id))
     }
 
-    fn step(&mut self, op: Op) {
+    pub(crate) fn step(&mut self, op: Op) {
         let top = self.top;
         let write = OpenOptions { write: true, ..OpenOptions::default() };
         match op {
@@ -220,6 +223,42 @@ impl World {
                 self.model.mark();
             }
             Op::Commit => self.commit(),
+            Op::Restore => self.restore(),
+        }
+    }
+
+    /// What an embedder makes to restore into.
+    pub(crate) fn like_new(&self) -> (Vfs, RootId) {
+        let mut fresh = Vfs::new(*self.vfs.limits());
+        let root = if self.mounted {
+            fresh.add_mount(self.host.clone(), Access::ReadWrite).unwrap()
+        } else {
+            fresh.add_root(Access::ReadWrite)
+        };
+        (fresh, root)
+    }
+
+    fn restore(&mut self) {
+        self.vfs.mark();
+        self.model.mark();
+        let open = self.held.iter().map(|&(inode, _)| inode).collect();
+        let numbers: Vec<u64> = self.held.iter().map(|(inode, _)| inode.get()).collect();
+        let saved = self.vfs.save(&open);
+        let (mut fresh, root) = self.like_new();
+        fresh.write_file(root, "what/was/here", b"before").unwrap();
+        fresh.restore(&saved, &numbers).unwrap();
+        assert_eq!(fresh.save(&open), saved, "equal file systems are equal bytes");
+        assert_eq!(fresh.commit_plan(root), self.vfs.commit_plan(root));
+        assert_eq!((root, fresh.root_dir(root)), (self.root, Some(self.top)));
+        if !self.mounted {
+            let usage = |vfs: &Vfs| (vfs.bytes_used(), vfs.inodes_used());
+            assert_eq!(usage(&fresh), usage(&self.vfs));
+        }
+        self.vfs = fresh;
+        if self.commits > 0 {
+            // Names of one file that were committed are several files there.
+            let (vfs, top) = (&mut self.vfs, self.top);
+            self.model.separate(|path| vfs.lookup(top, path.as_bytes(), Follow::No).unwrap().get());
         }
     }
 

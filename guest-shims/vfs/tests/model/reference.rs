@@ -140,6 +140,30 @@ impl Reference {
         id
     }
 
+    /// Makes the names of one file into as many files as are told apart.
+    pub(crate) fn separate(&mut self, mut inode: impl FnMut(&str) -> u64) {
+        let mut known: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut used = std::collections::BTreeSet::new();
+        let paths: Vec<(String, u64)> = self.tree.iter().map(|(path, &(id, _))| (path.clone(), id)).collect();
+        for (path, id) in paths {
+            let told = *known.entry((id, inode(&path))).or_insert_with(|| {
+                if used.insert(id) {
+                    return id;
+                }
+                self.next += 1;
+                if let Some(data) = self.data.get(&id).cloned() {
+                    self.data.insert(self.next, data);
+                }
+                if let Some(target) = self.targets.get(&id).cloned() {
+                    self.targets.insert(self.next, target);
+                }
+                self.next
+            });
+            self.tree.get_mut(&path).unwrap().0 = told;
+        }
+        self.mark();
+    }
+
     fn is_empty_dir(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
         !self.tree.keys().any(|key| key.starts_with(&prefix))

@@ -5,15 +5,11 @@ use glovebox_vfs::InodeId;
 use crate::failure::Call;
 use crate::memory::{check, narrow, write_u64};
 use crate::table::{Descriptor, Target};
-use crate::{CHANNEL_FD, Errno, Host, Stop, Wasi, layout, rights};
+use crate::{Errno, Host, Stop, Wasi, layout, rights};
 
 pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
-    if fd == 0 && wasi.channel.take_park() {
+    if fd == 0 && wasi.park.take() {
         return Err(Stop::Parked.into());
-    }
-    if fd == CHANNEL_FD {
-        let both = rights::FD_READ | rights::FD_WRITE | rights::FD_FILESTAT_GET;
-        return Ok(host.write(stat, &layout::fdstat(layout::UNKNOWN, 0, both, 0))?);
     }
     let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
     let file_type = match target {
@@ -21,6 +17,7 @@ pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, sta
         Target::Stdin | Target::Stdout | Target::Stderr => layout::UNKNOWN,
         Target::File { .. } => layout::REGULAR,
         Target::Directory { .. } | Target::Virtual { .. } => layout::DIRECTORY,
+        Target::Tools => layout::CHARACTER_DEVICE,
     };
     Ok(host.write(stat, &layout::fdstat(file_type, *flags, *rights_base, *rights_inheriting))?)
 }
@@ -95,16 +92,13 @@ pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u3
 
 /// The file a descriptor refers to, if it can be positioned.
 fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
-    if fd == CHANNEL_FD {
-        return Err(Errno::Spipe.into());
-    }
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
         Target::File { inode, position } => {
             descriptor.require(right)?;
             Ok((inode, position))
         }
-        Target::Stdin | Target::Stdout | Target::Stderr => Err(Errno::Spipe.into()),
+        Target::Stdin | Target::Stdout | Target::Stderr | Target::Tools => Err(Errno::Spipe.into()),
         Target::Directory { .. } | Target::Virtual { .. } => Err(Errno::Badf.into()),
     }
 }

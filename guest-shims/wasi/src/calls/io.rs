@@ -10,24 +10,21 @@ use crate::failure::{Call, Failure};
 use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
 use crate::stdin::Source;
 use crate::table::Target;
-use crate::{CHANNEL_FD, Errno, Host, Stream, Wasi, prices, rights};
+use crate::tools::{FRAME_HEADER_BYTES, ToolsDevice};
+use crate::{Errno, Host, Stream, Wasi, prices, rights};
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
     check(host, nread, 4)?;
-    if fd == CHANNEL_FD {
-        let regions = read_iovecs(host, iovs, iovs_len)?;
-        let count = scatter(host, &regions, &mut wasi.channel)?;
-        return write_u32(host, nread, count);
-    }
     let target = readable(wasi, fd)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::Stdin => scatter(host, &regions, &mut wasi.stdin)?,
+        Target::Stdin => scatter(host, &regions, prices::BYTE, &mut wasi.stdin)?,
         Target::File { inode, position } => {
             let count = read_file(wasi, host, inode, position, &regions)?;
             advance(wasi, fd, position.saturating_add(u64::from(count)))?;
             count
         }
+        Target::Tools => read_reply(wasi, host, &regions)?,
         Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
         Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
     };
@@ -62,11 +59,6 @@ pub(super) fn fd_write<H: Host>(
     nwritten: u32,
 ) -> Call {
     check(host, nwritten, 4)?;
-    if fd == CHANNEL_FD {
-        let regions = read_iovecs(host, iovs, iovs_len)?;
-        let count = write_channel(wasi, host, &regions)?;
-        return write_u32(host, nwritten, count);
-    }
     let descriptor = wasi.table.get(fd)?;
     let append = descriptor.flags & rights::APPEND != 0;
     let target = descriptor.target.clone();
@@ -84,6 +76,7 @@ pub(super) fn fd_write<H: Host>(
             }
             count
         }
+        Target::Tools => send_message(wasi, host, &regions)?,
         Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } => {
             return Err(Errno::Badf.into());
         }
@@ -120,11 +113,8 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
 }
 
 fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
-    if fd == CHANNEL_FD {
-        return Err(Errno::Spipe);
-    }
     let descriptor = wasi.table.get(fd)?;
-    if matches!(descriptor.target, Target::Stdin | Target::Stdout | Target::Stderr) {
+    if matches!(descriptor.target, Target::Stdin | Target::Stdout | Target::Stderr | Target::Tools) {
         return Err(Errno::Spipe);
     }
     descriptor.require(right).map_err(|_| Errno::Badf)?;
@@ -139,7 +129,7 @@ fn advance(wasi: &mut Wasi, fd: u32, to: u64) -> Result<(), Errno> {
 }
 
 /// Delivers bytes that the host already holds.
-fn scatter<H: Host>(host: &mut H, regions: &[Region], source: &mut impl Source) -> Call<u32> {
+fn scatter<H: Host>(host: &mut H, regions: &[Region], byte_price: u64, source: &mut impl Source) -> Call<u32> {
     let mut count = 0_u32;
     for chunk in regions.iter().flat_map(|region| region.chunks()) {
         let rest = u32::try_from(source.rest_bytes()).unwrap_or(u32::MAX);
@@ -147,7 +137,7 @@ fn scatter<H: Host>(host: &mut H, regions: &[Region], source: &mut impl Source) 
         if len == 0 {
             break;
         }
-        host.charge(prices::bytes(u64::from(len)))?;
+        host.charge(byte_price.saturating_mul(u64::from(len)))?;
         host.write(chunk.at, source.next(len))?;
         count = count.saturating_add(len);
     }
@@ -226,11 +216,11 @@ const PARK_LEN: u32 = 5;
 /// Whether a write to standard error is the frame that asks for parking. Preparation only.
 fn heed_park<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
-    if !wasi.channel.parking_allowed() || region.len != PARK_LEN {
+    if !wasi.park.is_allowed() || region.len != PARK_LEN {
         return Ok(false);
     }
     let frame: [u8; 5] = read_array(host, region.at)?;
-    Ok(wasi.channel.heed_park(&frame))
+    Ok(wasi.park.heed(&frame))
 }
 
 /// Takes what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.
@@ -257,19 +247,21 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
     Ok(count)
 }
 
-/// Takes the whole write or nothing, so that a reply is never cut within a frame.
-fn write_channel<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+/// Hands one message to the host. Of one that is too long nothing is sent: half a message is none.
+fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = regions.iter().fold(0_u32, |sum, region| sum.saturating_add(region.len));
-    if u64::from(total) > wasi.limits.channel_bytes {
-        return Err(Errno::NoSpc.into());
+    if total == 0 {
+        return Ok(0);
     }
-    let room = wasi.room_bytes();
-    if u64::from(total) > room {
+    if u64::from(total) > wasi.limits.tool_bytes {
+        return Err(Errno::MsgSize.into());
+    }
+    if u64::from(total) > wasi.room_bytes() {
         return Err(Errno::NoMem.into());
     }
-    host.charge(prices::bytes(u64::from(total)))?;
-    let mut frame = vec![0; size(total)];
-    let mut rest = frame.as_mut_slice();
+    host.charge(prices::TOOL_MESSAGE.saturating_add(prices::TOOL_BYTE.saturating_mul(u64::from(total))))?;
+    let mut message = vec![0; size(total)];
+    let mut rest = message.as_mut_slice();
     for region in regions {
         let Some((piece, after)) = rest.split_at_mut_checked(size(region.len)) else {
             break;
@@ -277,8 +269,33 @@ fn write_channel<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> 
         host.read(region.at, piece)?;
         rest = after;
     }
-    wasi.channel.reply(&frame, room)?;
+    host.tool_send(&message)?;
     Ok(total)
+}
+
+/// Delivers what is left of the present reply, or waits for the next one. One read never goes beyond a reply's end, so that
+/// nobody waits for a second reply who has got the first.
+fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+    if regions.is_empty() {
+        return Ok(0);
+    }
+    if wasi.tools.rest_bytes() == 0 {
+        host.charge(prices::TOOL_MESSAGE)?;
+        let Some(reply) = host.tool_receive()? else {
+            return Ok(0);
+        };
+        let room = wasi.room_bytes();
+        // The host bounds its replies; this is for one that memory has no room for.
+        if u64::try_from(reply.len()).unwrap_or(u64::MAX).saturating_add(FRAME_HEADER_BYTES) > room {
+            return Err(Errno::NoMem.into());
+        }
+        wasi.tools.put(&reply)?;
+    }
+    let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;
+    if wasi.tools.rest_bytes() == 0 {
+        wasi.tools = ToolsDevice::default();
+    }
+    Ok(count)
 }
 
 /// The bounded buffer between guest and host, as large as the largest piece needs.

@@ -66,9 +66,13 @@ pub(super) fn path_open<H: Host>(
     let request = Request { options, rights_base, rights_inheriting, flags };
     let target = match place {
         Place::Virtual { path } => open_virtual(path, &request)?,
+        Place::Tools => open_tools(&request)?,
         Place::Real(place) => open_real(wasi, host, &place, &request)?,
     };
-    let Request { rights_base, rights_inheriting, flags, .. } = request;
+    let Request { mut rights_base, mut rights_inheriting, flags, .. } = request;
+    if target == Target::Tools {
+        (rights_base, rights_inheriting) = (rights_base & rights::DEVICE, 0);
+    }
     let descriptor = Descriptor { target, flags, rights_base, rights_inheriting, preopen: None };
     match wasi.table.insert(descriptor, wasi.limits.open_files) {
         Ok(fd) => write_u32(host, opened, fd),
@@ -89,6 +93,20 @@ fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
         Err(Errno::IsDir)
     } else {
         Ok(Target::Virtual { path })
+    }
+}
+
+/// As for any device: there is nothing to create or to truncate.
+fn open_tools(request: &Request) -> Result<Target, Errno> {
+    let options = &request.options;
+    if options.create && options.directory {
+        Err(Errno::Inval)
+    } else if options.create && options.exclusive {
+        Err(Errno::Exist)
+    } else if options.directory {
+        Err(Errno::NotDir)
+    } else {
+        Ok(Target::Tools)
     }
 }
 

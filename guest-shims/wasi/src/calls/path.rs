@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{Vfs, VfsError};
 
-use crate::access::{RealPlace, follow};
+use crate::access::{Place, RealPlace, follow};
 use crate::failure::Call;
 use crate::memory::{check, narrow, read_path, size, write_u32};
 use crate::{Errno, Host, Wasi, prices, rights};
@@ -26,12 +26,16 @@ pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: 
 }
 
 pub(super) fn path_remove_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.place(host, fd, rights::PATH_REMOVE_DIRECTORY, path, path_len)?.real(Errno::Busy)?;
+    let place = wasi.place(host, fd, rights::PATH_REMOVE_DIRECTORY, path, path_len)?;
+    let otherwise = if matches!(place, Place::Tools) { Errno::NotDir } else { Errno::Busy };
+    let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.remove_dir(place.at, place.path.as_bytes()))
 }
 
 pub(super) fn path_unlink_file<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.place(host, fd, rights::PATH_UNLINK_FILE, path, path_len)?.real(Errno::IsDir)?;
+    let place = wasi.place(host, fd, rights::PATH_UNLINK_FILE, path, path_len)?;
+    let otherwise = if matches!(place, Place::Tools) { Errno::Busy } else { Errno::IsDir };
+    let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.unlink(place.at, place.path.as_bytes()))
 }
 

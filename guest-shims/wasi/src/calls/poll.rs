@@ -6,7 +6,7 @@ use crate::layout::{event, field};
 use crate::memory::{check, check_array, offset, read_array, write_u32};
 use crate::stdin::Source;
 use crate::table::Target;
-use crate::{CHANNEL_FD, Errno, Host, Wasi, prices, rights};
+use crate::{Errno, Host, Wasi, prices, rights};
 
 /// Subscriptions in one call. No C library makes more than it has descriptors and a timeout; it is what bounds the host's
 /// memory here.
@@ -127,9 +127,6 @@ fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u6
 /// What a descriptor could deliver or take now. All are always ready: there is nothing that could block.
 fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
     let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
-    if fd == CHANNEL_FD {
-        return Ok(if event_type == FD_READ { at_end(wasi.channel.rest_bytes()) } else { (1, 0) });
-    }
     let descriptor = wasi.table.get(fd)?;
     let right = if event_type == FD_READ { rights::FD_READ } else { rights::FD_WRITE };
     descriptor.require(right).map_err(|_| Errno::Badf)?;
@@ -140,6 +137,9 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
+        // A read answers at once only while there is some of a reply; else it waits for one, and how long it may is set by a
+        // message. To wait here too would be a second way.
+        (Target::Tools, FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })
 }

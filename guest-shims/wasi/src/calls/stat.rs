@@ -6,20 +6,16 @@ use crate::access::{Place, follow};
 use crate::failure::Call;
 use crate::layout::{self, FileStat};
 use crate::mounts::virtual_inode;
-use crate::stdin::Source;
 use crate::table::Target;
-use crate::{CHANNEL_FD, Errno, Host, Wasi, rights};
+use crate::{Errno, Host, TOOLS_DEVICE, Wasi, rights};
 
 pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
-    if fd == CHANNEL_FD {
-        let channel = FileStat { links: 1, size_bytes: wasi.channel.rest_bytes(), ..FileStat::default() };
-        return Ok(host.write(stat, &channel.encode())?);
-    }
     let descriptor = wasi.table.get(fd)?;
     descriptor.require(rights::FD_FILESTAT_GET)?;
     let found = match descriptor.target.clone() {
         Target::File { inode, .. } | Target::Directory { inode } => stat_inode(wasi, host, inode)?,
         Target::Virtual { path } => virtual_stat(&path),
+        Target::Tools => device_stat(),
         Target::Stdin | Target::Stdout | Target::Stderr => {
             FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
         }
@@ -39,6 +35,7 @@ pub(super) fn path_filestat_get<H: Host>(
     let follow = follow(flags)?;
     let found = match wasi.place(host, fd, rights::PATH_FILESTAT_GET, path, path_len)? {
         Place::Virtual { path } => virtual_stat(&path),
+        Place::Tools => device_stat(),
         Place::Real(place) => {
             let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
             let inode = wasi.watch(&[&place], looked_up)?;
@@ -54,6 +51,11 @@ fn stat_inode<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId) -> Call<Fi
 
 fn virtual_stat(path: &str) -> FileStat {
     FileStat { inode: virtual_inode(path), file_type: layout::DIRECTORY, links: 1, ..FileStat::default() }
+}
+
+fn device_stat() -> FileStat {
+    let inode = virtual_inode(TOOLS_DEVICE);
+    FileStat { inode, file_type: layout::CHARACTER_DEVICE, links: 1, ..FileStat::default() }
 }
 
 pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, size: u64) -> Call {
@@ -77,7 +79,7 @@ pub(super) fn fd_filestat_set_times<H: Host>(
     let descriptor = wasi.table.get(fd)?;
     let inode = match &descriptor.target {
         Target::File { inode, .. } | Target::Directory { inode } => *inode,
-        Target::Virtual { .. } => return Err(Errno::Rofs.into()),
+        Target::Virtual { .. } | Target::Tools => return Err(Errno::Rofs.into()),
         Target::Stdin | Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
     };
     descriptor.require(rights::FD_FILESTAT_SET_TIMES)?;

@@ -3,7 +3,7 @@
 use crate::clock::ClockId;
 use crate::failure::Call;
 use crate::memory::{Region, check, size, write_u64};
-use crate::{CHANNEL_FD, Errno, Host, Stop, Wasi, prices};
+use crate::{Errno, Host, Stop, Wasi, prices};
 
 pub(super) fn args_get<H: Host>(wasi: &mut Wasi, host: &mut H, argv: u32, argv_buf: u32) -> Call {
     wasi.args.deliver(host, argv, argv_buf)
@@ -58,9 +58,7 @@ pub(super) fn proc_raise<H: Host>(_: &mut Wasi, _: &mut H, signal: u32) -> Call 
 }
 
 fn no_socket(wasi: &Wasi, fd: u32) -> Call {
-    if fd != CHANNEL_FD {
-        wasi.table.get(fd)?;
-    }
+    wasi.table.get(fd)?;
     Err(Errno::NotSock.into())
 }
 

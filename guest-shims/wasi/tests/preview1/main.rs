@@ -19,8 +19,12 @@ mod polling;
 #[cfg(test)]
 mod reading_and_writing;
 #[cfg(test)]
+mod saving;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tools;
 #[cfg(test)]
 mod world;

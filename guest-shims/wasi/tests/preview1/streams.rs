@@ -1,7 +1,5 @@
 use glovebox_vfs::VfsLimits;
-use glovebox_wasi::{
-    CHANNEL_FD, Captured, Errno, PARK_FRAME, SecurityEvent, Stop, Stream, WasiLimits, whole_characters,
-};
+use glovebox_wasi::{Captured, Errno, PARK_FRAME, SecurityEvent, Stop, Stream, WasiLimits, whole_characters};
 
 use crate::support::{CREAT, DATA, Guest, IOVS, OUT, STAT, call};
 
@@ -28,7 +26,7 @@ fn streams_refuse_the_wrong_direction_and_positions() {
     let mut guest = Guest::new();
     assert_eq!(guest.write(0, b"x"), Err(Errno::Badf));
     assert_eq!(guest.read(1, 1), Err(Errno::Badf));
-    for fd in [0, 1, 2, CHANNEL_FD] {
+    for fd in 0..3 {
         let count = guest.iovs(&[(DATA, 1)]);
         assert_eq!(call!(guest, fd_seek(fd, 0, 1, OUT)), Err(Errno::Spipe));
         assert_eq!(call!(guest, fd_tell(fd, OUT)), Err(Errno::Spipe));
@@ -168,61 +166,20 @@ fn a_closed_stream_is_not_the_next_file_and_returns_with_the_next_execution() {
 }
 
 #[test]
-fn the_channel_carries_request_and_reply() {
-    let mut guest = Guest::new();
-    guest.wasi.channel_send(b"request".to_vec());
-    call!(guest, fd_filestat_get(CHANNEL_FD, STAT)).unwrap();
-    assert_eq!(guest.u64_at(STAT + 32), 7);
-    call!(guest, fd_fdstat_get(CHANNEL_FD, STAT)).unwrap();
-    assert_eq!(guest.read(CHANNEL_FD, 3).unwrap(), b"req");
-    assert_eq!(guest.read(CHANNEL_FD, 100).unwrap(), b"uest");
-    assert_eq!(guest.read(CHANNEL_FD, 100).unwrap(), b"");
-    assert_eq!(guest.write(CHANNEL_FD, b"re"), Ok(2));
-    assert_eq!(guest.write(CHANNEL_FD, b"ply"), Ok(3));
-    assert_eq!(guest.wasi.channel_take(), b"reply");
-    assert_eq!(guest.wasi.channel_take(), b"");
-}
-
-#[test]
-fn the_channel_cannot_be_closed_or_moved() {
-    let mut guest = Guest::new();
-    assert_eq!(call!(guest, fd_close(CHANNEL_FD)), Err(Errno::Badf));
-    assert_eq!(call!(guest, fd_renumber(CHANNEL_FD, 0)), Err(Errno::Badf));
-    assert_eq!(call!(guest, fd_renumber(0, CHANNEL_FD)), Err(Errno::Badf));
-    assert_eq!(call!(guest, fd_prestat_get(CHANNEL_FD, OUT)), Err(Errno::Badf));
-}
-
-#[test]
-fn a_reply_under_at_and_over_its_cap() {
-    let mut guest = with_limits(WasiLimits { channel_bytes: 10, ..WasiLimits::default() });
-    assert_eq!(guest.write(CHANNEL_FD, &[1; 11]), Err(Errno::NoSpc));
-    assert_eq!(guest.write(CHANNEL_FD, &[1; 9]), Ok(9));
-    assert_eq!(guest.write(CHANNEL_FD, &[2; 2]), Err(Errno::NoSpc));
-    assert_eq!(guest.write(CHANNEL_FD, &[2; 1]), Ok(1));
-    assert_eq!(guest.wasi.channel_take(), [1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
-    assert_eq!(guest.write(CHANNEL_FD, &[3; 10]), Ok(10));
-}
-
-#[test]
-fn a_reply_that_memory_has_no_room_for_is_refused() {
-    let mut guest = Guest::new();
-    guest.wasi.set_linear_memory_bytes(u64::MAX);
-    assert_eq!(guest.wasi.room_bytes(), 0);
-    assert_eq!(guest.write(CHANNEL_FD, b"x"), Err(Errno::NoMem));
-    guest.wasi.set_linear_memory_bytes(0);
-    assert_eq!(guest.write(CHANNEL_FD, b"x"), Ok(1));
-}
-
-#[test]
 fn a_guest_parks_only_when_allowed_and_only_at_the_question_for_standard_input() {
     let mut guest = Guest::new();
-    assert_eq!(guest.write(CHANNEL_FD, PARK_FRAME), Ok(5));
+    guest.write(2, PARK_FRAME).unwrap();
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
-    assert_eq!(guest.wasi.channel_take(), PARK_FRAME, "just bytes when parking is not allowed");
+    assert_eq!(guest.wasi.take_output().stderr.bytes, PARK_FRAME, "just output when parking is not allowed");
 
     guest.wasi.allow_parking(true);
-    assert_eq!(guest.write(CHANNEL_FD, PARK_FRAME), Ok(5));
-    assert_eq!(guest.wasi.channel_take(), b"");
+    guest.write(2, b"\0parx").unwrap();
+    guest.write(1, PARK_FRAME).unwrap();
+    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
+    guest.wasi.take_output();
+
+    assert_eq!(guest.write(2, PARK_FRAME), Ok(5));
+    assert_eq!(guest.wasi.take_output().stderr, Captured::default());
     assert_eq!(call!(guest, fd_fdstat_get(1, STAT)), Ok(()));
     assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()), "once");
@@ -232,19 +189,4 @@ fn a_guest_parks_only_when_allowed_and_only_at_the_question_for_standard_input()
     guest.wasi.arm_park();
     guest.wasi.begin_execution();
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
-}
-
-#[test]
-fn a_guest_that_cannot_reach_the_channel_parks_through_standard_error() {
-    let mut guest = Guest::new();
-    guest.write(2, PARK_FRAME).unwrap();
-    assert_eq!(guest.wasi.take_output().stderr.bytes, PARK_FRAME, "just output when parking is not allowed");
-    guest.wasi.allow_parking(true);
-    guest.write(2, b"\0parx").unwrap();
-    guest.write(1, PARK_FRAME).unwrap();
-    assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
-    guest.wasi.take_output();
-    assert_eq!(guest.write(2, PARK_FRAME), Ok(5));
-    assert_eq!(guest.wasi.take_output().stderr, Captured::default());
-    assert_eq!(guest.wasi.fd_fdstat_get(&mut guest.host, 0, STAT), Err(Stop::Parked));
 }

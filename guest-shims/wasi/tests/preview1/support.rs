@@ -1,5 +1,7 @@
 //! A fake host, and a guest that calls into it.
 
+use std::collections::VecDeque;
+
 use glovebox_vfs::{Access, RootId, Vfs, VfsLimits};
 use glovebox_wasi::{Errno, Fault, Host, Mount, Stop, Stream, Wasi, WasiConfig};
 
@@ -30,6 +32,9 @@ pub(crate) struct FakeHost {
     pub(crate) deadline_ns: u64,
     pub(crate) slept: Vec<u64>,
     pub(crate) streamed: Vec<(Stream, Vec<u8>)>,
+    /// What came to the tools device, and what its reads will be answered with; then with nothing.
+    pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) replies: VecDeque<Option<Vec<u8>>>,
     /// Bytes moved and random bytes made since the last charge: what was done without pay.
     pub(crate) moved: u64,
 }
@@ -45,6 +50,8 @@ impl FakeHost {
             deadline_ns: 10_000_000_000,
             slept: Vec::new(),
             streamed: Vec::new(),
+            messages: Vec::new(),
+            replies: VecDeque::new(),
             moved: 0,
         }
     }
@@ -113,6 +120,18 @@ impl Host for FakeHost {
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         self.streamed.push((stream, bytes.to_vec()));
+    }
+
+    fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
+        self.messages.push(message.to_vec());
+        if message == b"stop" { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+
+    fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        match self.replies.pop_front() {
+            Some(Some(reply)) if reply == b"stop" => Err(Stop::Deadline),
+            reply => Ok(reply.flatten()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use glovebox_wasi::{CHANNEL_FD, Clock, Entropy, Errno, Stop, StringError};
+use glovebox_wasi::{Clock, Entropy, Errno, Stop, StringError};
 
 use crate::support::{DATA, Guest, OUT, call};
 
@@ -188,7 +188,7 @@ fn yielding_succeeds_and_costs() {
 #[test]
 fn there_are_no_sockets() {
     let mut guest = Guest::new();
-    for (fd, expected) in [(0, Errno::NotSock), (3, Errno::NotSock), (CHANNEL_FD, Errno::NotSock), (9, Errno::Badf)] {
+    for (fd, expected) in [(0, Errno::NotSock), (3, Errno::NotSock), (9, Errno::Badf)] {
         assert_eq!(call!(guest, sock_accept(fd, 0, OUT)), Err(expected));
         assert_eq!(call!(guest, sock_recv(fd, 0, 0, 0, OUT, OUT)), Err(expected));
         assert_eq!(call!(guest, sock_send(fd, 0, 0, 0, OUT)), Err(expected));

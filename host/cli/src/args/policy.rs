@@ -66,9 +66,18 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
+    /// How much of the fuel is kept for a last word: the script gets an exception; at most a tenth [default: 100000000]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
+    fuel_reserve: Option<u64>,
+
     /// Wall-clock milliseconds, waiting included [default: 10000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
+
+    /// How many of these milliseconds are kept for a last word, and left to a script after Ctrl-C; at most a tenth
+    /// [default: 100]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
+    timeout_reserve_ms: Option<u64>,
 
     /// Memory: the guest's and what is held for it [default: 134217728]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
@@ -101,6 +110,26 @@ struct LimitArgs {
     /// Files open at once [default: 256]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     open_files: Option<u32>,
+
+    /// Calls of tools; for programs that have some, `run` does not [default: 100]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
+    tool_calls: Option<u64>,
+
+    /// Calls of tools that run at once [default: 16]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    tool_calls_at_once: Option<u32>,
+
+    /// Milliseconds that one call of a tool may take [default: 10000]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
+    tool_timeout_ms: Option<u64>,
+
+    /// A tool call's arguments, and its result [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
+    tool_bytes: Option<u64>,
+
+    /// Arguments and results of tool calls that the result of an execution keeps [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
+    tool_record_bytes: Option<u64>,
 
     /// Sessions kept at once; for programs that keep some, `run` does not [default: 1000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
@@ -169,7 +198,9 @@ impl LimitArgs {
         }
         let limits = &mut policy.limits;
         set(&mut limits.fuel, self.fuel);
+        set(&mut limits.fuel_reserve, self.fuel_reserve);
         set(&mut limits.timeout_ms, self.timeout_ms);
+        set(&mut limits.timeout_reserve_ms, self.timeout_reserve_ms);
         set(&mut limits.memory_bytes, self.memory_bytes);
         set(&mut limits.stdout_bytes, self.stdout_bytes);
         set(&mut limits.stderr_bytes, self.stderr_bytes);
@@ -178,6 +209,11 @@ impl LimitArgs {
         set(&mut limits.workspace_bytes, self.workspace_bytes);
         set(&mut limits.workspace_inodes, self.workspace_inodes);
         set(&mut limits.open_files, self.open_files);
+        set(&mut limits.tool_calls, self.tool_calls);
+        set(&mut limits.tool_calls_at_once, self.tool_calls_at_once);
+        set(&mut limits.tool_timeout_ms, self.tool_timeout_ms);
+        set(&mut limits.tool_bytes, self.tool_bytes);
+        set(&mut limits.tool_record_bytes, self.tool_record_bytes);
         set(&mut limits.session_count, self.session_count);
         set(&mut limits.session_total_bytes, self.session_total_bytes);
     }

@@ -1,23 +1,19 @@
 //! `glovebox run`: runs scripts, each in a fresh sandbox.
 
-use std::{
-    fs::File,
-    io::{self, IsTerminal, Write},
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fs::File, io, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{CancelToken, ExecuteError, Execution, Language, Outcome, Policy, Resource, Sandbox, Stream};
+use glovebox::{CancelToken, ExecuteError, Language, Policy, Sandbox};
 
 use crate::{
     args::{PolicyArgs, RuntimeArgs, SourceArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
+    output::{Passthrough, explain},
     source::{STDIN, Source, bounded},
-    terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, grouped, note, out_json},
+    terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, out_json},
 };
 
 const AFTER_HELP: &str = "\
@@ -146,78 +142,6 @@ fn run_one(
         explain(&execution);
     }
     Ok(execution.outcome.exit_code())
-}
-
-/// Passes a guest's output on, byte for byte. When our own output is gone, so is the reason to go on.
-#[derive(Clone, Debug)]
-struct Passthrough {
-    cancel: CancelToken,
-    failure: Arc<Mutex<Option<io::Error>>>,
-}
-
-impl Passthrough {
-    fn new(cancel: &CancelToken) -> Self {
-        Self { cancel: cancel.clone(), failure: Arc::default() }
-    }
-
-    fn write(&self, stream: Stream, bytes: &[u8]) {
-        let written = match stream {
-            Stream::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
-            // A script goes on without standard error, as it would in a shell.
-            _ => io::stderr().lock().write_all(bytes).or(Ok(())),
-        };
-        if let Err(error) = written {
-            self.cancel.cancel();
-            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        }
-    }
-
-    /// What kept the output from being written, once.
-    fn failure(&self) -> Option<io::Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Says on standard error what the script's own output cannot: which limit ended it and which flag raises it.
-fn explain(execution: &Execution) {
-    // On a terminal the script's last line and ours would stand in one; anywhere else its bytes are nobody's to add to.
-    let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
-    let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
-    if is_open
-        && (said_more || execution.stdout.is_truncated())
-        && io::stdout().is_terminal()
-        && io::stderr().is_terminal()
-    {
-        let _ = io::stderr().write_all(b"\n");
-    }
-    for (stream, output, flag) in
-        [("stdout", &execution.stdout, "--stdout-bytes"), ("stderr", &execution.stderr, "--stderr-bytes")]
-    {
-        if output.is_truncated() {
-            let (kept, total) =
-                (grouped(output.bytes.len().try_into().unwrap_or(u64::MAX)), grouped(output.total_bytes));
-            note(&format!("{stream} truncated: the first {kept} of {total} bytes were kept; raise it with {flag} N"));
-        }
-    }
-    let outcome = &execution.outcome;
-    match outcome {
-        Outcome::Exhausted { resource, .. } => note(&format!("{}{}", outcome.describe(), way_out(*resource))),
-        Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
-        // The script's own doing, which its own output tells.
-        _ => {}
-    }
-}
-
-fn way_out(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Fuel => "; raise it with --fuel N",
-        Resource::Time => "; raise it with --timeout-ms N",
-        Resource::Memory => "; raise it with --memory-bytes N",
-        _ => "",
-    }
 }
 
 /// What the script gets to read. Never our own standard input unasked: it may be a pipe that nobody ever closes.

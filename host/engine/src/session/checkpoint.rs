@@ -5,10 +5,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     ExecuteError, Sandbox,
+    current::Run,
     guest::Guest,
     runtime::Image,
     session::{pages::Pages, pristine},
-    state::Run,
 };
 
 /// Everything a resting session is made of.

@@ -6,6 +6,7 @@ use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
     CancelToken, Clock, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    current::Run,
     guest::{After, Guest},
     run::Setting,
     runtime::Image,
@@ -17,7 +18,7 @@ use crate::{
         ledger::Place,
         pages::Pages,
     },
-    state::{self, Run},
+    state,
     workspace::Roots,
 };
 

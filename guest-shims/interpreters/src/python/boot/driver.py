@@ -4,19 +4,32 @@
 settrace, setprofile = sys.settrace, sys.setprofile
 
 
-def run(last):
-    """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input."""
-    global source
+def run(last, shown):
+    """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input, and reports the value
+    of its last statement if it is to be `shown`. Not `last`: the interpreter is kept."""
+    global source, running
     result, name = None, DEFAULT_NAME
     try:
         source = buffer.decode()
         if not last:
             name = kept_name(DEFAULT_NAME)
         sys.argv = [""]
-        exec(compile(source, name, "exec", 0, True), namespace)
+        if shown:
+            head, tail = halves(name)
+            running = True
+            if head is not None:
+                exec(head, namespace)
+            if tail is not None:
+                result = valued(eval(tail, namespace))
+        else:
+            code = compile(source, name, "exec", 0, True)
+            running = True
+            exec(code, namespace)
+        running = False
         settrace(None)
         setprofile(None)
     except BaseException as error:
+        running = False
         try:
             settrace(None)
             setprofile(None)
@@ -46,10 +59,10 @@ def kept_name(text):
     return name
 
 
-def run_with(last):
+def run_with(last, shown):
     """Like `run`, with everything a script can be given. `buffer` holds length-framed fields: flags,
     name, source, the number of arguments, the arguments, then names and values of the environment."""
-    global source, dirty_stdin
+    global source, running, dirty_stdin
     result = None
     name = DEFAULT_NAME
     try:
@@ -67,10 +80,22 @@ def run_with(last):
             namespace.pop("__file__", None)
         name = given if last else kept_name(given)
         linecache.cache[given] = (len(source), None, quoted, given)
-        exec(compile(source, name, "exec", 0, True), namespace)
+        if shown:
+            head, tail = halves(name)
+            running = True
+            if head is not None:
+                exec(head, namespace)
+            if tail is not None:
+                result = valued(eval(tail, namespace))
+        else:
+            code = compile(source, name, "exec", 0, True)
+            running = True
+            exec(code, namespace)
+        running = False
         settrace(None)
         setprofile(None)
     except BaseException as error:
+        running = False
         try:
             settrace(None)
             setprofile(None)

@@ -177,19 +177,23 @@ def clip(text, chars):
     return text if len(text) <= chars else text[: chars // 2] + "\n[...]\n" + text[-chars // 2 :]
 
 
-def failed(error, name):
-    """Reports what ended a script; `error`'s traceback still begins in the driver. Never raises."""
+def failed(error, name, silent=False):
+    """Reports what ended a script; `error`'s traceback still begins in the driver. Never raises. `silent`: as a report
+    only, whatever was raised."""
     global reserve
     try:
         if isinstance(error, MemoryError):
             reserve = None
         if sys.getrecursionlimit() < 500:
             sys.setrecursionlimit(1000)  # or the script's own limit stops its own report
-        trace = error.__traceback__ = trace_of(error).tb_next
-        if isinstance(error, SystemExit):
+        trace = trace_of(error)
+        while trace is not None and trace.tb_frame.f_globals is globals():
+            trace = trace.tb_next
+        error.__traceback__ = trace
+        if isinstance(error, SystemExit) and not silent:
             return reply(b"X", str(exit_code(error)))
         text = render(error)
-        code = show(error, text)
+        code = None if silent else show(error, text)
         if code is not None:
             return reply(b"X", str(code))
         try:
@@ -198,14 +202,16 @@ def failed(error, name):
             message = "<exception str() failed>"
         line = str(line_of(error, trace, name))
         kind = clip(type(error).__name__, NAME_CHARS)
-        return reply(b"R", kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
+        letter = b"I" if isinstance(error, Interrupted) else b"R"
+        return reply(letter, kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
     except BaseException:  # no memory to describe it, or an exception class made to resist
         pass
     try:
         reserve = error.__traceback__ = None  # and with the traceback what its frames hold
         kind = clip(type(error).__name__, NAME_CHARS)
         text = f"{kind}: the traceback could not be formatted\n"
-        display(text)
+        if not silent:
+            display(text)
         return reply(b"R", kind, "", text, "0")
     except MemoryError:
         return last_resort

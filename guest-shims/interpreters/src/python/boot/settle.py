@@ -25,9 +25,19 @@ SAMPLES = (
     "import traceback, warnings\ntry: {}['a']\nexcept KeyError: traceback.print_exc()\nwarnings.warn('w')",
     "import inspect\ndef f(): return inspect.stack()\nf(); inspect.getsource(f); inspect.signature(f)",
     "pritn(1)",
+    "import signal; signal.raise_signal(signal.SIGINT)",
+    "x = 1; x",
+    "context = ['ab']; chunk_text('abc', 2, 1), search_context('[a-c]+'), tools, hasattr(tools, 'warm')",
+    "'text'",
+    "x = {'a': [1, 2.5, None]}\nx",
+    "x = [\n  1]\nx[int(0)] = 2",
+    "print(\"\"\"\na\n\"\"\")",
+    "def f():\n  pass\n",
     "import logging; logging.getLogger('warm').warning('w')",
     "import os; os.getcwd(); os.listdir('.'); os.path.exists('x')\nwith open('.warm', 'w') as f: f.write('x')\nwith open('.warm') as f: f.read()\nos.remove('.warm')",
 )
+
+VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), ("not a name", "1"), ("d", "{"))
 
 
 def settle():
@@ -39,13 +49,23 @@ def settle():
         for sample in SAMPLES:
             for last in False, True:
                 buffer[:] = sample.encode()
-                run(last)
+                run(last, False)
+                forget()
+                buffer[:] = sample.encode()
+                run(last, True)
                 forget()
             buffer[:] = frame("", "script.py", sample, "1", "argument", "NAME", "value")
-            run_with(True)
+            run_with(True, repeat % 2 == 0)
             forget()
             buffer[:] = frame("script.py", sample)
             validate()
+        for name, text in VARIABLES:
+            buffer[:] = frame(name, text)
+            set_variable()
+            buffer[:] = name.encode()
+            get_variable()
+            forget()
+        rearm()
     set_environment({})
     os.unsetenv("PYTHONINSPECT")
     logging.root.manager.loggerDict.pop("warm")
@@ -57,7 +77,7 @@ def settle():
     gc.collect()  # which empties CPython's free lists: the last samples fill them again
     for repeat in range(40):
         buffer[:] = SAMPLES[0].encode()
-        run(repeat % 2 == 0)
+        run(repeat % 2 == 0, repeat % 4 > 1)
     source, quoted.text, quoted.split = "", None, []
     buffer[:] = bytes(BUFFER_BYTES)
     gc.freeze()  # a script's collections never walk, and never copy, the boot's pages
@@ -79,8 +99,12 @@ sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
-for _name in "run", "run_with", "validate", "flush", "close", "grow", "settle":
+for _name in "run", "run_with", "validate", "get_variable", "set_variable", "rearm", "flush", "close", "grow", "settle":
     print(_name, id(globals()[_name]))
+print("interrupted", id(interrupted))
+print("interrupt_main", id(_thread.interrupt_main))
+print("reason", id(reason))
+print("no_arguments", id(()))
 print("buffer", id(buffer))
 print("none", id(None))
 print("true", id(True))

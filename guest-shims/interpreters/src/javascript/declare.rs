@@ -1,0 +1,123 @@
+//! Declaring a global binding again in a later execution, as browser consoles allow.
+//!
+//! In the language, a `let`, `const` or `class` at the top of a script may be declared once and for all. Whoever works in
+//! a session declares the same names again and again: to try another value, or because the first attempt threw and left
+//! the name in its dead zone. QuickJS checks all declarations of a script before anything of it runs, so a script that
+//! failed at once and made no binding either was refused there or did nothing with its bindings. Which names it declares is
+//! told by the interpreter itself: the same source behind a `throw`, run over two empty tables, leaves them full of
+//! its declarations. Those names are freed, and the script is run for the first time.
+//!
+//! Functions made before look a global name up whenever they use it, and so see the new binding.
+
+use crate::{DriverError, Script};
+
+use super::{compile::Grammar, run::PROMISE_REJECTED, state::Booted, value::JsValue};
+
+/// What a compiled source gave when it was run.
+pub(super) enum Started {
+    /// Its value, or a promise of it.
+    Value(JsValue),
+    /// What it threw before it ever waited.
+    Threw(JsValue),
+}
+
+impl Booted<'_> {
+    /// Runs what was compiled, in a kept interpreter after freeing the names that it declares again.
+    pub(super) fn start(
+        &mut self,
+        script: &Script<'_>,
+        program: JsValue,
+        grammar: Grammar,
+    ) -> Result<Started, DriverError> {
+        // A module's bindings are its own.
+        if script.last || grammar == Grammar::Module {
+            return self.run(program, grammar);
+        }
+        let spare = self.guest.hold(program)?;
+        let before = self.binding_count()?;
+        let started = self.run(program, grammar)?;
+        if let Started::Threw(thrown) = started
+            && self.state()?.exit.is_none()
+            && !self.is_interrupted()?
+            && self.binding_count()? == before
+            && self.free_names(script, grammar)?
+        {
+            self.guest.free(thrown)?;
+            return self.run(spare, grammar);
+        }
+        self.guest.free(spare)?;
+        Ok(started)
+    }
+
+    fn run(&mut self, program: JsValue, grammar: Grammar) -> Result<Started, DriverError> {
+        let result = self.guest.run(program)?;
+        if result.is_exception() {
+            return Ok(Started::Threw(self.guest.exception()?));
+        }
+        if grammar.is_async() && result.address().is_some() && self.promise_state(result)? == PROMISE_REJECTED {
+            let reason = self.promise_result(result)?;
+            self.guest.handled(result, reason)?;
+            self.guest.free(result)?;
+            return Ok(Started::Threw(reason));
+        }
+        Ok(Started::Value(result))
+    }
+
+    /// How many bindings there are; `None` if the guest cannot say.
+    fn binding_count(&mut self) -> Result<Option<JsValue>, DriverError> {
+        let lexicals = self.lexicals()?;
+        self.ask(self.at.count, &[lexicals])
+    }
+
+    /// Removes the bindings that the script declares again. `false` if there are none, or they could not be found.
+    fn free_names(&mut self, script: &Script<'_>, grammar: Grammar) -> Result<bool, DriverError> {
+        let lexicals = self.lexicals()?;
+        let Some(lexical) = self.ask(self.at.blank, &[])? else { return Ok(false) };
+        let Some(other) = self.ask(self.at.blank, &[])? else {
+            self.guest.free(lexical)?;
+            return Ok(false);
+        };
+        let mut removed = None;
+        if self.declare_only(script, grammar, [other, lexical])? {
+            removed = self.ask(self.at.redeclare, &[lexicals, lexical, other])?;
+        }
+        self.guest.free(other)?;
+        self.guest.free(lexical)?;
+        Ok(removed.is_some_and(|count| count != JsValue::int(0)))
+    }
+
+    /// Makes the declarations of a script in `tables`, which stand for the global object and for the table of bindings, and
+    /// runs nothing else of it.
+    fn declare_only(
+        &mut self,
+        script: &Script<'_>,
+        grammar: Grammar,
+        tables: [JsValue; 2],
+    ) -> Result<bool, DriverError> {
+        // A first line that begins with `#!` is a comment at the very start only.
+        let lead = if script.source.starts_with("#!") { "throw 0;//" } else { "throw 0;\n" };
+        let source = format!("{lead}{}", script.source);
+        let Some(at) = self.place(source.as_bytes())? else { return Ok(false) };
+        let bytes = u32::try_from(source.len()).unwrap_or(u32::MAX);
+        let program = self.guest.eval(at, bytes, self.at.name, grammar.flags())?;
+        self.displace(at)?;
+        if program.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(false);
+        }
+        let places = [self.at.global, self.at.global.saturating_add(8)];
+        let mut real = [0; 2];
+        for ((place, table), real) in places.iter().zip(tables).zip(&mut real) {
+            *real = self.guest.read_long(*place)?;
+            self.guest.machine.write(*place, &table.0.to_le_bytes())?;
+        }
+        let started = self.run(program, grammar);
+        for (place, real) in places.iter().zip(real) {
+            self.guest.machine.write(*place, &real.to_le_bytes())?;
+        }
+        let (Started::Value(value) | Started::Threw(value)) = started?;
+        self.guest.free(value)?;
+        // Anything else than our own zero was thrown before the declarations were made.
+        Ok(value == JsValue::int(0))
+    }
+}

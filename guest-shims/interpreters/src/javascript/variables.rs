@@ -1,0 +1,180 @@
+//! Values for the host, and the variables that it reads and sets between two executions.
+
+use crate::{DriverError, GuestValue, Raised, Value};
+
+use super::{compile::NAME_BYTES, report::Facts, state::Booted, value::JsValue};
+
+/// Words that look like names and are none (ECMA-262, 12.7.2), as a script has them.
+const RESERVED: [&str; 38] = [
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "enum",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "with",
+];
+
+/// Whether a script may declare a variable of this name. Names are looked up, never evaluated: letters are taken as
+/// Unicode has them, which is close to what the language's own table says.
+fn is_identifier(name: &str) -> bool {
+    let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
+    let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
+    let fits = u32::try_from(name.len()).is_ok_and(|bytes| bytes < NAME_BYTES);
+    fits && name.starts_with(starts) && name.chars().all(continues) && !RESERVED.contains(&name)
+}
+
+impl Booted<'_> {
+    /// The interpreter's table of `let`, `const` and `class` bindings; the reference is its own.
+    pub(super) fn lexicals(&mut self) -> Result<JsValue, DriverError> {
+        Ok(JsValue(self.guest.read_long(self.at.global.saturating_add(8))?))
+    }
+
+    /// A value as it is shown; the value stays the caller's. An exception is what reading it threw.
+    pub(super) fn show(&mut self, value: JsValue) -> Result<Result<GuestValue, JsValue>, DriverError> {
+        let shown = self.guest.apply(JsValue::object(self.at.show), &[value])?;
+        if shown.is_exception() {
+            return Ok(Err(self.guest.exception()?));
+        }
+        let repr = self.text_property(shown, "repr")?;
+        self.guest.write_text(self.at.key, b"json")?;
+        let json = self.guest.property(shown, self.at.key)?;
+        let text = if json.is_undefined() || json.is_exception() { None } else { self.guest.whole_text(json)? };
+        self.guest.free(json)?;
+        self.guest.free(shown)?;
+        Ok(Ok(GuestValue { repr, json: text }))
+    }
+
+    pub(super) fn get_variable(&mut self, name: &str) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+        if !is_identifier(name) {
+            return Ok(Ok(None));
+        }
+        let Some(string) = self.string(name)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
+        let lexicals = self.lexicals()?;
+        let found = self.ask(self.at.find, &[lexicals, string])?;
+        self.guest.free(string)?;
+        let Some(table) = found.filter(|table| table.address().is_some()) else { return Ok(Ok(None)) };
+        self.guest.write_text(self.at.key, name.as_bytes())?;
+        let value = self.guest.property(table, self.at.key)?;
+        self.guest.free(table)?;
+        if value.is_exception() {
+            return Ok(Err(self.raised()?));
+        }
+        if value.is_uninitialized() {
+            return Ok(Ok(None));
+        }
+        let shown = self.show(value)?;
+        self.guest.free(value)?;
+        match shown {
+            Ok(shown) => Ok(Ok(Some(shown))),
+            Err(thrown) => Ok(Err(self.describe_and_free(thrown)?)),
+        }
+    }
+
+    pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<Result<(), Raised>, DriverError> {
+        if !is_identifier(name) {
+            return Ok(Err(invalid_name(name)));
+        }
+        let Some(at) = self.place(json.as_bytes())? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
+        self.guest.write_text(self.at.name, b"value")?;
+        let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
+        let value = self.guest.call_value("JS_ParseJSON", &args)?;
+        self.displace(at)?;
+        if value.is_exception() {
+            return Ok(Err(self.raised()?));
+        }
+        let Some(string) = self.string(name)? else {
+            self.guest.free(value)?;
+            return Ok(Err(Facts::out_of_memory().into_raised("")));
+        };
+        let lexicals = self.lexicals()?;
+        let assigned = self.guest.apply(JsValue::object(self.at.assign), &[lexicals, string, value])?;
+        self.guest.free(string)?;
+        self.guest.free(value)?;
+        if assigned.is_exception() {
+            return Ok(Err(self.raised()?));
+        }
+        Ok(Ok(()))
+    }
+
+    /// A string value of ours; `None` if the guest is out of memory.
+    fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
+        let Some(at) = self.place(text.as_bytes())? else { return Ok(None) };
+        let bytes = u32::try_from(text.len()).unwrap_or_default();
+        let string = self.guest.string(at, bytes)?;
+        self.displace(at)?;
+        if string.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(None);
+        }
+        Ok(Some(string))
+    }
+
+    /// The pending exception, which nobody has printed.
+    fn raised(&mut self) -> Result<Raised, DriverError> {
+        let thrown = self.guest.exception()?;
+        self.describe_and_free(thrown)
+    }
+
+    fn describe_and_free(&mut self, thrown: JsValue) -> Result<Raised, DriverError> {
+        let facts = self.facts(thrown)?;
+        self.guest.free(thrown)?;
+        Ok(facts.into_raised(""))
+    }
+}
+
+fn invalid_name(name: &str) -> Raised {
+    let shown: String = name.chars().take(100).collect();
+    let message = format!("'{shown}' is no name that a variable can have");
+    Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_a_script_could_declare() {
+        for name in ["x", "_", "$", "π", "a1", "naïve", "async", "of", "undefined", "名前"] {
+            assert!(is_identifier(name), "{name}");
+        }
+        for name in ["", "1a", "a b", "a.b", "a-b", "class", "let", "this", "x;y", "a\0", "__proto__\n", "\u{feff}x"] {
+            assert!(!is_identifier(name), "{name}");
+        }
+        let longest = usize::try_from(NAME_BYTES - 1).unwrap();
+        assert!(is_identifier(&"x".repeat(longest)));
+        assert!(!is_identifier(&"x".repeat(longest + 1)));
+    }
+}

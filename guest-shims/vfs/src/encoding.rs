@@ -1,0 +1,215 @@
+//! Plain values as bytes and back: for what is saved of a file system and of those who build on it.
+//!
+//! Equal values give equal bytes, and there is one way to write each, so what was read is written as it was. Reading takes
+//! bytes that somebody else may have made: nothing is allocated before the bytes for it are there.
+
+use thiserror::Error;
+
+/// Saved bytes that nobody saved: cut off, changed, or of another kind.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("the saved state is damaged: {0}")]
+pub struct Damaged(
+    /// What is wrong, for a log.
+    pub &'static str,
+);
+
+/// Writes values one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    /// Nothing written.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// One byte.
+    pub fn byte(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    /// A number that is mostly small: seven bits a byte, the low ones first (LEB128).
+    pub fn number(&mut self, value: u64) {
+        let mut rest = value;
+        loop {
+            let [low, ..] = rest.to_le_bytes();
+            rest >>= 7;
+            if rest == 0 {
+                self.byte(low);
+                return;
+            }
+            self.byte(low | 0x80);
+        }
+    }
+
+    /// A number that is mostly large, such as a time: eight bytes.
+    pub fn fixed(&mut self, value: u64) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// A length.
+    pub fn length(&mut self, value: usize) {
+        self.number(u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
+    /// Text, its length in front.
+    pub fn text(&mut self, value: &str) {
+        self.run(value.as_bytes());
+    }
+
+    /// Bytes, their number in front.
+    pub fn run(&mut self, value: &[u8]) {
+        self.length(value.len());
+        self.raw(value);
+    }
+
+    /// Bytes whose number the reader knows.
+    pub fn raw(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+    }
+}
+
+/// Reads what an [`Encoder`] wrote.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    /// From the first byte.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`Damaged`] when there is more.
+    pub fn finish(self) -> Result<(), Damaged> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("something follows its end")) }
+    }
+
+    /// All that is left, for another reader.
+    #[must_use]
+    pub fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// See [`Encoder::raw`].
+    ///
+    /// # Errors
+    /// [`Damaged`] when there are fewer.
+    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it ends too early"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// See [`Encoder::byte`].
+    ///
+    /// # Errors
+    /// [`Damaged`] at the end.
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Damaged("it ends too early"))?;
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    /// See [`Encoder::number`].
+    ///
+    /// # Errors
+    /// [`Damaged`] at the end, for more than 64 bits, and for a number that is longer than it need be.
+    pub fn number(&mut self) -> Result<u64, Damaged> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7F);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                let padded = byte == 0 && shift > 0;
+                return if padded { Err(Damaged("a number is padded")) } else { Ok(value) };
+            }
+        }
+        Err(Damaged("a number has more than 64 bits"))
+    }
+
+    /// See [`Encoder::fixed`].
+    ///
+    /// # Errors
+    /// [`Damaged`] at the end.
+    pub fn fixed(&mut self) -> Result<u64, Damaged> {
+        let bytes = self.raw(8)?.try_into().map_err(|_| Damaged("it ends too early"))?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// See [`Encoder::run`].
+    ///
+    /// # Errors
+    /// [`Damaged`] when there are fewer than said.
+    pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
+        let len = usize::try_from(self.number()?).map_err(|_| Damaged("it ends too early"))?;
+        self.raw(len)
+    }
+
+    /// See [`Encoder::text`].
+    ///
+    /// # Errors
+    /// [`Damaged`] when it is cut off or no UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, Damaged> {
+        std::str::from_utf8(self.run()?).map_err(|_| Damaged("a text is not UTF-8"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Damaged, Decoder, Encoder};
+
+    #[test]
+    fn numbers_of_every_length_come_back() {
+        for value in (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).chain([u64::MAX]) {
+            let mut encoder = Encoder::new();
+            encoder.number(value);
+            encoder.fixed(value);
+            let bytes = encoder.finish();
+            assert_eq!(bytes.len(), usize::try_from((64 - value.leading_zeros()).max(1).div_ceil(7)).unwrap() + 8);
+            let mut decoder = Decoder::new(&bytes);
+            assert_eq!((decoder.number(), decoder.fixed()), (Ok(value), Ok(value)));
+            assert_eq!(decoder.finish(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn there_is_one_way_to_write_a_number() {
+        for bytes in [&[0x80, 0][..], &[0xFF, 0x80, 0], &[0x80; 10], &[0xFF; 11], &[0x80], &[]] {
+            assert!(Decoder::new(bytes).number().is_err(), "{bytes:?}");
+        }
+        let most = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
+        assert_eq!(Decoder::new(&most).number(), Ok(u64::MAX));
+        let over = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
+        assert_eq!(Decoder::new(&over).number(), Err(Damaged("a number has more than 64 bits")));
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_takes_no_memory() {
+        let mut encoder = Encoder::new();
+        encoder.number(u64::MAX);
+        encoder.raw(b"abc");
+        let bytes = encoder.finish();
+        assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it ends too early")));
+        assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a text is not UTF-8")));
+        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("something follows its end")));
+    }
+}

@@ -1,0 +1,340 @@
+//! Restoring: from bytes to inodes. Whether these make a file system is found out in `tree.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::tree::Tree;
+use super::{
+    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MOST_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION, WRITTEN,
+};
+use crate::content::Chunks;
+use crate::directory::{Entries, FIRST_PLACE};
+use crate::encoding::{Damaged, Decoder};
+use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Name, RootId, SourcePath, Times};
+use crate::journal::{ChangedNames, Journal, Was, charge};
+use crate::limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length};
+use crate::mount::{FileIdentity, SourceStat};
+use crate::quota::workspace_charge;
+use crate::table::Table;
+use crate::vfs::{Access, Root, State, Vfs};
+
+impl Vfs {
+    /// Takes up what [`save`](Self::save) put down: all roots with what was in them, under this file system's quotas, access
+    /// and sources. The roots must be as many as were saved and have sources where those had. A new period of
+    /// [`changes`](Self::changes) begins; what is uncommitted stays so.
+    ///
+    /// `open` are the numbers of the inodes that the guest has open, one for each reference it holds; they replace the
+    /// references there were. The bytes may be anybody's: what is accepted could have come about by operations of a guest,
+    /// within the quotas. Costs what they hold.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the file system is then what it was.
+    pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
+        let mut reader = Reader { from: Decoder::new(saved), vfs: self, usage: Usage::default() };
+        let version = reader.from.byte()?;
+        if version != VERSION {
+            return Err(RestoreError::Version(version));
+        }
+        let now_ns = reader.from.fixed()?;
+        let next = reader.from.number()?;
+        if next >= MOST_INODES {
+            return Err(Damaged("an inode's number is too high").into());
+        }
+        let roots = reader.roots(next)?;
+        let mut read = reader.inodes(roots, next)?;
+        reader.from.finish()?;
+        let usage = reader.usage;
+        let mut references = BTreeMap::new();
+        for &number in open {
+            let count: &mut u64 = references.entry(InodeId(number)).or_default();
+            *count = count.saturating_add(1);
+        }
+        let usage = Tree { read: &mut read, vfs: self, open: &references, usage }.assemble()?;
+        let Read { table, roots, .. } = read;
+        self.state = Arc::new(State { table, roots, open: references, usage });
+        self.cache = Arc::default();
+        self.now_ns = now_ns;
+        self.note_peak();
+        Ok(())
+    }
+
+    /// The inode with a number, if there is one.
+    #[must_use]
+    pub fn inode_numbered(&self, number: u64) -> Option<InodeId> {
+        let id = InodeId(number);
+        self.state.table.get(id).map(|_| id)
+    }
+}
+
+/// What was read, not yet known to fit together.
+pub(super) struct Read {
+    pub(super) table: Table,
+    pub(super) roots: Vec<Root>,
+    /// Every name there is: the inode, which of its names this is, and the name.
+    pub(super) names: Vec<(InodeId, usize, Link)>,
+}
+
+struct Reader<'a, 'b> {
+    from: Decoder<'b>,
+    vfs: &'a Vfs,
+    usage: Usage,
+}
+
+impl<'b> Reader<'_, 'b> {
+    fn roots(&mut self, next: u64) -> Result<Vec<Root>, RestoreError> {
+        let count = self.from.number()?;
+        if count != u64::try_from(self.vfs.state.roots.len()).unwrap_or(u64::MAX) {
+            return Err(RestoreError::OtherRoots);
+        }
+        let mut roots = Vec::new();
+        for present in &self.vfs.state.roots {
+            if self.from.byte()? != u8::from(present.source.is_some()) {
+                return Err(RestoreError::OtherRoots);
+            }
+            let dir = InodeId(below(self.from.number()?, next)?);
+            let committed = Arc::new(self.journal(next)?);
+            roots.push(Root { dir, marked: Arc::default(), committed, ..present.clone() });
+        }
+        Ok(roots)
+    }
+
+    fn journal(&mut self, next: u64) -> Result<Journal, RestoreError> {
+        let mut dirs = BTreeMap::new();
+        let mut last = 0;
+        for _ in 0..self.from.number()? {
+            last = ascending(last, self.from.number()?, next)?;
+            let mut names = ChangedNames::new();
+            for _ in 0..self.from.number()? {
+                let name = self.name()?;
+                if names.last_key_value().is_some_and(|(before, _)| **before >= *name) {
+                    return Err(Damaged("the names of a journal are not in order").into());
+                }
+                let was = match self.kind()? {
+                    None => None,
+                    Some(kind) => {
+                        let inode = InodeId(below(self.from.number()?, next)?);
+                        let base = self.base()?;
+                        self.usage.tombstone_bytes = self.usage.tombstone_bytes.saturating_add(charge(name));
+                        Some(Was { inode, kind, base: base.map(Arc::new) })
+                    }
+                };
+                check_usage(&self.usage, self.vfs)?;
+                names.insert(Name::from(name), was);
+            }
+            if names.is_empty() {
+                return Err(Damaged("a journal has an empty directory").into());
+            }
+            dirs.insert(InodeId(last), names);
+        }
+        Ok(Journal::of(dirs))
+    }
+
+    fn inodes(&mut self, roots: Vec<Root>, next: u64) -> Result<Read, RestoreError> {
+        let mut read = Read { table: Table::default(), roots, names: Vec::new() };
+        let mut last = 0;
+        loop {
+            let by = self.from.number()?;
+            if by == 0 {
+                break;
+            }
+            last = ascending(last, by, next)?;
+            let id = InodeId(last);
+            let inode = self.inode(&mut read, id, next)?;
+            read.table.insert_at(id, inode);
+        }
+        read.table.set_next(next);
+        Ok(read)
+    }
+
+    fn inode(&mut self, read: &mut Read, id: InodeId, next: u64) -> Result<Inode, RestoreError> {
+        let flags = self.from.byte()?;
+        let number = self.from.number()?;
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        let root = read.roots.get_mut(at).ok_or(Damaged("an inode lies in no root"))?;
+        let is_root = root.dir == id;
+        let mounted = root.source.is_some();
+        let accessed_ns = self.from.fixed()?;
+        let times = Times { accessed_ns, modified_ns: self.from.fixed()?, changed_ns: self.from.fixed()? };
+        let charged_to_mount = flags & CHARGED_TO_MOUNT != 0;
+        if (charged_to_mount && (!mounted || is_root)) || flags & !(KIND | WRITTEN | CHARGED_TO_MOUNT) != 0 {
+            return Err(Damaged("an inode has flags that it cannot have").into());
+        }
+        if flags & WRITTEN != 0 {
+            if flags & KIND != PRIVATE || (mounted && root.access == Access::ReadOnly) {
+                return Err(if flags & KIND == PRIVATE { RestoreError::ReadOnly } else { WRITTEN_WHAT.into() });
+            }
+            Arc::make_mut(&mut root.committed).written.insert(id);
+        }
+        let journal = root.committed.clone();
+        let mut source = None;
+        let body = match flags & KIND {
+            PRIVATE => self.private_file()?,
+            MOUNTED if mounted => {
+                let size_bytes = file_size(self.from.number()?)?;
+                source = Some(Arc::new(self.source_path()?));
+                Body::File { size_bytes, content: Content::Mounted }
+            }
+            GONE if mounted => Body::File { size_bytes: file_size(self.from.number()?)?, content: Content::Gone },
+            DIRECTORY => {
+                let entries = self.entries(&mut read.names, (id, mounted), &journal, next)?;
+                Body::Directory { entries: Arc::new(entries), listed: true }
+            }
+            SYMLINK => self.symlink(charged_to_mount)?,
+            _ => return Err(Damaged("an inode is of no known kind").into()),
+        };
+        let mount_charge = charged_to_mount.then(|| match &body {
+            Body::Symlink(target) => INODE_BYTES.saturating_add(length(target)),
+            Body::File { .. } | Body::Directory { .. } => INODE_BYTES,
+        });
+        let root = RootId(u32::try_from(at).map_err(|_| Damaged("an inode lies in no root"))?);
+        let inode = Inode { root, body, links: Vec::new(), times, mount_charge, source };
+        if !is_root {
+            self.charge(&inode)?;
+        }
+        Ok(inode)
+    }
+
+    fn charge(&mut self, inode: &Inode) -> Result<(), RestoreError> {
+        let usage = &mut self.usage;
+        if let Some(bytes) = inode.mount_charge {
+            usage.mount_bytes = usage.mount_bytes.saturating_add(bytes);
+            usage.mount_entries = usage.mount_entries.saturating_add(1);
+        } else {
+            usage.inodes = usage.inodes.saturating_add(1);
+        }
+        usage.workspace_bytes = usage.workspace_bytes.saturating_add(workspace_charge(inode));
+        check_usage(usage, self.vfs)
+    }
+
+    /// Its size is paid for before its content is read.
+    fn private_file(&mut self) -> Result<Body, RestoreError> {
+        let size_bytes = file_size(self.from.number()?)?;
+        let mut usage = self.usage;
+        usage.workspace_bytes = usage.workspace_bytes.saturating_add(data_charge(size_bytes));
+        check_usage(&usage, self.vfs)?;
+        let chunks = Chunks::decode(&mut self.from, size_bytes)?;
+        Ok(Body::File { size_bytes, content: Content::Private(Arc::new(chunks)) })
+    }
+
+    fn entries(
+        &mut self,
+        names: &mut Vec<(InodeId, usize, Link)>,
+        (dir, mounted): (InodeId, bool),
+        journal: &Journal,
+        next: u64,
+    ) -> Result<Entries, RestoreError> {
+        let mut entries = Entries::default();
+        let mut free = FIRST_PLACE;
+        for _ in 0..self.from.number()? {
+            let place = place_after(free, self.from.number()?)?;
+            let name = Name::from(self.name()?);
+            let inode = InodeId(below(self.from.number()?, next)?);
+            let which = usize::try_from(self.from.number()?).map_err(|_| Damaged("a file has too many names"))?;
+            let base = self.base()?;
+            let in_source = mounted && !journal.has(dir, &name);
+            let bytes = if in_source { &mut self.usage.mount_bytes } else { &mut self.usage.workspace_bytes };
+            *bytes = bytes.saturating_add(entry_charge(&name));
+            check_usage(&self.usage, self.vfs)?;
+            if !entries.set_at(&name, inode, place, in_source) {
+                return Err(Damaged("a directory has a name twice").into());
+            }
+            entries.set_base(&name, base.map(Arc::new));
+            free = place_after(place, 1)?;
+            names.push((inode, which, Link { dir, name }));
+        }
+        entries.set_next_place(place_after(free, self.from.number()?)?);
+        Ok(entries)
+    }
+
+    fn symlink(&mut self, charged_to_mount: bool) -> Result<Body, RestoreError> {
+        let target = self.from.text()?;
+        // A source's link may point anywhere; it is never followed out of its root.
+        let sound = !target.contains('\0') && (charged_to_mount || !(target.is_empty() || target.starts_with('/')));
+        if !sound {
+            return Err(Damaged("a symlink has a target that none can have").into());
+        }
+        if !charged_to_mount && target.len() > self.vfs.limits.path_bytes {
+            return Err(RestoreError::Limit("path_bytes"));
+        }
+        Ok(Body::Symlink(Arc::from(target)))
+    }
+
+    fn source_path(&mut self) -> Result<SourcePath, RestoreError> {
+        let path = self.from.text()?;
+        if !path.split('/').all(is_name) {
+            return Err(Damaged("a source's path is none").into());
+        }
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok(SourcePath { dir: Arc::from(dir), name: Name::from(name) })
+    }
+
+    fn name(&mut self) -> Result<&'b str, RestoreError> {
+        let name = self.from.text()?;
+        if !is_name(name) {
+            return Err(Damaged("a name is none").into());
+        }
+        if name.len() > self.vfs.limits.name_bytes {
+            return Err(RestoreError::Limit("name_bytes"));
+        }
+        Ok(name)
+    }
+
+    fn base(&mut self) -> Result<Option<SourceStat>, RestoreError> {
+        let Some(kind) = self.kind()? else { return Ok(None) };
+        let (size_bytes, modified_ns) = (self.from.number()?, self.from.fixed()?);
+        let identity = FileIdentity { device: self.from.number()?, inode: self.from.number()? };
+        Ok(Some(SourceStat { kind, size_bytes, modified_ns, identity }))
+    }
+
+    fn kind(&mut self) -> Result<Option<FileKind>, RestoreError> {
+        match self.from.byte()? {
+            0 => Ok(None),
+            1 => Ok(Some(FileKind::File)),
+            2 => Ok(Some(FileKind::Directory)),
+            3 => Ok(Some(FileKind::Symlink)),
+            _ => Err(Damaged("an entry is of no known kind").into()),
+        }
+    }
+}
+
+const WRITTEN_WHAT: Damaged = Damaged("something else than a file's own content was written");
+
+fn is_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
+}
+
+fn below(number: u64, next: u64) -> Result<u64, Damaged> {
+    if number > 0 && number < next { Ok(number) } else { Err(Damaged("an inode's number was never given")) }
+}
+
+fn ascending(last: u64, by: u64, next: u64) -> Result<u64, Damaged> {
+    if by == 0 {
+        return Err(Damaged("an inode's number comes twice"));
+    }
+    below(last.saturating_add(by), next)
+}
+
+fn place_after(place: u32, by: u64) -> Result<u32, Damaged> {
+    let by = u32::try_from(by).ok();
+    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory has more places than there are"))
+}
+
+fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
+    if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(Damaged("a file is larger than any can be")) }
+}
+
+/// Remembered deletions may be over the quota, as in a file system that lives: a deletion must always be possible.
+pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> {
+    let limits = &vfs.limits;
+    for (used, limit, name) in [
+        (usage.workspace_bytes, limits.bytes, "bytes"),
+        (usage.inodes, limits.inodes, "inodes"),
+        (usage.mount_entries, limits.mount_entries, "mount_entries"),
+        (usage.total_bytes(), vfs.available_bytes, "memory"),
+    ] {
+        if used > limit {
+            return Err(RestoreError::Limit(name));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Saving.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CHARGED_TO_MOUNT, DIRECTORY, GONE, MOUNTED, PRIVATE, SYMLINK, VERSION, WRITTEN};
+use crate::directory::{Entries, Entry, FIRST_PLACE};
+use crate::encoding::Encoder;
+use crate::inode::{Body, Content, FileKind, Inode, InodeId};
+use crate::journal::Journal;
+use crate::mount::SourceStat;
+use crate::vfs::{Root, Vfs};
+
+/// What of a mount is saved: the inodes, each with whether only its kept entries are.
+type Kept = BTreeMap<InodeId, bool>;
+
+impl Vfs {
+    /// The roots and all that is in them, as bytes for [`restore`](Self::restore). Equal file systems give equal bytes.
+    ///
+    /// `open` are the inodes that the guest has open; what has no name any more is saved only if it is one of them. Of a root
+    /// with a source is saved what was changed and not committed, as it is here, and what is open; the rest is read again
+    /// from the source, including times that were set on files not otherwise changed. Not saved: quotas, sources, access,
+    /// what [`mark`](Self::mark) began, references.
+    #[must_use]
+    pub fn save(&self, open: &BTreeSet<InodeId>) -> Vec<u8> {
+        let mut to = Encoder::new();
+        to.byte(VERSION);
+        to.fixed(self.now_ns);
+        to.number(self.state.table.next());
+        to.length(self.state.roots.len());
+        let mut kept = Kept::new();
+        for root in &self.state.roots {
+            to.byte(u8::from(root.source.is_some()));
+            to.number(root.dir.0);
+            encode_journal(&mut to, &root.committed);
+            if root.source.is_some() {
+                self.keep(&mut kept, root, open);
+            }
+        }
+        let mut last = 0;
+        for (id, inode) in self.state.table.iter() {
+            let Ok(root) = self.root(inode.root) else { continue };
+            let alive = !inode.links.is_empty() || root.dir == id || open.contains(&id);
+            let (saved, overlay) = match kept.get(&id) {
+                Some(&overlay) => (true, overlay),
+                None => (root.source.is_none(), false),
+            };
+            if alive && saved {
+                to.number(id.0.saturating_sub(last));
+                last = id.0;
+                let overlay = overlay.then_some(&kept);
+                self.encode_inode(&mut to, id, inode, root, overlay);
+            }
+        }
+        to.number(0);
+        to.finish()
+    }
+
+    /// Finds what of a mount must be saved: what was written or is open, what stands at a changed name and all below that,
+    /// and the directories on the way to any of these.
+    fn keep(&self, kept: &mut Kept, root: &Root, open: &BTreeSet<InodeId>) {
+        let journal = &root.committed;
+        let mut left = vec![root.dir];
+        left.extend(open.iter().chain(&journal.written).chain(journal.dirs.keys()).copied());
+        for (&dir, names) in &journal.dirs {
+            let entries = self.inode(dir).ok().and_then(Inode::entries);
+            left.extend(names.keys().filter_map(|name| entries?.get(name)).map(|entry| entry.inode));
+        }
+        while let Some(id) = left.pop() {
+            let Ok(inode) = self.inode(id) else { continue };
+            if kept.contains_key(&id) || self.root(inode.root).map(|root| root.dir) != Ok(root.dir) {
+                continue;
+            }
+            left.extend(inode.links.iter().map(|link| link.dir));
+            let overlay = inode.kind() == FileKind::Directory && self.unchanged_path(journal, id).is_some();
+            if !overlay {
+                left.extend(inode.entries().into_iter().flat_map(Entries::iter).map(|(_, entry)| entry.inode));
+            }
+            kept.insert(id, overlay);
+        }
+    }
+
+    /// With `overlay`, only the entries in there are written, and the rest is the source's to tell.
+    fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Kept>) {
+        let mut flags = match &inode.body {
+            Body::File { content: Content::Private(_), .. } => PRIVATE,
+            Body::File { content: Content::Mounted, .. } => MOUNTED,
+            Body::File { content: Content::Gone, .. } => GONE,
+            Body::Directory { .. } => DIRECTORY,
+            Body::Symlink(_) => SYMLINK,
+        };
+        if root.committed.written.contains(&id) {
+            flags |= WRITTEN;
+        }
+        // After a commit the source has a directory that was made here.
+        if inode.mount_charge.is_some() || (overlay.is_some() && id != root.dir) {
+            flags |= CHARGED_TO_MOUNT;
+        }
+        to.byte(flags);
+        to.number(u64::from(inode.root.0));
+        for time_ns in [inode.times.accessed_ns, inode.times.modified_ns, inode.times.changed_ns] {
+            to.fixed(time_ns);
+        }
+        match &inode.body {
+            Body::File { size_bytes, content } => {
+                to.number(*size_bytes);
+                match content {
+                    Content::Private(chunks) => chunks.encode(to, *size_bytes),
+                    Content::Mounted => to.text(&inode.source.as_ref().map(|at| at.path()).unwrap_or_default()),
+                    Content::Gone => {}
+                }
+            }
+            Body::Directory { entries, .. } => self.encode_entries(to, id, entries, overlay),
+            Body::Symlink(target) => to.text(target),
+        }
+    }
+
+    fn encode_entries(&self, to: &mut Encoder, dir: InodeId, entries: &Entries, overlay: Option<&Kept>) {
+        let all = entries.between(FIRST_PLACE, entries.next_place());
+        let all = all.filter_map(|(place, name)| entries.get(name).map(|entry| (place, name, entry)));
+        let written: Vec<_> =
+            all.filter(|(.., entry)| overlay.is_none_or(|kept| kept.contains_key(&entry.inode))).collect();
+        to.length(written.len());
+        let mut next = FIRST_PLACE;
+        for (place, name, entry) in written {
+            // In an overlay the places are not known before the source is listed.
+            let place = if overlay.is_some() { next } else { place };
+            to.number(u64::from(place.saturating_sub(next)));
+            next = place.saturating_add(1);
+            to.text(name);
+            to.number(entry.inode.0);
+            to.length(self.link_index(dir, name, entry));
+            encode_base(to, entry.base.as_deref());
+        }
+        let free = if overlay.is_some() { next } else { entries.next_place() };
+        to.number(u64::from(free.saturating_sub(next)));
+    }
+
+    /// Which of an inode's names this is: their order tells which one is given as its path.
+    fn link_index(&self, dir: InodeId, name: &str, entry: &Entry) -> usize {
+        let links = self.inode(entry.inode).map(|inode| inode.links.as_slice()).unwrap_or_default();
+        links.iter().position(|link| link.dir == dir && &*link.name == name).unwrap_or_default()
+    }
+}
+
+fn encode_journal(to: &mut Encoder, journal: &Journal) {
+    to.length(journal.dirs.len());
+    let mut last = 0;
+    for (dir, names) in &journal.dirs {
+        to.number(dir.0.saturating_sub(last));
+        last = dir.0;
+        to.length(names.len());
+        for (name, was) in names {
+            to.text(name);
+            match was {
+                None => to.byte(0),
+                Some(was) => {
+                    to.byte(kind_byte(was.kind));
+                    to.number(was.inode.0);
+                    encode_base(to, was.base.as_deref());
+                }
+            }
+        }
+    }
+}
+
+fn encode_base(to: &mut Encoder, base: Option<&SourceStat>) {
+    let Some(base) = base else { return to.byte(0) };
+    to.byte(kind_byte(base.kind));
+    to.number(base.size_bytes);
+    to.fixed(base.modified_ns);
+    to.number(base.identity.device);
+    to.number(base.identity.inode);
+}
+
+/// 0 is kept for "nothing".
+fn kind_byte(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::File => 1,
+        FileKind::Directory => 2,
+        FileKind::Symlink => 3,
+    }
+}

@@ -1,0 +1,138 @@
+//! What random operations left, saved and then changed by somebody else.
+
+use std::collections::BTreeSet;
+
+use glovebox_vfs::{CommitStep, FileKind, InodeId, RootId, Vfs};
+use proptest::prelude::*;
+
+use crate::operations::{World, op};
+use crate::runner;
+
+#[derive(Clone, Debug)]
+enum Forgery {
+    Flip(usize, u8),
+    Put(usize, u8),
+    Insert(usize, u8),
+    Remove(usize),
+    Cut(usize),
+    /// A piece from elsewhere.
+    Copy(usize, usize, usize),
+}
+
+fn forgery() -> impl Strategy<Value = Forgery> {
+    let at = || any::<usize>();
+    let byte = prop_oneof![3 => 0..32_u8, 1 => any::<u8>(), 1 => Just(0x80), 1 => Just(b'/'), 1 => Just(b'.')];
+    prop_oneof![
+        4 => (at(), 0..8_u8).prop_map(|(at, bit)| Forgery::Flip(at, 1 << bit)),
+        6 => (at(), byte.clone()).prop_map(|(at, byte)| Forgery::Put(at, byte)),
+        1 => (at(), byte).prop_map(|(at, byte)| Forgery::Insert(at, byte)),
+        1 => at().prop_map(Forgery::Remove),
+        1 => at().prop_map(Forgery::Cut),
+        2 => (at(), at(), 1..40_usize).prop_map(|(from, to, len)| Forgery::Copy(from, to, len)),
+    ]
+}
+
+impl Forgery {
+    fn apply(self, bytes: &mut Vec<u8>) {
+        let len = bytes.len().max(1);
+        match self {
+            _ if bytes.is_empty() => {}
+            Self::Flip(at, bit) => bytes[at % len] ^= bit,
+            Self::Put(at, byte) => bytes[at % len] = byte,
+            Self::Insert(at, byte) => bytes.insert(at % len, byte),
+            Self::Remove(at) => drop(bytes.remove(at % len)),
+            Self::Cut(at) => bytes.truncate(at % len),
+            Self::Copy(from, to, count) => {
+                let piece = bytes[from % len..len.min(from % len + count)].to_vec();
+                let to = to % len;
+                let end = len.min(to + piece.len());
+                bytes[to..end].copy_from_slice(&piece[..end - to]);
+            }
+        }
+    }
+}
+
+/// What must hold of a file system, whoever made the bytes that it came from.
+fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeId>, references: &[u64]) {
+    let saved = vfs.save(open);
+    let (mut again, _) = world.like_new();
+    again.restore(&saved, references).unwrap();
+    assert_eq!(again.save(open), saved);
+    // An entry that is the same in the source may come with the bytes; it does not stay.
+    assert!(again.bytes_used() <= vfs.bytes_used());
+    assert!(vfs.bytes_used() <= vfs.limits().bytes + (1 << 20) && vfs.inodes_used() <= vfs.limits().inodes);
+
+    let is_path = |path: &str| path.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'));
+    for step in vfs.commit_plan(root) {
+        let path = match step {
+            CommitStep::DeleteFile { path, .. }
+            | CommitStep::RemoveDir { path }
+            | CommitStep::CreateDir { path }
+            | CommitStep::WriteFile { path, .. }
+            | CommitStep::Symlink { path, .. } => path,
+            _ => panic!("unknown step"),
+        };
+        assert!(is_path(&path), "{path:?}");
+    }
+    // Somebody looks at everything and removes it. A source may not have what the bytes say.
+    let mut dirs = vec![String::new()];
+    while let Some(dir) = dirs.pop() {
+        for entry in vfs.list(root, &dir).unwrap_or_default() {
+            let path = format!("{dir}/{}", entry.name);
+            if entry.kind == FileKind::Directory {
+                dirs.push(path);
+            } else {
+                let _ = vfs.read_file(root, &path, 1 << 20);
+            }
+        }
+    }
+    for number in references {
+        vfs.release(vfs.inode_numbered(*number).unwrap());
+    }
+    let names: Vec<_> = vfs.list(root, "").unwrap_or_default().into_iter().map(|entry| entry.name).collect();
+    if names.iter().all(|name| vfs.remove(root, name).is_ok()) && vfs.list(root, "").is_ok() {
+        vfs.mark();
+        vfs.mark_committed(root, []).unwrap();
+        assert_eq!((vfs.bytes_used(), vfs.inodes_used()), (0, 0), "everything that was charged is given back");
+    }
+}
+
+fn run(name: &str, mounted: bool) {
+    let input = (prop::collection::vec(op(), 1..50), prop::collection::vec(prop::collection::vec(forgery(), 1..4), 20));
+    let (mut tried, mut accepted) = (0_u32, 0_u32);
+    let counts = std::cell::RefCell::new((&mut tried, &mut accepted));
+    runner(name)
+        .run(&input, |(ops, forgeries)| {
+            let mut world = World::new(mounted);
+            ops.into_iter().for_each(|op| world.step(op));
+            let open: BTreeSet<InodeId> = world.held.iter().map(|&(inode, _)| inode).collect();
+            let references: Vec<u64> = world.held.iter().map(|(inode, _)| inode.get()).collect();
+            let saved = world.vfs.save(&open);
+            for forgery in forgeries {
+                let mut bytes = saved.clone();
+                forgery.into_iter().for_each(|forgery| forgery.apply(&mut bytes));
+                let (mut vfs, root) = world.like_new();
+                *counts.borrow_mut().0 += 1;
+                if vfs.restore(&bytes, &references).is_ok() {
+                    *counts.borrow_mut().1 += 1;
+                    check_sound(&world, vfs, root, &open, &references);
+                } else {
+                    assert_eq!(vfs.save(&BTreeSet::new()), world.like_new().0.save(&BTreeSet::new()));
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    println!("{name}: {accepted} of {tried} accepted");
+    assert!(accepted > 0, "some changes only concern a file's content");
+}
+
+#[test]
+fn forged_bytes_make_a_sound_file_system_or_none() {
+    run("forged_bytes_make_a_sound_file_system_or_none", false);
+}
+
+#[test]
+fn forged_bytes_over_a_mount_make_a_sound_file_system_or_none() {
+    run("forged_bytes_over_a_mount_make_a_sound_file_system_or_none", true);
+}

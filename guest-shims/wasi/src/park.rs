@@ -1,0 +1,40 @@
+//! How a guest has itself stopped for a snapshot.
+
+/// What the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. Only heeded while the
+/// embedder allows it, and then it is no output. It is standard error because every binary can reach that, also one with a
+/// descriptor table of its own in front of ours (those packed with wasi-vfs).
+pub const PARK_FRAME: &[u8] = b"\0park";
+
+/// The park hook.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Park {
+    allowed: bool,
+    armed: bool,
+}
+
+impl Park {
+    pub(crate) fn allow(&mut self, allowed: bool) {
+        self.allowed = allowed;
+        self.armed &= allowed;
+    }
+
+    pub(crate) fn is_allowed(self) -> bool {
+        self.allowed
+    }
+
+    /// Arms the park if this is the frame that asks for it and it is allowed.
+    pub(crate) fn heed(&mut self, bytes: &[u8]) -> bool {
+        let asked = self.allowed && bytes == PARK_FRAME;
+        self.armed |= asked;
+        asked
+    }
+
+    pub(crate) fn arm(&mut self) {
+        self.armed = true;
+    }
+
+    /// Whether the guest is to be parked now; asked once per arming.
+    pub(crate) fn take(&mut self) -> bool {
+        std::mem::take(&mut self.armed)
+    }
+}

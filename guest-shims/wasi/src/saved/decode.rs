@@ -1,0 +1,221 @@
+//! Restoring.
+
+use std::collections::BTreeMap;
+
+use glovebox_vfs::encoding::{Damaged, Decoder};
+use glovebox_vfs::{Access, FileKind, InodeId, RootId};
+
+use super::{DIRECTORY, FILE, PREOPEN, RestoreError, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use crate::clock::SavedClock;
+use crate::mounts::is_above_a_mount;
+use crate::stdin::Stdin;
+use crate::table::{Descriptor, FIRST_FREE, Table, Target};
+use crate::{Wasi, rights};
+
+/// Positions are signed to the guest.
+const MOST_POSITION: u64 = i64::MAX.unsigned_abs();
+
+/// In 32-bit words: the generator counts 2^64 blocks of 16.
+const MOST_ENTROPY_WORDS: u128 = 1 << 68;
+
+/// A descriptor as it was saved; inodes are numbers until the file system is there.
+struct Saved {
+    target: SavedTarget,
+    flags: u16,
+    rights_base: u64,
+    rights_inheriting: u64,
+}
+
+enum SavedTarget {
+    Preopen { path: String },
+    Stream(Target),
+    File { number: u64, position: u64 },
+    Directory { number: u64 },
+    Virtual { path: String },
+    Tools,
+}
+
+impl Wasi {
+    /// Takes up what [`save`](Self::save) put down, in a state that the embedder made for this guest: with the same mounts in
+    /// the same order and the same image. Limits, sources, access, clock and generator are this state's.
+    ///
+    /// The bytes may be anybody's: what is accepted could have come about by calls of a guest, within the limits of this
+    /// state. Tell first how large the guest's memory will be ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)), so
+    /// that the common limit holds.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the state is then what it was.
+    pub fn restore(&mut self, saved: &[u8]) -> Result<(), RestoreError> {
+        let mut from = Decoder::new(saved);
+        let version = from.byte()?;
+        if version != VERSION {
+            return Err(RestoreError::Version(version));
+        }
+        self.check_mounts(&mut from)?;
+        let descriptors = self.decode_descriptors(&mut from)?;
+        let mut next = self.clone();
+        next.stdin = Stdin::resumed(from.number()?, from.run()?.to_vec());
+        next.clock.restore(SavedClock { monotonic_ns: from.fixed()?, slept_ns: from.number()? });
+        let seeded = from.byte()?;
+        let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it ends too early"))?;
+        let words = u128::from_le_bytes(bytes);
+        if seeded > 1 || words >= MOST_ENTROPY_WORDS || (seeded == 0 && words != 0) {
+            return Err(Damaged("the generator stands nowhere").into());
+        }
+        if seeded == 1 {
+            next.entropy.set_position(words);
+        }
+        let ceiling_bytes = next.vfs_ceiling_bytes();
+        if ceiling_bytes == 0 {
+            return Err(RestoreError::Memory);
+        }
+        next.vfs.set_available_bytes(ceiling_bytes);
+        let open: Vec<u64> = descriptors.values().filter_map(Saved::number).collect();
+        next.vfs.restore(from.rest(), &open)?;
+        next.table = next.restored_table(descriptors)?;
+        *self = next;
+        Ok(())
+    }
+
+    fn check_mounts(&self, from: &mut Decoder<'_>) -> Result<(), RestoreError> {
+        let (mut saved, mut same) = (Vec::new(), true);
+        for index in 0..from.number()? {
+            let (path, root) = (from.text()?, from.number()?);
+            let present = usize::try_from(index).ok().and_then(|index| self.mounts.get(index));
+            same &= present.is_some_and(|mount| mount.path == path && u64::from(mount.root.index()) == root);
+            saved.push(path);
+        }
+        if same && saved.len() == self.mounts.len() {
+            return Ok(());
+        }
+        let present: Vec<&str> = self.mounts.iter().map(|mount| mount.path.as_str()).collect();
+        Err(RestoreError::OtherMounts { saved: shown(&saved), present: shown(&present) })
+    }
+
+    fn decode_descriptors(&self, from: &mut Decoder<'_>) -> Result<BTreeMap<u32, Saved>, RestoreError> {
+        let mut descriptors = BTreeMap::new();
+        // The standard streams come back whatever the guest opened in their place.
+        let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
+        let mut next = 0_u64;
+        loop {
+            let by = from.number()?;
+            if by == 0 {
+                return Ok(descriptors);
+            }
+            next = next.saturating_add(by);
+            let fd = next.saturating_sub(1);
+            if fd >= most {
+                return Err(RestoreError::OpenFiles(next));
+            }
+            let fd = u32::try_from(fd).map_err(|_| Damaged("a descriptor's number is too high"))?;
+            descriptors.insert(fd, Saved::decode(from)?);
+        }
+    }
+
+    fn restored_table(&self, descriptors: BTreeMap<u32, Saved>) -> Result<Table, RestoreError> {
+        let mut preopens = self.table.iter().filter(|(_, descriptor)| descriptor.preopen.is_some());
+        let mut table = Table::default();
+        for (fd, saved) in descriptors {
+            let descriptor = match &saved.target {
+                SavedTarget::Preopen { path } => {
+                    let present = preopens.next();
+                    let present = present.filter(|(at, known)| *at == fd && known.preopen.as_ref() == Some(path));
+                    let (_, present) = present.ok_or(RestoreError::OtherPreopens)?;
+                    let target = match self.mount_root(path) {
+                        Some(root) if matches!(present.target, Target::Directory { .. }) => {
+                            let inode = self.vfs.root_dir(root).ok_or(RestoreError::OtherPreopens)?;
+                            Target::Directory { inode }
+                        }
+                        _ => present.target.clone(),
+                    };
+                    Descriptor { target, flags: saved.flags, ..present.clone() }
+                }
+                _ => self.descriptor(saved)?,
+            };
+            table.put(fd, descriptor);
+        }
+        if preopens.next().is_some() { Err(RestoreError::OtherPreopens) } else { Ok(table) }
+    }
+
+    /// A descriptor of the guest's own, with no right that it could not have got.
+    fn descriptor(&self, saved: Saved) -> Result<Descriptor, RestoreError> {
+        let Saved { target, flags, rights_base, rights_inheriting } = saved;
+        let (target, most_base, most_inheriting) = match target {
+            SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
+            SavedTarget::Stream(Target::Stdin) => (Target::Stdin, rights::INPUT, 0),
+            SavedTarget::Stream(target) => (target, rights::OUTPUT, 0),
+            SavedTarget::File { number, position } => {
+                let (inode, root) = self.opened(number, FileKind::File)?;
+                if rights_base & rights::FD_WRITE != 0 && self.vfs.access(root) == Some(Access::ReadOnly) {
+                    let mount = self.mounts.iter().find(|mount| mount.root == root);
+                    return Err(RestoreError::ReadOnly(mount.map(|mount| mount.path.clone()).unwrap_or_default()));
+                }
+                (Target::File { inode, position }, rights::ALL, rights::ALL)
+            }
+            SavedTarget::Directory { number } => {
+                let (inode, _) = self.opened(number, FileKind::Directory)?;
+                (Target::Directory { inode }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+            }
+            SavedTarget::Virtual { path } => {
+                if path != "/" && !is_above_a_mount(&self.mounts, &path) {
+                    return Err(Damaged("a directory above the mounts is above none").into());
+                }
+                (Target::Virtual { path }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+            }
+            SavedTarget::Tools => (Target::Tools, rights::DEVICE, 0),
+        };
+        if rights_base & !most_base != 0 || rights_inheriting & !most_inheriting != 0 {
+            return Err(Damaged("a descriptor has rights that it cannot have").into());
+        }
+        Ok(Descriptor { target, flags, rights_base, rights_inheriting, preopen: None })
+    }
+
+    fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
+        let inode = self.vfs.inode_numbered(number).ok_or(Damaged("a descriptor refers to nothing"))?;
+        let stat = self.vfs.stat(inode).map_err(|_| Damaged("a descriptor refers to nothing"))?;
+        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor refers to something else")) }
+    }
+}
+
+impl Saved {
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, Damaged> {
+        let target = match from.byte()? {
+            PREOPEN => SavedTarget::Preopen { path: from.text()?.to_owned() },
+            STDIN => SavedTarget::Stream(Target::Stdin),
+            STDOUT => SavedTarget::Stream(Target::Stdout),
+            STDERR => SavedTarget::Stream(Target::Stderr),
+            FILE => SavedTarget::File { number: from.number()?, position: from.number()? },
+            DIRECTORY => SavedTarget::Directory { number: from.number()? },
+            VIRTUAL => SavedTarget::Virtual { path: from.text()?.to_owned() },
+            TOOLS => SavedTarget::Tools,
+            _ => return Err(Damaged("a descriptor refers to nothing known")),
+        };
+        let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);
+        let flags = flags.ok_or(Damaged("a descriptor has flags that there are not"))?;
+        if matches!(target, SavedTarget::File { position, .. } if position > MOST_POSITION) {
+            return Err(Damaged("a descriptor stands beyond every file's end"));
+        }
+        let (rights_base, rights_inheriting) = match target {
+            SavedTarget::Preopen { .. } => (0, 0),
+            _ => (from.number()?, from.number()?),
+        };
+        Ok(Self { target, flags, rights_base, rights_inheriting })
+    }
+
+    /// The number of the inode that it holds.
+    fn number(&self) -> Option<u64> {
+        match self.target {
+            SavedTarget::File { number, .. } | SavedTarget::Directory { number } => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// Paths in a message; the saved ones may be anything.
+fn shown(paths: &[&str]) -> String {
+    /// No policy of ours mounts more, and no message needs to.
+    const SHOWN: usize = 8;
+    let quoted: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("{path:.64?}")).collect();
+    let more = if paths.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", quoted.join(", "))
+}

@@ -1,0 +1,84 @@
+//! Saving.
+
+use glovebox_vfs::encoding::Encoder;
+
+use super::{DIRECTORY, FILE, PREOPEN, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use crate::Wasi;
+use crate::table::{Descriptor, Target};
+
+impl Wasi {
+    /// What belongs to the guest's own state, as bytes for [`restore`](Self::restore): descriptors, files (see
+    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal states give
+    /// equal bytes.
+    ///
+    /// Not saved is what the embedder gives: limits, mounts' sources and access, arguments, environment, the generator's
+    /// seed, where time comes from; nor what belongs to one execution: output, events, an unread reply of a tool. Under
+    /// [`Clock::Host`](crate::Clock::Host), [`settle_clock`](Self::settle_clock) first.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        let mut to = Encoder::new();
+        to.byte(VERSION);
+        to.length(self.mounts.len());
+        for mount in &self.mounts {
+            to.text(&mount.path);
+            to.number(u64::from(mount.root.index()));
+        }
+        let mut next = 0;
+        for (fd, descriptor) in self.table.iter().filter(|(_, descriptor)| self.is_held(descriptor)) {
+            // One more than what lies between, so that 0 is the end.
+            to.number(u64::from(fd).saturating_add(1).saturating_sub(next));
+            next = u64::from(fd).saturating_add(1);
+            encode_descriptor(&mut to, descriptor);
+        }
+        to.number(0);
+        to.number(self.stdin.position());
+        to.run(self.stdin.rest());
+        let clock = self.clock.save();
+        to.fixed(clock.monotonic_ns);
+        to.number(clock.slept_ns);
+        let position = self.entropy.position();
+        to.byte(u8::from(position.is_some()));
+        to.raw(&position.unwrap_or_default().to_le_bytes());
+        let open = self.table.iter().filter(|(_, descriptor)| descriptor.preopen.is_none());
+        let open = open.filter_map(|(_, descriptor)| descriptor.target.inode()).collect();
+        to.raw(&self.vfs.save(&open));
+        to.finish()
+    }
+
+    /// Whether what a descriptor refers to is there: an embedder may have replaced the file system.
+    fn is_held(&self, descriptor: &Descriptor) -> bool {
+        descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
+    }
+}
+
+fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
+    if let Some(path) = &descriptor.preopen {
+        // Where it leads and what it may is the embedder's to say.
+        to.byte(PREOPEN);
+        to.text(path);
+        to.number(u64::from(descriptor.flags));
+        return;
+    }
+    match &descriptor.target {
+        Target::Stdin => to.byte(STDIN),
+        Target::Stdout => to.byte(STDOUT),
+        Target::Stderr => to.byte(STDERR),
+        Target::File { inode, position } => {
+            to.byte(FILE);
+            to.number(inode.get());
+            to.number(*position);
+        }
+        Target::Directory { inode } => {
+            to.byte(DIRECTORY);
+            to.number(inode.get());
+        }
+        Target::Virtual { path } => {
+            to.byte(VIRTUAL);
+            to.text(path);
+        }
+        Target::Tools => to.byte(TOOLS),
+    }
+    to.number(u64::from(descriptor.flags));
+    to.number(descriptor.rights_base);
+    to.number(descriptor.rights_inheriting);
+}

@@ -1,0 +1,383 @@
+//! A state that is put down and taken up again, in itself and from bytes that nobody saved.
+
+use glovebox_vfs::{Access, RestoreError as VfsRestoreError, Vfs, VfsLimits};
+use glovebox_wasi::{Clock, Entropy, Errno, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
+
+use crate::hostile::{FUNCTIONS, MEMORY, Random, hostile_guest, refill, scribble};
+use crate::support::{ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, FakeHost, Guest, OUT, PATH, READ, STAT, call};
+
+const ROOT: u32 = 4;
+
+fn config(vfs: Vfs, paths: &[&str]) -> WasiConfig {
+    let mut config = WasiConfig::new(vfs);
+    config.root_preopen = true;
+    for path in paths {
+        let root = config.vfs.add_root(Access::ReadWrite);
+        config.mounts.push(Mount::new(*path, root));
+    }
+    config
+}
+
+fn guest_with(change: impl FnOnce(&mut WasiConfig)) -> Guest {
+    let mut config = config(Vfs::new(VfsLimits::default()), &["/app", "/data"]);
+    // Seen through `/` alone, as in a guest that was prepared before.
+    let data = config.mounts.pop().unwrap();
+    change(&mut config);
+    let mut wasi = Wasi::new(config).unwrap();
+    wasi.add_mount(data).unwrap();
+    let app = wasi.mount_root("/app").unwrap();
+    Guest { wasi, host: FakeHost::new(1 << 20), app }
+}
+
+fn guest() -> Guest {
+    guest_with(|_| ())
+}
+
+fn resumed(from: &Guest) -> Guest {
+    let mut to = guest();
+    to.wasi.restore(&from.wasi.save()).unwrap();
+    assert_eq!(to.wasi.save(), from.wasi.save());
+    to
+}
+
+fn refused(saved: &[u8], to: &mut Guest) -> RestoreError {
+    let before = to.wasi.save();
+    let error = to.wasi.restore(saved).unwrap_err();
+    assert_eq!(to.wasi.save(), before, "a refused state leaves what was there");
+    error
+}
+
+#[test]
+fn what_a_guest_has_open_goes_on_where_it_stood() {
+    let mut guest = guest();
+    guest.make_dir("dir").unwrap();
+    guest.file("dir/file", b"0123456789");
+    let reader = guest.open_to_read("dir/file").unwrap();
+    guest.read(reader, 4).unwrap();
+    let log = guest.open_at(APP, "log", CREAT, ALL_RIGHTS, APPEND).unwrap();
+    guest.write(log, b"one").unwrap();
+    let dir = guest.open_to_read("dir").unwrap();
+    let device = guest.open_at(ROOT, "dev/glovebox/tools", 0, ALL_RIGHTS, 0).unwrap();
+    let nameless = guest.open("gone", CREAT).unwrap();
+    guest.write(nameless, b"still here").unwrap();
+    let len = guest.path("gone");
+    call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
+    call!(guest, fd_close(1)).unwrap();
+    let moved = guest.open("moved", CREAT).unwrap();
+    call!(guest, fd_renumber(moved, 2)).unwrap();
+    let mut inodes = Vec::new();
+    for path in ["dir", "dir/file", "log"] {
+        inodes.push(guest.stat(APP, path).unwrap());
+    }
+
+    let mut guest = resumed(&guest);
+    assert_eq!(guest.read(reader, 100).unwrap(), b"456789");
+    assert_eq!(guest.write(reader, b"x"), Err(Errno::Badf), "rights are kept");
+    guest.write(log, b"two").unwrap();
+    assert_eq!(guest.content("log"), b"onetwo", "flags are kept");
+    assert_eq!(guest.stat(dir, "file").unwrap(), inodes[1]);
+    assert_eq!(guest.stat(APP, "dir").unwrap(), inodes[0], "inodes keep their numbers");
+    assert_eq!(guest.write(device, b"message"), Ok(7));
+    assert_eq!(guest.host.messages, [b"message"]);
+    call!(guest, fd_seek(nameless, 0, 0, OUT)).unwrap();
+    assert_eq!(guest.read(nameless, 100).unwrap(), b"still here");
+    assert_eq!(guest.write(1, b"x"), Err(Errno::Badf));
+    assert_eq!(guest.write(2, b"into a file"), Ok(11));
+    assert_eq!(guest.content("moved"), b"into a file");
+    let used = guest.wasi.vfs().inodes_used();
+    call!(guest, fd_close(nameless)).unwrap();
+    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "its last reference was the descriptor's");
+    guest.wasi.begin_execution();
+    assert_eq!(guest.write(1, b"out"), Ok(3));
+}
+
+#[test]
+fn input_clock_and_generator_go_on() {
+    for clock in [Clock::Host, Clock::Fixed { realtime_ns: 1_000, monotonic_ns: 50 }] {
+        let mut before = guest_with(|config| {
+            config.clock = clock;
+            config.entropy = Entropy::seeded(7);
+            config.stdin = b"0123456789".to_vec();
+        });
+        before.read(0, 4).unwrap();
+        before.put(DATA, &[0; 48]);
+        before.put(DATA + 16, &[1]);
+        before.put(DATA + 24, &300_u64.to_le_bytes());
+        call!(before, poll_oneoff(DATA, DATA + 100, 1, OUT)).unwrap();
+        call!(before, random_get(DATA, 13)).unwrap();
+        before.wasi.settle_clock(&mut before.host);
+
+        let mut after = guest_with(|config| {
+            config.clock = clock;
+            config.entropy = Entropy::seeded(7);
+        });
+        after.wasi.restore(&before.wasi.save()).unwrap();
+        assert_eq!(after.wasi.save(), before.wasi.save());
+        assert_eq!(after.wasi.stdin_position(), 4);
+        assert_eq!(after.read(0, 100).unwrap(), b"456789");
+        assert_eq!(after.wasi.stdin_position(), 10);
+        let shown = [&mut before, &mut after].map(|guest| {
+            guest.host.monotonic_ns = 0;
+            let now = (guest.wasi.monotonic_ns(&mut guest.host), guest.wasi.realtime_ns(&mut guest.host));
+            call!(*guest, random_get(DATA, 40)).unwrap();
+            (now, guest.get(DATA, 40))
+        });
+        if clock == Clock::Host {
+            assert_eq!(shown[0].0.0, shown[1].0.0, "the monotonic clock does not go back");
+        } else {
+            assert_eq!(shown[0].0, shown[1].0);
+        }
+        assert_eq!(shown[0].1, shown[1].1, "the generator goes on where it stood");
+    }
+}
+
+#[test]
+fn the_monotonic_clock_never_goes_back_when_its_source_is_another() {
+    for from in [Clock::Host, Clock::Fixed { realtime_ns: 0, monotonic_ns: 9_000 }] {
+        for to in [Clock::Host, Clock::Fixed { realtime_ns: 0, monotonic_ns: 3 }] {
+            let mut before = guest_with(|config| config.clock = from);
+            before.host.monotonic_ns = 9_000;
+            before.wasi.settle_clock(&mut before.host);
+            let mut after = guest_with(|config| config.clock = to);
+            after.wasi.restore(&before.wasi.save()).unwrap();
+            after.host.monotonic_ns = 0;
+            assert_eq!(after.wasi.monotonic_ns(&mut after.host), 9_000, "{from:?} {to:?}");
+        }
+    }
+}
+
+#[test]
+fn what_belongs_to_an_execution_or_to_the_embedder_is_not_saved() {
+    let mut guest = guest();
+    let bare = guest.wasi.save();
+    guest.write(1, b"output").unwrap();
+    guest.wasi.set_args(["arg".to_owned()]).unwrap();
+    guest.wasi.set_env([("KEY".to_owned(), "value".to_owned())]).unwrap();
+    guest.wasi.set_limits(WasiLimits { stdout_bytes: 1, ..WasiLimits::default() });
+    guest.wasi.set_linear_memory_bytes(1 << 20);
+    guest.open_at(ROOT, "etc", 0, READ, 0).unwrap_err();
+    assert_eq!(guest.wasi.save(), bare);
+    guest.wasi.restore(&bare).unwrap();
+    assert_eq!(guest.wasi.output(glovebox_wasi::Stream::Stdout), b"output");
+}
+
+#[test]
+fn other_mounts_and_other_preopens_are_refused_by_name() {
+    let saved = guest().wasi.save();
+    let make = |paths: &[&str], preopened: usize| {
+        let mut config = config(Vfs::new(VfsLimits::default()), paths);
+        let later = config.mounts.split_off(preopened);
+        let mut wasi = Wasi::new(config).unwrap();
+        later.into_iter().for_each(|mount| wasi.add_mount(mount).unwrap());
+        Guest { wasi, ..guest() }
+    };
+    for paths in [&["/app"][..], &["/data", "/app"], &["/app", "/data", "/more"], &["/app", "/other"]] {
+        let error = refused(&saved, &mut make(paths, 1));
+        assert!(matches!(error, RestoreError::OtherMounts { .. }), "{error}");
+        assert!(error.to_string().contains("\"/app\", \"/data\""), "{error}");
+    }
+    assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 2)), RestoreError::OtherPreopens);
+    assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 0)), RestoreError::OtherPreopens);
+    assert!(make(&["/app", "/data"], 1).wasi.restore(&saved).is_ok());
+}
+
+#[test]
+fn another_version_is_refused_by_number() {
+    let mut saved = guest().wasi.save();
+    saved[0] = 9;
+    assert_eq!(refused(&saved, &mut guest()), RestoreError::Version(9));
+}
+
+#[test]
+fn the_limit_on_open_files_holds_under_at_and_over() {
+    let mut saved = guest();
+    for _ in 0..5 {
+        saved.open("file", CREAT).unwrap();
+    }
+    let saved = saved.wasi.save();
+    // Beside the three streams there are two preopens and five files.
+    for (open_files, fits) in [(6, false), (7, true), (8, true)] {
+        let mut guest = guest_with(|config| config.limits.open_files = open_files);
+        if fits {
+            guest.wasi.restore(&saved).unwrap();
+        } else {
+            assert_eq!(refused(&saved, &mut guest), RestoreError::OpenFiles(10));
+        }
+    }
+}
+
+#[test]
+fn the_common_limit_on_memory_holds_under_at_and_over() {
+    let mut saved = guest_with(|config| config.stdin = vec![1; 10_000]);
+    saved.file("file", &[1; 10_000]);
+    let needed = saved.wasi.vfs().bytes_used() + 10_000;
+    let saved = saved.wasi.save();
+    for (memory_bytes, fits) in [(needed - 1, false), (needed, true), (needed + 1, true)] {
+        let mut guest = guest_with(|config| config.limits.memory_bytes = memory_bytes + (1 << 20));
+        guest.wasi.set_linear_memory_bytes(1 << 20);
+        if fits {
+            guest.wasi.restore(&saved).unwrap();
+        } else {
+            let limit = VfsRestoreError::Limit("memory");
+            assert_eq!(refused(&saved, &mut guest), RestoreError::FileSystem(limit));
+        }
+    }
+    let mut guest = guest_with(|config| config.limits.memory_bytes = 10_000);
+    assert_eq!(refused(&saved, &mut guest), RestoreError::Memory);
+}
+
+#[test]
+fn a_file_open_for_writing_is_not_taken_up_read_only() {
+    let mut saved = guest();
+    let fd = saved.open_at(ROOT, "data/file", CREAT, ALL_RIGHTS, 0).unwrap();
+    let writing = saved.wasi.save();
+    call!(saved, fd_close(fd)).unwrap();
+    saved.open_at(ROOT, "data/file", 0, READ, 0).unwrap();
+    let reading = saved.wasi.save();
+    let mut guest = guest();
+    let root = guest.wasi.mount_root("/data").unwrap();
+    guest.wasi.vfs_mut().set_access(root, Access::ReadOnly);
+    assert_eq!(refused(&writing, &mut guest), RestoreError::ReadOnly("/data".to_owned()));
+    guest.wasi.restore(&reading).unwrap();
+    assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
+}
+
+#[test]
+fn going_back_in_a_workspace_that_went_on_keeps_what_is_still_there() {
+    let mut guest = guest();
+    guest.file("stays", b"stays");
+    let stays = guest.open("stays", 0).unwrap();
+    let goes = guest.open("goes", CREAT).unwrap();
+    let dir = guest.open_at(APP, ".", DIRECTORY, READ, 0).unwrap();
+    let checkpoint = guest.wasi.clone();
+
+    call!(guest, fd_close(goes)).unwrap();
+    let len = guest.path("goes");
+    call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
+    guest.file("new", b"new");
+    let nameless = guest.open("nameless", CREAT).unwrap();
+    let len = guest.path("nameless");
+    call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
+    guest.write(stays, b"STAYS-longer").unwrap();
+    // Another guest has a file open that only this reference keeps.
+    let others = guest.open("of-another", CREAT).unwrap();
+    let number = {
+        call!(guest, fd_filestat_get(others, STAT)).unwrap();
+        guest.u64_at(STAT + 8)
+    };
+    let inode = guest.wasi.vfs().inode_numbered(number).unwrap();
+    guest.wasi.vfs_mut().retain(inode).unwrap();
+    let len = guest.path("of-another");
+    call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
+
+    let used = guest.wasi.vfs().inodes_used();
+    let workspace = guest.wasi.unbind();
+    assert_eq!(workspace.inodes_used(), used - 1, "`nameless` went with its last reference, the other's did not");
+    assert_eq!(guest.read(stays, 1), Err(Errno::Badf));
+    let mut guest = Guest { wasi: checkpoint, ..guest };
+    guest.wasi.rebind(workspace);
+    assert_eq!(guest.read(goes, 1), Err(Errno::Badf), "what is gone is closed");
+    assert_eq!(guest.read(nameless, 1), Err(Errno::Badf));
+    assert_eq!(guest.read(stays, 100).unwrap(), b"STAYS-longer");
+    assert_eq!(guest.stat(dir, "new").unwrap().2, 3, "the files are the newer ones");
+    assert!(guest.wasi.vfs().inode_numbered(number).is_some());
+    let len = guest.path("stays");
+    call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
+    assert_eq!(guest.read(stays, 100).unwrap(), b"", "its reference keeps it");
+    let used = guest.wasi.vfs().inodes_used();
+    call!(guest, fd_close(stays)).unwrap();
+    assert_eq!(guest.wasi.vfs().inodes_used(), used - 1, "and gives it up");
+    assert_eq!(guest.open("new", 0), Ok(stays), "a closed descriptor's number is free");
+}
+
+/// Random calls; the answers.
+fn run(guest: &mut Guest, random: &mut Random, count: u32) -> Vec<String> {
+    let mut answers = Vec::new();
+    for round in 0..count {
+        if round % 200 == 0 {
+            scribble(&mut guest.host, random);
+        }
+        if round % 50 == 0 {
+            refill(guest);
+        }
+        let index = usize::try_from(random.below(u64::try_from(FUNCTIONS.len()).unwrap())).unwrap();
+        let (name, function) = FUNCTIONS[index];
+        answers.push(format!("{name}: {:?}", function(guest, random)));
+        let held = guest.wasi.host_bytes() + u64::from(MEMORY);
+        assert!(held <= 2_000_000, "{name}: {held} bytes");
+    }
+    answers
+}
+
+fn fork_host(guest: &Guest) -> Guest {
+    let mut fork = hostile_guest();
+    fork.host.memory.clone_from(&guest.host.memory);
+    fork.host.replies.clone_from(&guest.host.replies);
+    fork
+}
+
+#[test]
+fn a_guest_cannot_tell_that_it_was_put_down() {
+    for seed in 1..=30_u64 {
+        println!("seed {seed}");
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut guest = hostile_guest();
+        for _ in 0..4 {
+            let _ = run(&mut guest, &mut random, 700);
+            guest.wasi.begin_execution();
+            guest.wasi.vfs_mut().mark();
+            let mut resumed = fork_host(&guest);
+            let saved = guest.wasi.save();
+            resumed.wasi.restore(&saved).unwrap();
+            assert_eq!(resumed.wasi.save(), saved);
+            assert_eq!(resumed.wasi.host_bytes(), guest.wasi.host_bytes() - guest.wasi.stdin_position());
+            let state = random.0;
+            let expected = run(&mut guest, &mut random, 700);
+            assert_eq!(run(&mut resumed, &mut Random(state), 700), expected);
+            assert!(resumed.host.memory == guest.host.memory);
+            assert!(guest.host.messages.ends_with(&resumed.host.messages));
+        }
+    }
+}
+
+#[test]
+fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
+    let (mut accepted, mut tried) = (0, 0);
+    for seed in 1..=20_u64 {
+        println!("seed {seed}");
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut guest = hostile_guest();
+        let _ = run(&mut guest, &mut random, 600);
+        let saved = guest.wasi.save();
+        for len in (0..saved.len()).filter(|len| *len < 300 || random.below(40) == 0) {
+            assert!(hostile_guest().wasi.restore(&saved[..len]).is_err(), "cut at {len}");
+        }
+        for _ in 0..400 {
+            let mut bytes = saved.clone();
+            for _ in 0..=random.below(3) {
+                let at = usize::try_from(random.below(u64::try_from(bytes.len()).unwrap())).unwrap();
+                match random.below(4) {
+                    0 => bytes[at] ^= 1 << random.below(8),
+                    1 => bytes[at] = random.pick(&[0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF]),
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, random.pick(&[0, 1, 5, 0xFF])),
+                }
+            }
+            tried += 1;
+            let mut other = fork_host(&guest);
+            if other.wasi.restore(&bytes).is_err() {
+                continue;
+            }
+            accepted += 1;
+            // What is accepted is saved and taken up as it is, and a guest can go on in it.
+            let again = other.wasi.save();
+            let mut third = fork_host(&guest);
+            third.wasi.restore(&again).unwrap();
+            assert_eq!(third.wasi.save(), again);
+            assert_eq!(third.wasi.vfs().bytes_used(), other.wasi.vfs().bytes_used());
+            let _ = run(&mut other, &mut random, 60);
+        }
+    }
+    println!("{accepted} of {tried} accepted");
+    assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
+}

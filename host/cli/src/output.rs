@@ -1,0 +1,82 @@
+//! A guest's output on its way to ours, and what is said beside it.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use glovebox::{CancelToken, Execution, Outcome, Resource, Stream};
+
+use crate::terminal::{grouped, note};
+
+/// Passes a guest's output on, byte for byte. When our own output is gone, so is the reason to go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Passthrough {
+    cancel: CancelToken,
+    failure: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Passthrough {
+    pub(crate) fn new(cancel: &CancelToken) -> Self {
+        Self { cancel: cancel.clone(), failure: Arc::default() }
+    }
+
+    pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
+        let written = match stream {
+            Stream::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            // A script goes on without standard error, as it would in a shell.
+            _ => io::stderr().lock().write_all(bytes).or(Ok(())),
+        };
+        if let Err(error) = written {
+            self.cancel.cancel();
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    /// What kept the output from being written, once.
+    pub(crate) fn failure(&self) -> Option<io::Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Says on standard error what the script's own output cannot: which limit ended it and which flag raises it.
+pub(crate) fn explain(execution: &Execution) {
+    // On a terminal the script's last line and ours would stand in one; anywhere else its bytes are nobody's to add to.
+    let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
+    let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
+    if is_open
+        && (said_more || execution.stdout.is_truncated())
+        && io::stdout().is_terminal()
+        && io::stderr().is_terminal()
+    {
+        let _ = io::stderr().write_all(b"\n");
+    }
+    for (stream, output, flag) in
+        [("stdout", &execution.stdout, "--stdout-bytes"), ("stderr", &execution.stderr, "--stderr-bytes")]
+    {
+        if output.is_truncated() {
+            let (kept, total) =
+                (grouped(output.bytes.len().try_into().unwrap_or(u64::MAX)), grouped(output.total_bytes));
+            note(&format!("{stream} truncated: the first {kept} of {total} bytes were kept; raise it with {flag} N"));
+        }
+    }
+    let outcome = &execution.outcome;
+    match outcome {
+        Outcome::Exhausted { resource, .. } => note(&format!("{}{}", outcome.describe(), way_out(*resource))),
+        Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
+        // The script's own doing, which its own output tells.
+        _ => {}
+    }
+}
+
+fn way_out(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Fuel => "; raise it with --fuel N",
+        Resource::Time => "; raise it with --timeout-ms N",
+        Resource::Memory => "; raise it with --memory-bytes N",
+        _ => "",
+    }
+}

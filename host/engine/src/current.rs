@@ -1,0 +1,183 @@
+//! What holds for the current execution only.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use glovebox_interpreters::Interrupt;
+use glovebox_wasi::{Stop, Stream};
+
+use crate::{
+    CancelToken,
+    request::OnOutput,
+    soft_stop::{Pokes, SoftStop},
+    tools::{Account, Calls, Taken, ToolRecord},
+};
+
+/// The current execution of a guest: its clock, what may stop it, where its output goes, its calls of tools.
+pub(crate) struct Run {
+    made: Instant,
+    pub(crate) begun: Instant,
+    deadline: Instant,
+    cancel: CancelToken,
+    on_output: Option<OnOutput>,
+    soft: SoftStop,
+    tools: Option<Calls>,
+}
+
+/// A guest as the host looks at it: what is left of its fuel, and its memory.
+pub(crate) struct Seen<'a> {
+    pub(crate) fuel_left: u64,
+    pub(crate) memory: &'a mut [u8],
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// Its time is over, or what it waited for is there.
+    Due,
+    /// The guest was asked to stop, and is to look.
+    Asked,
+}
+
+impl Run {
+    pub(crate) fn new(timeout: Duration, cancel: CancelToken, on_output: Option<OnOutput>) -> Self {
+        let begun = Instant::now();
+        let deadline = begun + timeout;
+        Self { made: begun, begun, deadline, cancel, on_output, soft: SoftStop::default(), tools: None }
+    }
+
+    /// Asks the script to stop before it is unwound.
+    pub(crate) fn with_soft_stop(self, soft: SoftStop) -> Self {
+        Self { soft, ..self }
+    }
+
+    /// Lets the guest call tools.
+    pub(crate) fn with_tools(self, tools: Calls) -> Self {
+        Self { tools: Some(tools), ..self }
+    }
+
+    /// Goes on with a kept guest: its monotonic clock continues.
+    pub(crate) fn renew(&mut self, next: Self) {
+        *self = Self { made: self.made, ..next };
+    }
+
+    /// From now on the script can be asked to stop.
+    pub(crate) fn arm(&mut self, pokes: Pokes) {
+        self.soft.arm(pokes);
+    }
+
+    /// The script is over; says what it was asked for, if it was.
+    pub(crate) fn disarm(&mut self) -> Option<Interrupt> {
+        self.soft.disarm();
+        self.soft.asked()
+    }
+
+    /// What became of the guest's calls of tools; those that still run are given up.
+    pub(crate) fn end_tools(&mut self) -> Vec<ToolRecord> {
+        self.tools.take().map(Calls::end).unwrap_or_default()
+    }
+
+    /// What the host holds for the guest's calls of tools.
+    pub(crate) fn tool_account(&self) -> Option<&Arc<Account>> {
+        self.tools.as_ref().map(Calls::account)
+    }
+
+    /// A host call is over, and what it holds for the guest has been counted.
+    pub(crate) fn settle(&mut self) {
+        if let Some(tools) = &mut self.tools {
+            tools.settle();
+        }
+    }
+
+    /// Whether the guest must stop before it has begun.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        if self.cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        if Instant::now() >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
+    }
+
+    /// Looks whether the guest must stop now, and asks it to where it is to stop soon.
+    pub(crate) fn look(&mut self, seen: &mut Seen<'_>) -> Result<(), Stop> {
+        if let Some(tools) = &mut self.tools {
+            tools.collect();
+        }
+        let now = Instant::now();
+        if self.cancel.is_cancelled() {
+            if let Some(tools) = &self.tools {
+                tools.cancel();
+            }
+            match self.soft.cancelled(now, seen.memory) {
+                Some(grace) if now < grace => {}
+                _ => return Err(Stop::Cancelled),
+            }
+        }
+        if now >= self.deadline {
+            return Err(Stop::Deadline);
+        }
+        self.soft.look(seen.fuel_left, self.deadline - now, seen.memory);
+        Ok(())
+    }
+
+    /// Waits for a guest that sleeps: until the time is over, the guest is asked to stop, or it must.
+    pub(crate) fn sleep(&mut self, duration: Duration, seen: &mut Seen<'_>) -> Result<(), Stop> {
+        let end = Instant::now().checked_add(duration).unwrap_or(self.deadline);
+        self.wait(end, seen, || false).map(drop)
+    }
+
+    /// Takes a message of the guest's to the tools, and says whether it was a call.
+    pub(crate) fn send(&mut self, message: &[u8]) -> bool {
+        self.tools.as_mut().is_some_and(|tools| tools.send(message))
+    }
+
+    /// Waits for the next reply of the tools: none where none is due, the time that the guest set is over, or it is asked
+    /// to stop.
+    pub(crate) fn receive(&mut self, seen: &mut Seen<'_>) -> Result<Option<String>, Stop> {
+        let patience = self.tools.as_mut().and_then(Calls::patience);
+        let impatient = patience.and_then(|patience| Instant::now().checked_add(patience));
+        loop {
+            let Some(tools) = &mut self.tools else { return Ok(None) };
+            let due = match tools.take() {
+                Taken::Reply(reply) => return Ok(Some(reply)),
+                Taken::NothingDue => return Ok(None),
+                Taken::Pending(due) => due,
+            };
+            let has_answer = tools.has_answer();
+            let until = impatient.map_or(due, |end| end.min(due));
+            let woken = self.wait(until, seen, has_answer)?;
+            if woken == Woken::Asked || impatient.is_some_and(|end| Instant::now() >= end) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until `end` or until `ready`; no longer than the guest may go on, and not at all while it has been asked to
+    /// stop and has not looked.
+    fn wait(&mut self, end: Instant, seen: &mut Seen<'_>, ready: impl Fn() -> bool) -> Result<Woken, Stop> {
+        loop {
+            self.look(seen)?;
+            if self.soft.is_unread(seen.memory) {
+                return Ok(Woken::Asked);
+            }
+            if Instant::now() >= end || ready() || self.tools.as_ref().is_some_and(Calls::has_reply) {
+                return Ok(Woken::Due);
+            }
+            let until = end.min(self.soft.next_look(self.deadline));
+            // In its grace a cancelled guest may wait.
+            self.cancel.wait(until, !self.soft.is_in_grace(), &ready);
+        }
+    }
+
+    /// Nanoseconds since this guest's instance was made.
+    pub(crate) fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(listener) = &mut self.on_output {
+            listener(stream, bytes);
+        }
+    }
+}

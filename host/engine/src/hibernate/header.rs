@@ -1,0 +1,149 @@
+//! The beginning of a hibernated session: what it is and whose, before anything of it is unpacked.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ImageView, MEMORY_UNIT_BYTES, PAGE_BYTES, ResumeError, Saved, seal::SealKind};
+use crate::Language;
+
+/// What every hibernated session begins with.
+pub(super) const MAGIC: &[u8; 8] = b"GLOVEBOX";
+
+/// The version that is written, and the only one that is read.
+pub(super) const VERSION: u16 = 1;
+
+/// Magic, version, seal, reserved byte, header length.
+const PRELUDE_BYTES: usize = 16;
+
+/// The most a header may take; ours take 300 bytes.
+const HEADER_BYTES_MOST: usize = 4096;
+
+/// The most bytes of a label.
+const LABEL_BYTES_MOST: usize = 200;
+
+/// What a hibernated session's bytes say about themselves. Labels: whoever made the bytes may have written anything.
+/// Held against the image and the policy when the session is resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct HibernatedInfo {
+    /// The identity of the image it belongs to: the SHA-256 of the prepared module, in hexadecimal.
+    pub image_sha256: String,
+    /// The runtime's name.
+    pub runtime: String,
+    /// The interpreter's version.
+    pub version: Option<String>,
+    /// The language.
+    pub language: Language,
+    /// Executions so far.
+    pub executions: u64,
+    /// The size of its linear memory.
+    pub memory_bytes: u64,
+    /// How many pages of 4 KiB differ from the image.
+    pub page_count: u32,
+    /// The size of its WASI state, the files included.
+    pub wasi_bytes: u64,
+}
+
+impl HibernatedInfo {
+    /// Reads the beginning of a hibernated session. Nothing is unpacked and no seal is checked.
+    pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
+        Ok(Envelope::split(bytes)?.info)
+    }
+
+    pub(super) fn new(image: &ImageView<'_>, saved: &Saved) -> Self {
+        Self {
+            image_sha256: image.identity.to_owned(),
+            // A custom binary's is a path, which says more about the machine than it should, and may hold anything.
+            runtime: if is_label(image.runtime) { image.runtime.to_owned() } else { "custom".to_owned() },
+            version: image.version.map(str::to_owned),
+            language: image.language,
+            executions: saved.executions,
+            memory_bytes: saved.memory_bytes,
+            page_count: u32::try_from(saved.pages.count()).unwrap_or(u32::MAX),
+            wasi_bytes: saved.wasi.len() as u64,
+        }
+    }
+
+    /// Checks what holds for every session of every image.
+    fn check(&self) -> Result<(), ResumeError> {
+        let wrong = |reason: &'static str| Err(ResumeError::Damaged { reason: reason.into() });
+        let is_digest = |text: &str| {
+            text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        };
+        if !is_digest(&self.image_sha256) {
+            return wrong("its image's identity is no SHA-256");
+        }
+        // They stand in messages, and so on terminals.
+        if !is_label(&self.runtime) || !self.version.as_deref().is_none_or(is_label) {
+            return wrong("its runtime's name cannot be one");
+        }
+        if !self.memory_bytes.is_multiple_of(MEMORY_UNIT_BYTES) {
+            return wrong("its memory is no multiple of 64 KiB");
+        }
+        if u64::from(self.page_count) > self.memory_bytes / PAGE_BYTES as u64 {
+            return wrong("it has more pages than memory");
+        }
+        Ok(())
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+    !text.is_empty() && text.len() <= LABEL_BYTES_MOST && text.bytes().all(plain)
+}
+
+/// Writes everything before the body.
+pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
+    // Plain strings and numbers: this cannot fail.
+    let header = serde_json::to_vec(info).unwrap_or_default();
+    let mut head = Vec::with_capacity(PRELUDE_BYTES + header.len());
+    head.extend_from_slice(MAGIC);
+    head.extend_from_slice(&VERSION.to_le_bytes());
+    head.extend_from_slice(&[seal as u8, 0]);
+    head.extend_from_slice(&u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes());
+    head.extend_from_slice(&header);
+    head
+}
+
+/// A hibernated session's parts, unopened.
+#[derive(Debug)]
+pub(super) struct Envelope<'a> {
+    pub(super) info: HibernatedInfo,
+    pub(super) seal: SealKind,
+    /// Everything that the seal covers.
+    pub(super) sealed: &'a [u8],
+    /// The compressed body.
+    pub(super) body: &'a [u8],
+    pub(super) trailer: &'a [u8; super::seal::SEAL_BYTES],
+}
+
+impl<'a> Envelope<'a> {
+    /// Takes the bytes apart and reads the header.
+    pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
+        let short = || ResumeError::Damaged { reason: "it ends too early".into() };
+        let (magic, rest) = bytes.split_first_chunk().ok_or(ResumeError::NotASession)?;
+        if magic != MAGIC {
+            return Err(ResumeError::NotASession);
+        }
+        let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let version = u16::from_le_bytes(*version);
+        if version != VERSION {
+            return Err(ResumeError::Version { found: version, known: VERSION });
+        }
+        let ([seal, reserved], rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let seal = SealKind::from_byte(*seal).filter(|_| *reserved == 0);
+        let seal = seal.ok_or_else(|| ResumeError::Damaged { reason: "its seal is of no known kind".into() })?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > HEADER_BYTES_MOST {
+            return Err(ResumeError::Damaged { reason: "its header is too long".into() });
+        }
+        let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;
+        let (body, trailer) = rest.split_last_chunk().ok_or_else(short)?;
+        let sealed = bytes.len().checked_sub(trailer.len()).and_then(|end| bytes.get(..end)).ok_or_else(short)?;
+        let info: HibernatedInfo = serde_json::from_slice(header)
+            .map_err(|_| ResumeError::Damaged { reason: "its header cannot be read".into() })?;
+        info.check()?;
+        Ok(Self { info, seal, sealed, body, trailer })
+    }
+}

@@ -1,0 +1,109 @@
+//! The seal over a hibernated session: a digest, or a key's authentication code.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// The bytes of either seal.
+pub(super) const SEAL_BYTES: usize = 32;
+
+/// A key that hibernated sessions are sealed with (HMAC-SHA-256), so that nobody else's are resumed.
+///
+/// It authenticates and hides nothing: what a session holds can be read from its bytes without it.
+#[derive(Clone)]
+pub struct SessionKey([u8; Self::BYTES_MOST]);
+
+/// The bytes are no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a session key cannot have {bytes} bytes; give {} to {} random ones",
+    SessionKey::BYTES_LEAST,
+    SessionKey::BYTES_MOST
+)]
+pub struct KeyError {
+    /// How many there are.
+    pub bytes: usize,
+}
+
+impl SessionKey {
+    /// The least bytes of a key: as many as the authentication code has.
+    pub const BYTES_LEAST: usize = 32;
+    /// The most bytes of a key: the block of SHA-256. More would not make it stronger.
+    pub const BYTES_MOST: usize = 64;
+
+    /// A key of these bytes. They must be random: a password is not.
+    pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
+        let wrong = KeyError { bytes: bytes.len() };
+        let mut block = [0; Self::BYTES_MOST];
+        // Filling up with zeros is what HMAC does with a short key (RFC 2104, section 2).
+        let start = block.get_mut(..bytes.len()).filter(|start| start.len() >= Self::BYTES_LEAST).ok_or(wrong)?;
+        start.copy_from_slice(bytes);
+        Ok(Self(block))
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+/// What seals: as the format's byte has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SealKind {
+    /// Against damage only.
+    Sha256 = 1,
+    /// Against forgery, with a key.
+    HmacSha256 = 2,
+}
+
+impl SealKind {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Sha256, Self::HmacSha256].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    pub(super) fn of(key: Option<&SessionKey>) -> Self {
+        if key.is_some() { Self::HmacSha256 } else { Self::Sha256 }
+    }
+}
+
+/// A seal in the making.
+#[derive(Debug)]
+pub(super) enum Seal {
+    Sha256(Sha256),
+    HmacSha256(Box<Hmac<Sha256>>),
+}
+
+impl Seal {
+    /// With a key, the code covers `bound_to` besides: bytes sealed for one name are no others'.
+    pub(super) fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
+        let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
+        let mut code = Hmac::<Sha256>::new(key.into());
+        code.update(&(bound_to.len() as u64).to_le_bytes());
+        code.update(bound_to.as_bytes());
+        Self::HmacSha256(Box::new(code))
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(digest) => Digest::update(digest, bytes),
+            Self::HmacSha256(code) => code.update(bytes),
+        }
+    }
+
+    pub(super) fn finish(self) -> [u8; SEAL_BYTES] {
+        match self {
+            Self::Sha256(digest) => digest.finalize().into(),
+            Self::HmacSha256(code) => code.finalize().into_bytes().into(),
+        }
+    }
+
+    /// Compares; an authentication code in constant time.
+    pub(super) fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
+        match self {
+            Self::Sha256(digest) => digest.finalize().as_slice() == trailer,
+            Self::HmacSha256(code) => code.verify_slice(trailer).is_ok(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Bytes that somebody made to look like a session, with a seal that fits.
+
+use std::io::Write as _;
+
+use super::super::{
+    header::{HibernatedInfo, head},
+    seal::{Seal, SealKind},
+};
+use super::*;
+
+/// A session by hand: any header, any body.
+struct Forged {
+    info: HibernatedInfo,
+    body: Vec<u8>,
+}
+
+impl Forged {
+    /// As the real one would be, up to the pages' ranges.
+    fn new(sample: &Sample) -> Self {
+        let saved = Saved { wasi: Vec::new(), ..sample.saved(&[]) };
+        let mut body = vec![2];
+        for (name, bits) in &sample.globals {
+            body.push(u8::try_from(name.len()).unwrap());
+            body.extend_from_slice(name.as_bytes());
+            body.extend_from_slice(&bits.to_le_bytes());
+        }
+        // No key, no forks.
+        body.extend_from_slice(&[0; 9]);
+        Self { info: sample.with_view(|view| HibernatedInfo::new(view, &saved)), body }
+    }
+
+    fn ranges(mut self, ranges: &[(u32, u32)]) -> Self {
+        self.body.extend_from_slice(&u32::try_from(ranges.len()).unwrap().to_le_bytes());
+        for (first, count) in ranges {
+            self.body.extend_from_slice(&first.to_le_bytes());
+            self.body.extend_from_slice(&count.to_le_bytes());
+        }
+        self
+    }
+
+    fn pages(mut self, claimed: u32, there: usize) -> Self {
+        self.info.page_count = claimed;
+        self.body.extend_from_slice(&vec![1; there * PAGE_BYTES]);
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        seal(&self.info, &zstd::encode_all(&*self.body, 1).unwrap())
+    }
+}
+
+fn seal(info: &HibernatedInfo, body: &[u8]) -> Vec<u8> {
+    let mut bytes = head(info, SealKind::Sha256);
+    bytes.extend_from_slice(body);
+    let mut seal = Seal::new(None, "");
+    seal.update(&bytes);
+    bytes.extend_from_slice(&seal.finish());
+    bytes
+}
+
+fn refused(sample: &Sample, forged: &Forged, reason: &str) {
+    let error = sample.decode(&forged.bytes()).unwrap_err();
+    assert!(error.to_string().contains(reason), "{reason}: {error}");
+}
+
+#[test]
+fn the_forgery_would_be_taken_if_it_were_right() {
+    let sample = Sample::new();
+    let saved = sample.decode(&Forged::new(&sample).ranges(&[(0, 2), (47, 1)]).pages(3, 3).bytes()).unwrap();
+    assert_eq!(saved.pages.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 1, 47]);
+}
+
+#[test]
+fn page_numbers_ascend_and_stay_in_memory() {
+    let sample = Sample::new();
+    let wrong: [(&[(u32, u32)], u32); 12] = [
+        (&[(1, 1), (0, 1)], 2),
+        (&[(0, 1), (0, 1)], 2),
+        (&[(0, 2), (1, 1)], 3),
+        (&[(0, 1), (1, 1)], 2),
+        (&[(0, 0)], 0),
+        (&[(48, 1)], 1),
+        (&[(47, 2)], 2),
+        (&[(u32::MAX, 1)], 1),
+        (&[(1, u32::MAX)], 1),
+        (&[(0, 2)], 1),
+        (&[(0, 1)], 2),
+        (&[], 1),
+    ];
+    for (ranges, claimed) in wrong {
+        let forged = Forged::new(&sample).ranges(ranges).pages(claimed, claimed as usize);
+        refused(&sample, &forged, "page numbers");
+    }
+    let mut many = Forged::new(&sample);
+    many.body.extend_from_slice(&u32::MAX.to_le_bytes());
+    refused(&sample, &many, "ends too early");
+}
+
+#[test]
+fn globals_are_the_images() {
+    let sample = Sample::new();
+    let real = Forged::new(&sample);
+    // Count, length, name, value, and the second one's length, name, value.
+    for at in 0..real.body.len() - 9 {
+        let mut forged = Forged::new(&sample);
+        forged.body[at] ^= 1;
+        let forged = forged.ranges(&[]);
+        let error = sample.decode(&forged.bytes()).unwrap_err();
+        assert!(error.to_string().contains("globals") || error.to_string().contains("unpacked"), "{at}: {error}");
+    }
+    let mut stack = Forged::new(&sample);
+    let end = stack.body.len() - 9;
+    stack.body[end - 8..end].copy_from_slice(&0x1000_u64.to_le_bytes());
+    refused(&sample, &stack.ranges(&[]), "globals");
+}
+
+#[test]
+fn entropy_has_a_key_or_none() {
+    let sample = Sample::new();
+    for (flag, fits) in [(0, true), (1, false), (2, false), (255, false)] {
+        let mut forged = Forged::new(&sample);
+        let at = forged.body.len() - 9;
+        forged.body[at] = flag;
+        assert_eq!(sample.decode(&forged.ranges(&[]).bytes()).is_ok(), fits, "{flag}");
+    }
+}
+
+#[test]
+fn claimed_sizes_are_held_against_what_is_there() {
+    let sample = Sample::new();
+    refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "ends too early");
+    refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "something follows");
+    let mut forged = Forged::new(&sample).ranges(&[]);
+    forged.info.wasi_bytes = 10;
+    refused(&sample, &forged, "ends too early");
+    forged.body.extend_from_slice(&[0; 10]);
+    sample.decode(&forged.bytes()).unwrap();
+    forged.body.push(0);
+    refused(&sample, &forged, "something follows");
+}
+
+#[test]
+fn memory_is_at_least_the_images_and_whole() {
+    let sample = Sample::new();
+    for (bytes, reason) in [
+        (0, "smaller than the image's"),
+        (64 << 10, "smaller than the image's"),
+        ((128 << 10) + 1, "multiple of 64 KiB"),
+        (u64::MAX, "multiple of 64 KiB"),
+    ] {
+        let mut forged = Forged::new(&sample).ranges(&[]);
+        forged.info.memory_bytes = bytes;
+        refused(&sample, &forged, reason);
+    }
+    let mut forged = Forged::new(&sample).ranges(&[]);
+    forged.info.memory_bytes = 128 << 10;
+    sample.decode(&forged.bytes()).unwrap();
+    forged.info.page_count = 33;
+    refused(&sample, &forged, "more pages than memory");
+    forged.info.memory_bytes = 1 << 63;
+    let error = sample.decode(&forged.bytes()).unwrap_err();
+    assert!(matches!(error, ResumeError::TooLarge { key: "memory_bytes", .. }), "{error}");
+}
+
+#[test]
+fn labels_cannot_write_on_a_terminal() {
+    let sample = Sample::new();
+    let long = "x".repeat(201);
+    for label in ["", "\x1b[2J", "a b", "ä", "a/b", &long] {
+        let mut forged = Forged::new(&sample).ranges(&[]);
+        forged.info.runtime = label.into();
+        refused(&sample, &forged, "name cannot be one");
+        let mut forged = Forged::new(&sample).ranges(&[]);
+        forged.info.version = Some(label.into());
+        refused(&sample, &forged, "name cannot be one");
+        let mut forged = Forged::new(&sample).ranges(&[]);
+        forged.info.image_sha256 = label.into();
+        refused(&sample, &forged, "no SHA-256");
+    }
+}
+
+#[test]
+fn a_bomb_is_not_unpacked() {
+    let sample = Sample::new();
+    // A gigabyte of zeros after a body that is complete: refused for what follows, without unpacking it.
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.write_all(&Forged::new(&sample).ranges(&[]).body).unwrap();
+    for _ in 0..1024 {
+        encoder.write_all(&vec![0; 1 << 20]).unwrap();
+    }
+    let bomb = encoder.finish().unwrap();
+    let begun = std::time::Instant::now();
+    let error = sample.decode(&seal(&Forged::new(&sample).info, &bomb)).unwrap_err();
+    assert!(error.to_string().contains("something follows"), "{error}");
+    assert!(begun.elapsed().as_millis() < 1_000, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_window_larger_than_ours_is_refused() {
+    let sample = Sample::new();
+    let body = Forged::new(&sample).ranges(&[]).body;
+    for (log, fits) in [(20, true), (21, false), (27, false)] {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(log).unwrap();
+        encoder.write_all(&body).unwrap();
+        // Without a flush the compressor would choose a window no larger than what it has.
+        encoder.flush().unwrap();
+        let bytes = seal(&Forged::new(&sample).info, &encoder.finish().unwrap());
+        assert_eq!(sample.decode(&bytes).is_ok(), fits, "{log}");
+    }
+}
+
+#[test]
+fn only_one_frame_and_nothing_after_it() {
+    let sample = Sample::new();
+    let forged = Forged::new(&sample).ranges(&[]);
+    let frame = zstd::encode_all(&*forged.body, 1).unwrap();
+    let more = zstd::encode_all(&b""[..], 1).unwrap();
+    let skippable = [&0x184D_2A50_u32.to_le_bytes()[..], &1_u32.to_le_bytes(), b"x"].concat();
+    sample.decode(&seal(&forged.info, &frame)).unwrap();
+    let zero = vec![0];
+    for (one, other) in [(&frame, &more), (&frame, &skippable), (&skippable, &frame), (&more, &frame), (&frame, &zero)]
+    {
+        let body = [&**one, other].concat();
+        let error = sample.decode(&seal(&forged.info, &body)).unwrap_err();
+        assert!(matches!(error, ResumeError::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
+    let sample = Sample::new();
+    let real = sample.encode(&sample.saved(&[1, 2, 3, 40]), None, "");
+    let mut numbers = Numbers(20_261_122);
+    let mut accepted = 0;
+    for _ in 0..20_000 {
+        let mut bytes = real.clone();
+        for _ in 0..=numbers.below(4) {
+            let at = numbers.below(bytes.len() as u64);
+            match numbers.below(4) {
+                0 => bytes[at] = numbers.byte(),
+                1 => bytes[at] ^= 1 << numbers.below(8),
+                2 => bytes.truncate(at.max(32)),
+                _ => bytes.insert(at, numbers.byte()),
+            }
+        }
+        sealed::forge_checksum(&mut bytes);
+        if let Ok(saved) = sample.decode(&bytes) {
+            accepted += 1;
+            assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);
+            assert_eq!(saved.globals, sample.globals);
+            assert!(saved.pages.iter().all(|(number, _)| u64::from(number) * 4096 < saved.memory_bytes));
+            // What is accepted is a session like any other.
+            assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
+        }
+    }
+    assert!(accepted > 0, "page contents may be anything, so some must get through");
+}

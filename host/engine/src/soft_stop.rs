@@ -1,0 +1,212 @@
+//! Asking a script to stop, before its interpreter is unwound.
+//!
+//! The driver says beforehand which words in guest memory make its interpreter raise an exception at the next point where it
+//! looks. They are written once in an execution: when no more than the reserve of its fuel or time is left, or when it is
+//! cancelled. Whether the script then ends is its own affair; what holds is the hard stop behind it.
+//!
+//! Fuel is read at the ticks of the epoch and in host calls. Compiled code keeps its count in a register and saves it at
+//! calls, so that what is read can be too much by what one function did since its last call.
+
+use std::time::{Duration, Instant};
+
+use glovebox_interpreters::{Interrupt, Poke};
+
+/// What to write for each reason.
+#[derive(Debug, Default)]
+pub(crate) struct Pokes {
+    pub(crate) fuel: Vec<Poke>,
+    pub(crate) time: Vec<Poke>,
+    pub(crate) cancelled: Vec<Poke>,
+}
+
+/// The soft stop of one execution. By default there is none.
+#[derive(Debug, Default)]
+pub(crate) struct SoftStop {
+    fuel_reserve: u64,
+    time_reserve: Duration,
+    /// None while the guest cannot be asked: before its script runs, and where the driver knows no way.
+    pokes: Option<Pokes>,
+    asked: Option<Interrupt>,
+    /// Until when a cancelled script may go on.
+    grace: Option<Instant>,
+}
+
+impl SoftStop {
+    /// A reserve of 0 is none.
+    pub(crate) fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
+        Self { fuel_reserve, time_reserve, ..Self::default() }
+    }
+
+    /// From now on the guest can be asked, by these.
+    pub(crate) fn arm(&mut self, pokes: Pokes) {
+        self.pokes = Some(pokes);
+    }
+
+    /// From now on the guest cannot be asked any longer. What it was asked stays known.
+    pub(crate) fn disarm(&mut self) {
+        self.pokes = None;
+    }
+
+    /// What the guest was asked for, if it was.
+    pub(crate) fn asked(&self) -> Option<Interrupt> {
+        self.asked
+    }
+
+    /// Asks the guest to stop if it is time to. `left`: until the deadline.
+    pub(crate) fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut [u8]) {
+        if self.asked.is_some() {
+            return;
+        }
+        if self.time_reserve > left {
+            self.ask(Interrupt::Time, memory);
+        } else if self.fuel_reserve > fuel_left {
+            self.ask(Interrupt::Fuel, memory);
+        }
+    }
+
+    /// Until when a guest that is cancelled may go on; none: it may not.
+    pub(crate) fn cancelled(&mut self, now: Instant, memory: &mut [u8]) -> Option<Instant> {
+        if self.grace.is_none() {
+            self.ask(Interrupt::Cancelled, memory);
+            if self.asked.is_some() && !self.time_reserve.is_zero() {
+                self.grace = now.checked_add(self.time_reserve);
+            }
+        }
+        self.grace
+    }
+
+    /// Whether the guest was cancelled and may go on for a while.
+    pub(crate) fn is_in_grace(&self) -> bool {
+        self.grace.is_some()
+    }
+
+    /// When a guest that waits is next to be looked at.
+    pub(crate) fn next_look(&self, deadline: Instant) -> Instant {
+        let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
+        self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
+    }
+
+    /// Whether the guest was asked and has not looked yet: it must not be kept waiting.
+    pub(crate) fn is_unread(&self, memory: &[u8]) -> bool {
+        let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));
+        pokes.and_then(<[Poke]>::last).is_some_and(|poke| {
+            let at = usize::try_from(poke.at).unwrap_or(usize::MAX);
+            memory.get(at..).and_then(|rest| rest.first_chunk()) == Some(&poke.word.to_le_bytes())
+        })
+    }
+
+    fn pokes(&self, interrupt: Interrupt) -> Option<&[Poke]> {
+        let pokes = self.pokes.as_ref()?;
+        let of = match interrupt {
+            Interrupt::Fuel => &pokes.fuel,
+            Interrupt::Time => &pokes.time,
+            Interrupt::Cancelled => &pokes.cancelled,
+        };
+        (!of.is_empty()).then_some(of)
+    }
+
+    fn ask(&mut self, interrupt: Interrupt, memory: &mut [u8]) {
+        let Some(pokes) = self.pokes(interrupt) else { return };
+        if self.asked.is_some() {
+            return;
+        }
+        for poke in pokes {
+            let at = usize::try_from(poke.at).unwrap_or(usize::MAX);
+            if let Some(word) = memory.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+                *word = poke.word.to_le_bytes();
+            }
+        }
+        self.asked = Some(interrupt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESERVE: Duration = Duration::from_millis(100);
+
+    fn pokes() -> Pokes {
+        let at = |word| vec![Poke { at: 4, word }, Poke { at: 8, word: 1 }];
+        Pokes { fuel: at(10), time: at(20), cancelled: at(30) }
+    }
+
+    fn armed() -> SoftStop {
+        let mut soft = SoftStop::new(1000, RESERVE);
+        soft.arm(pokes());
+        soft
+    }
+
+    #[test]
+    fn fuel_is_asked_for_when_less_than_the_reserve_is_left() {
+        for (left, asked) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
+            let (mut soft, mut memory) = (armed(), [0; 16]);
+            soft.look(left, Duration::MAX, &mut memory);
+            assert_eq!(soft.asked(), asked, "{left}");
+            assert_eq!(memory[4], if asked.is_some() { 10 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn time_is_asked_for_when_less_than_the_reserve_is_left() {
+        for (left, asked) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
+            let (mut soft, mut memory) = (armed(), [0; 16]);
+            soft.look(u64::MAX, Duration::from_millis(left), &mut memory);
+            assert_eq!(soft.asked(), asked, "{left}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_asked_once() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        soft.look(0, Duration::MAX, &mut memory);
+        memory.fill(0);
+        soft.look(0, Duration::ZERO, &mut memory);
+        assert!(soft.cancelled(Instant::now(), &mut memory).is_some(), "but it has its grace");
+        assert_eq!((soft.asked(), memory), (Some(Interrupt::Fuel), [0; 16]));
+    }
+
+    #[test]
+    fn a_guest_that_cannot_be_asked_has_no_grace() {
+        let now = Instant::now();
+        let mut memory = [0; 16];
+        let unarmed = SoftStop::new(1000, RESERVE);
+        let mut without_reserve = SoftStop::new(0, Duration::ZERO);
+        without_reserve.arm(pokes());
+        let mut without_pokes = SoftStop::new(1000, RESERVE);
+        without_pokes.arm(Pokes::default());
+        for mut soft in [unarmed, without_reserve, without_pokes] {
+            soft.look(0, Duration::ZERO, &mut memory);
+            assert_eq!(soft.cancelled(now, &mut memory), None, "{soft:?}");
+        }
+    }
+
+    #[test]
+    fn grace_is_given_once() {
+        let (mut soft, mut memory, now) = (armed(), [0; 16], Instant::now());
+        let end = soft.cancelled(now, &mut memory).unwrap();
+        assert_eq!(end, now + RESERVE);
+        assert_eq!(soft.cancelled(now + RESERVE, &mut memory), Some(end));
+        assert_eq!((soft.asked(), memory[4]), (Some(Interrupt::Cancelled), 30));
+    }
+
+    #[test]
+    fn a_word_stays_unread_until_the_guest_has_changed_it() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        assert!(!soft.is_unread(&memory), "it was not asked");
+        soft.look(0, Duration::MAX, &mut memory);
+        assert!(soft.is_unread(&memory));
+        memory[8] = 0;
+        assert!(!soft.is_unread(&memory));
+    }
+
+    #[test]
+    fn words_outside_memory_are_not_written() {
+        let mut soft = SoftStop::new(1000, RESERVE);
+        soft.arm(Pokes { fuel: vec![Poke { at: 13, word: 7 }, Poke { at: u32::MAX, word: 7 }], ..Pokes::default() });
+        let mut memory = [0; 16];
+        soft.look(0, Duration::MAX, &mut memory);
+        assert_eq!(memory, [0; 16]);
+        assert!(!soft.is_unread(&memory));
+    }
+}

@@ -1,0 +1,190 @@
+//! Sessions in a directory, a file each.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+};
+
+use glovebox_runtimes::{CacheError, trusted::TrustedDir};
+
+use super::{
+    SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
+    record::{HEAD_BYTES_MOST, head, read_head},
+};
+
+/// The ending of a kept session's file.
+const ENDING: &str = ".session";
+/// How lock files begin. No session's id begins with a dot.
+const LOCK_PREFIX: &str = ".lock-";
+
+/// How often a lock file may be taken away between opening and locking it before that is an error.
+const LOCK_ATTEMPTS_MOST: u32 = 1000;
+
+/// Keeps sessions in a directory: one file each, `ID.session`, which begins with its record as two lines of text.
+///
+/// The directory is the user's own, as the cache is: made with mode 0700; refused where somebody else owns it or may write
+/// to it; no link in it is followed. A state is written to a new file, synchronised, and given its name: whoever is killed
+/// in between leaves the earlier state. Locks are `flock`s on files beside, which end with the process that holds them.
+#[derive(Debug)]
+pub struct DirectoryStore {
+    dir: Arc<TrustedDir>,
+}
+
+impl DirectoryStore {
+    /// Opens the directory, making it where it is missing, and removes what killed processes left in it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let dir = Arc::new(TrustedDir::open(path.as_ref())?);
+        dir.remove_leftovers()?;
+        for name in dir.names()? {
+            // Taken and given back, it is gone.
+            if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
+                DirectoryLock::take(&dir, &id)?;
+            }
+        }
+        Ok(Self { dir })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn read(&self, id: &SessionId) -> Result<Option<Opened>, StoreError> {
+        let name = file_name(id);
+        let Some((mut file, bytes)) = self.dir.open_file(&name)? else { return Ok(None) };
+        let failed = |error| CacheError::io("read", &self.dir.path_of(&name), error);
+        let mut start = Vec::new();
+        Read::by_ref(&mut file).take(HEAD_BYTES_MOST as u64).read_to_end(&mut start).map_err(failed)?;
+        Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
+    }
+
+    fn damaged(&self, id: &SessionId, reason: impl Into<String>) -> StoreError {
+        StoreError::Damaged { id: id.clone(), path: self.dir.path_of(&file_name(id)), reason: reason.into() }
+    }
+
+    fn entry(&self, id: SessionId) -> Option<StoredEntry> {
+        match self.read(&id) {
+            Ok(Some(opened)) => {
+                let modified = opened.file.metadata().and_then(|metadata| metadata.modified());
+                let stored_at = modified.map_or(Timestamp::from_unix_ms(0), Timestamp::from);
+                Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(record, _)| record)))
+            }
+            // Removed while we were listing.
+            Ok(None) => None,
+            // One that cannot be opened must not hide the others.
+            Err(error) => Some(StoredEntry::new(id, 0, Timestamp::from_unix_ms(0), Err(error.to_string()))),
+        }
+    }
+}
+
+/// A session's file, its head read.
+struct Opened {
+    file: File,
+    bytes: u64,
+    head: Result<(SessionRecord, usize), String>,
+}
+
+impl SessionStore for DirectoryStore {
+    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        Ok(DirectoryLock::take(&self.dir, id)?.map(|guard| SessionLock::new(id.clone(), guard)))
+    }
+
+    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
+        let id = lock.id();
+        if record.id != *id {
+            return Err(StoreError::NotLocked { id: record.id.clone(), locked: id.clone() });
+        }
+        if record.bytes != state.len() as u64 {
+            return Err(self.damaged(id, "its record says another length than its state has"));
+        }
+        let name = file_name(id);
+        let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
+        let mut file = self.dir.create()?;
+        file.write_all(&head(record)).and_then(|()| file.write_all(state)).map_err(failed)?;
+        file.persist(&name)?;
+        Ok(())
+    }
+
+    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
+        let (record, start) = head.map_err(|reason| self.damaged(id, reason))?;
+        let mut state = Vec::new();
+        let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.read_to_end(&mut state));
+        read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
+        if state.len() as u64 != record.bytes {
+            return Err(self.damaged(id, "it is not as long as its record says"));
+        }
+        Ok(Some(StoredSession::new(record, state)))
+    }
+
+    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
+        match self.read(id)? {
+            Some(opened) => Ok(Some(opened.head.map_err(|reason| self.damaged(id, reason))?.0)),
+            None => Ok(None),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
+        let names = self.dir.names()?;
+        let ids = names.iter().filter_map(|name| SessionId::new(name.strip_suffix(ENDING)?).ok());
+        let mut entries: Vec<StoredEntry> = ids.filter_map(|id| self.entry(id)).collect();
+        entries.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(entries)
+    }
+
+    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+        let removed = self.dir.remove(&file_name(lock.id()))?;
+        self.dir.sync();
+        Ok(removed)
+    }
+}
+
+fn file_name(id: &SessionId) -> String {
+    format!("{id}{ENDING}")
+}
+
+/// A lock on a file of its own, which is removed with it: ten thousand sessions that rest leave no ten thousand files.
+#[derive(Debug)]
+struct DirectoryLock {
+    dir: Arc<TrustedDir>,
+    name: String,
+    _file: File,
+}
+
+impl DirectoryLock {
+    fn take(dir: &Arc<TrustedDir>, id: &SessionId) -> Result<Option<Self>, StoreError> {
+        let name = format!("{LOCK_PREFIX}{id}");
+        let failed = |error| StoreError::from(CacheError::io("lock", &dir.path_of(&name), error));
+        for _ in 0..LOCK_ATTEMPTS_MOST {
+            let file = dir.open_lock(&name)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Its last holder may have removed it after we opened it: then this locks nothing that others see.
+            let locked = file.metadata().map_err(failed)?;
+            let current = match dir.open_file(&name)? {
+                Some((current, _)) => Some(current.metadata().map_err(failed)?),
+                None => None,
+            };
+            if current.is_some_and(|current| (current.dev(), current.ino()) == (locked.dev(), locked.ino())) {
+                return Ok(Some(Self { dir: Arc::clone(dir), name, _file: file }));
+            }
+        }
+        Err(failed(io::Error::other("the lock file is removed again and again")))
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Before the lock is given back with the file: nobody else can hold it now. Where it stays, it harms nobody.
+        if let Err(error) = self.dir.remove(&self.name) {
+            tracing::debug!(%error, "a session's lock file stays");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Why a store could not do as it was told.
+
+use std::path::PathBuf;
+
+use glovebox_runtimes::CacheError;
+
+use super::SessionId;
+
+/// A store could not do as it was told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store's directory or a file in it cannot be used.
+    #[error(transparent)]
+    Directory(#[from] CacheError),
+    /// A session's file is not what was written.
+    #[error("the kept session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", path.display())]
+    Damaged {
+        /// The session.
+        id: SessionId,
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The record is another session's than the lock.
+    #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
+    NotLocked {
+        /// The session to be written.
+        id: SessionId,
+        /// The session that is locked.
+        locked: SessionId,
+    },
+    /// For other stores than ours.
+    #[error("the session store failed")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

@@ -1,0 +1,87 @@
+//! The names of kept sessions.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A kept session's name: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file's
+/// name and a part of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(String);
+
+/// The text is no session's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front")]
+pub struct SessionIdError(String);
+
+impl SessionId {
+    /// The most bytes of an id.
+    pub const BYTES_MOST: usize = 64;
+
+    /// Checks a name.
+    pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
+        let id = id.into();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let begins = id.bytes().next().is_some_and(|first| first != b'.');
+        if begins && id.len() <= Self::BYTES_MOST && id.bytes().all(plain) {
+            return Ok(Self(id));
+        }
+        // It stands in a message: nothing that a terminal would take for a command, and no megabytes.
+        Err(SessionIdError(id.chars().take(Self::BYTES_MOST).map(|c| if c.is_control() { '?' } else { c }).collect()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = SessionIdError;
+
+    fn from_str(id: &str) -> Result<Self, SessionIdError> {
+        Self::new(id)
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = SessionIdError;
+
+    fn try_from(id: String) -> Result<Self, SessionIdError> {
+        Self::new(id)
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_words() {
+        let longest = "x".repeat(64);
+        for id in ["a", "A-1", "_x", "-x", "0", "a..b", "a.session", &longest] {
+            assert_eq!(SessionId::new(id).unwrap().as_str(), id);
+        }
+        let over = "x".repeat(65);
+        for id in ["", ".", "..", ".hidden", "a/b", "../x", "a\\b", "a b", "a\0", "é", "a\n", "*", &over] {
+            let error = SessionId::new(id).unwrap_err();
+            assert!(!error.to_string().contains(|c: char| c.is_control()), "{error}");
+            assert!(serde_json::from_value::<SessionId>(id.into()).is_err(), "{id}");
+        }
+        assert!(SessionId::new("x".repeat(1 << 20)).unwrap_err().to_string().len() < 300);
+    }
+}

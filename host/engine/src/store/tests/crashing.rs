@@ -1,0 +1,113 @@
+//! The process dies while it writes.
+
+use std::{
+    io::BufRead as _,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::*;
+
+/// Set for the child process of the test below: the store's directory.
+const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
+
+const SESSIONS: [&str; 3] = ["a", "b", "c"];
+
+/// A state that shows if any part of it is another one's.
+fn state(generation: u64) -> Vec<u8> {
+    let length = usize::try_from(generation * 7_919 % 200_000).unwrap();
+    generation.to_le_bytes().into_iter().cycle().take(8 + length).collect()
+}
+
+/// Not a test of its own: what the child process runs, until it is killed.
+#[test]
+fn store_loop_for_the_kill_test() {
+    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
+        return;
+    };
+    let store = DirectoryStore::open(path).unwrap();
+    let highest = store.list().unwrap().into_iter().map(|entry| entry.record.unwrap().executions).max();
+    for generation in highest.unwrap_or(0) + 1.. {
+        let name = SESSIONS[usize::try_from(generation).unwrap() % SESSIONS.len()];
+        let state = state(generation);
+        let lock = store.try_lock(&id(name)).unwrap().expect("a killed process holds no lock");
+        let mut record = record(name, generation, state.len());
+        record.executions = generation;
+        store.put(&lock, &record, &state).unwrap();
+        println!("kept {name} {generation}");
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_moment_loses_nothing_that_was_kept() {
+    // On a disk most of the time is waiting for it; in memory it is writing.
+    kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(4), 30_000);
+    if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
+        kill_repeatedly(&in_memory, Duration::from_secs(3), 3_000);
+    }
+}
+
+/// Kills the child within so many microseconds of its first write, again and again.
+fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
+    let seed = std::process::id();
+    let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let path = dir.path().join("sessions");
+    let mut kept = [0_u64; SESSIONS.len()];
+    let mut kills = 0;
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["store_loop_for_the_kill_test", "--nocapture"])
+            .env(CHILD_VARIABLE, &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Read beside it, or the pipe would fill up and stop the child.
+        let output = std::io::BufReader::new(child.stdout.take().unwrap());
+        let (send, receive) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let mut words = line.split(' ').skip_while(|word| *word != "kept").skip(1);
+                if let (Some(name), Some(generation)) = (words.next(), words.next()) {
+                    let index = SESSIONS.iter().position(|session| *session == name).unwrap();
+                    let _ = send.send((index, generation.parse::<u64>().unwrap()));
+                }
+            }
+        });
+        let mut note = |(index, generation): (usize, u64)| kept[index] = generation;
+        note(receive.recv().expect("the child died by itself"));
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(random % within_us));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        reader.join().unwrap();
+        receive.try_iter().for_each(note);
+        kills += 1;
+        check(&path, &mut kept, &format!("seed {seed}, kill {kills}"));
+    }
+    println!("seed {seed}: {kills} kills, {kept:?}");
+    assert!(kills > 5, "{kills} kills");
+}
+
+/// Every session is whole, and the one that was kept last, or the one that was about to be.
+fn check(path: &Path, kept: &mut [u64], context: &str) {
+    let store = DirectoryStore::open(path).unwrap();
+    for (index, name) in SESSIONS.iter().enumerate() {
+        assert!(kept[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
+    }
+    for entry in store.list().unwrap() {
+        assert_eq!(entry.damage, None, "{context}");
+        let stored = store.get(&entry.id).unwrap().unwrap();
+        let generation = stored.record.executions;
+        assert_eq!(stored.state, state(generation), "{context}");
+        let index = SESSIONS.iter().position(|name| *name == entry.id.as_str()).unwrap();
+        let next = kept[index] + SESSIONS.len() as u64;
+        let is_one_of = generation == kept[index] || generation == next || kept[index] == 0;
+        assert!(is_one_of, "{context}: kept {}, found {generation}", kept[index]);
+        // Written, though it could not say so any more.
+        kept[index] = generation;
+    }
+}

@@ -1,0 +1,247 @@
+//! The directory store.
+
+mod crashing;
+mod locking;
+mod pruning;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use tempfile::{TempDir, tempdir};
+
+use super::*;
+use crate::Language;
+
+fn id(text: &str) -> SessionId {
+    SessionId::new(text).unwrap()
+}
+
+fn record(name: &str, updated_ms: u64, bytes: usize) -> SessionRecord {
+    SessionRecord {
+        id: id(name),
+        created_at: Timestamp::from_unix_ms(1_000),
+        updated_at: Timestamp::from_unix_ms(updated_ms),
+        language: Language::Python,
+        runtime: "python-3.12".into(),
+        version: Some("3.12.0".into()),
+        image_sha256: "ab".repeat(32),
+        executions: 3,
+        files: Some(2),
+        bytes: bytes as u64,
+    }
+}
+
+struct Fixture {
+    dir: TempDir,
+    store: DirectoryStore,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempdir().unwrap();
+        let store = DirectoryStore::open(dir.path().join("sessions")).unwrap();
+        Self { dir, store }
+    }
+
+    fn put(&self, name: &str, updated_ms: u64, state: &[u8]) {
+        let lock = self.store.try_lock(&id(name)).unwrap().unwrap();
+        self.store.put(&lock, &record(name, updated_ms, state.len()), state).unwrap();
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.store.path().join(format!("{name}.session"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(self.store.path())
+    }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_session_is_kept_replaced_and_removed() {
+    let fixture = Fixture::new();
+    let store: &dyn SessionStore = &fixture.store;
+    assert_eq!(store.get(&id("a")).unwrap(), None);
+    assert_eq!(store.record(&id("a")).unwrap(), None);
+    fixture.put("a", 5_000, b"first\nstate");
+    let expected = StoredSession::new(record("a", 5_000, 11), b"first\nstate".to_vec());
+    assert_eq!(store.get(&id("a")).unwrap().unwrap(), expected);
+    assert_eq!(store.record(&id("a")).unwrap().unwrap(), expected.record);
+    fixture.put("a", 6_000, b"");
+    assert_eq!(store.get(&id("a")).unwrap().unwrap().state, b"");
+    assert_eq!(fixture.names(), ["a.session"], "no locks and no temporary files stay");
+
+    let lock = store.try_lock(&id("a")).unwrap().unwrap();
+    assert!(store.remove(&lock).unwrap());
+    assert!(!store.remove(&lock).unwrap());
+    drop(lock);
+    assert_eq!(store.get(&id("a")).unwrap(), None);
+    assert!(fixture.names().is_empty());
+}
+
+#[test]
+fn the_record_is_text_at_the_head_of_the_file() {
+    let fixture = Fixture::new();
+    fixture.put("a", 5_000, b"\xff\x00");
+    let file = fs::read(fixture.file("a")).unwrap();
+    let text = String::from_utf8_lossy(&file).into_owned();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("glovebox-session 1 "));
+    let record: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "id": "a", "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:05.000Z",
+        "language": "python", "runtime": "python-3.12", "version": "3.12.0", "image_sha256": "ab".repeat(32),
+        "executions": 3, "files": 2, "bytes": 2,
+    });
+    assert_eq!(record, expected);
+}
+
+#[test]
+fn nobody_else_can_read_or_write_it() {
+    let fixture = Fixture::new();
+    fixture.put("a", 5_000, b"x");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(fixture.store.path()), 0o700);
+    assert_eq!(mode(&fixture.file("a")), 0o600);
+
+    fs::set_permissions(fixture.store.path(), fs::Permissions::from_mode(0o770)).unwrap();
+    let error = DirectoryStore::open(fixture.store.path()).unwrap_err();
+    assert!(error.to_string().contains("can be written by others"), "{error}");
+    let link = fixture.dir.path().join("link");
+    symlink(fixture.store.path(), &link).unwrap();
+    let error = DirectoryStore::open(&link).unwrap_err();
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+}
+
+#[test]
+fn a_link_in_the_place_of_a_session_is_not_followed() {
+    let fixture = Fixture::new();
+    let outside = fixture.dir.path().join("precious");
+    fs::write(&outside, "precious").unwrap();
+    symlink(&outside, fixture.file("a")).unwrap();
+    assert!(fixture.store.get(&id("a")).is_err());
+    let listed = fixture.store.list().unwrap();
+    assert!(listed[0].damage.as_deref().unwrap().contains("symbolic link"), "{listed:?}");
+    fixture.put("a", 5_000, b"x");
+    assert_eq!(fs::read(&outside).unwrap(), b"precious");
+    assert_eq!(fixture.store.get(&id("a")).unwrap().unwrap().state, b"x");
+}
+
+#[test]
+fn the_lock_says_what_may_be_written() {
+    let fixture = Fixture::new();
+    let lock = fixture.store.try_lock(&id("a")).unwrap().unwrap();
+    let error = fixture.store.put(&lock, &record("b", 1, 1), b"x").unwrap_err();
+    assert!(matches!(error, StoreError::NotLocked { .. }), "{error}");
+    let error = fixture.store.put(&lock, &record("a", 1, 2), b"x").unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    assert_eq!(fixture.store.list().unwrap(), []);
+}
+
+#[test]
+fn every_damaged_byte_of_a_head_is_found_and_listed() {
+    let fixture = Fixture::new();
+    fixture.put("bad", 5_000, b"state");
+    fixture.put("good", 5_000, b"state");
+    let whole = fs::read(fixture.file("bad")).unwrap();
+    let state_begins = whole.len() - 5;
+    let check = |bytes: &[u8], what: &str| {
+        fs::write(fixture.file("bad"), bytes).unwrap();
+        let error = fixture.store.get(&id("bad")).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error}");
+        assert!(fixture.store.record(&id("bad")).is_err(), "{what}");
+        let listed = fixture.store.list().unwrap();
+        assert_eq!(listed.len(), 2, "{what}");
+        assert!(listed[0].record.is_none() && listed[0].damage.is_some(), "{what}");
+        assert_eq!(listed[0].stored_bytes, bytes.len() as u64, "{what}");
+        assert!(listed[1].record.is_some(), "{what}");
+    };
+    for at in 0..state_begins {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        check(&damaged, &format!("byte {at}"));
+    }
+    for length in 0..whole.len() {
+        check(&whole[..length], &format!("cut at {length}"));
+    }
+    check(&[&whole[..], b"x"].concat(), "longer");
+    check(&vec![b'\n'; 1 << 20], "long and empty");
+    check(&fs::read(fixture.file("good")).unwrap(), "another session's");
+    let newer = String::from_utf8(whole.clone()).unwrap().replacen("session 1 ", "session 2 ", 1);
+    check(newer.as_bytes(), "newer");
+    let error = fixture.store.get(&id("bad")).unwrap_err();
+    assert!(error.to_string().contains("version 2"), "{error}");
+
+    // It can be written over, and removed.
+    fixture.put("bad", 6_000, b"again");
+    assert_eq!(fixture.store.get(&id("bad")).unwrap().unwrap().state, b"again");
+    fs::write(fixture.file("bad"), "damaged").unwrap();
+    let lock = fixture.store.try_lock(&id("bad")).unwrap().unwrap();
+    assert!(fixture.store.remove(&lock).unwrap());
+    assert_eq!(fixture.store.list().unwrap().len(), 1);
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let fixture = Fixture::new();
+    for name in ["notes.txt", ".session", "a b.session", ".hidden.session", "session"] {
+        fs::write(fixture.store.path().join(name), "mine").unwrap();
+    }
+    fs::create_dir(fixture.store.path().join("dir.session")).unwrap();
+    let before = fixture.names();
+    fixture.put("a", 5_000, b"x");
+    let store = DirectoryStore::open(fixture.store.path()).unwrap();
+    let listed = store.list().unwrap();
+    let ids: Vec<&str> = listed.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids, ["a", "dir"]);
+    assert!(listed[1].damage.is_some(), "a directory is no session");
+    assert_eq!(fixture.names().len(), before.len() + 1);
+}
+
+#[test]
+fn what_killed_writers_left_is_removed() {
+    let fixture = Fixture::new();
+    fixture.put("a", 5_000, b"x");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(120);
+    let leave = |name: &str| {
+        let file = fs::File::create(fixture.store.path().join(name)).unwrap();
+        file.set_modified(old).unwrap();
+    };
+    leave(".tmp-1-2-3");
+    leave(".lock-a");
+    leave(".lock-gone");
+    fs::write(fixture.store.path().join(".tmp-new"), "being written").unwrap();
+    DirectoryStore::open(fixture.store.path()).unwrap();
+    assert_eq!(fixture.names(), [".tmp-new", "a.session"]);
+}
+
+#[test]
+fn ten_thousand_sessions_are_listed_in_a_second() {
+    let fixture = Fixture::new();
+    let state = vec![7; 2_000];
+    for n in 0..10_000 {
+        let kept = record(&format!("session-{n:05}"), n, state.len());
+        let file = [record::head(&kept), state.clone()].concat();
+        fs::write(fixture.file(kept.id.as_str()), file).unwrap();
+    }
+    let list = || {
+        let begun = std::time::Instant::now();
+        let listed = fixture.store.list().unwrap();
+        assert!(listed.len() == 10_000 && listed.iter().all(|entry| entry.record.is_some()));
+        begun.elapsed()
+    };
+    // The best of several: the machine may be doing other things.
+    let took = (0..5).map(|_| list()).min().unwrap();
+    println!("10,000 sessions listed in {took:?}");
+    assert!(took.as_millis() < 1_000, "{took:?}");
+}

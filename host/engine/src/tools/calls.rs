@@ -1,0 +1,361 @@
+//! The calls of one execution.
+//!
+//! Everything here happens on the guest's thread: when it writes to the device, and when it reads. Threads of tools only
+//! put their answers down.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{
+    Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
+    account::Held,
+    error::Failure,
+    exchange::Exchange,
+    message::{Message, weight},
+    record::Records,
+    reply::{Answer, Reply},
+    toolbox::Entry,
+    worker::{self, Fate, Job},
+};
+use crate::{CancelToken, Limits, events};
+
+/// How many replies a guest may leave unread. What it writes beyond that is dropped without an answer: a guest that reads
+/// what it asked for never comes near.
+const UNREAD_MOST: usize = 1 << 16;
+
+/// What reading from the device comes to.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// A reply, as JSON text.
+    Reply(String),
+    /// No reply is due.
+    NothingDue,
+    /// A reply is due; look again when there is an answer, or at this time.
+    Pending(Instant),
+}
+
+/// The calls of one execution.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    toolbox: Arc<Toolbox>,
+    threads: Arc<ToolThreads>,
+    exchange: Arc<Exchange>,
+    bounds: Bounds,
+    session_id: Option<String>,
+    deadline: Instant,
+    counted: u64,
+    refused: u64,
+    waiting: VecDeque<Waiting>,
+    running: Vec<Running>,
+    unread: VecDeque<Reply>,
+    /// Those of `unread` whose call ran.
+    unread_ran: usize,
+    /// What is held for the reply that was taken last, until somebody else counts it.
+    taken: Option<Held>,
+    patience: Option<Duration>,
+    records: Records,
+}
+
+/// What of the limits bounds calls.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    calls: u64,
+    at_once: usize,
+    timeout: Duration,
+    bytes: u64,
+}
+
+/// A call whose turn has not come.
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    index: usize,
+    name: String,
+    entry: Arc<Entry>,
+    arguments: Value,
+    held: Held,
+}
+
+/// A call whose handler runs.
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    index: usize,
+    entry: Arc<Entry>,
+    fate: Arc<Fate>,
+    cancel: CancelToken,
+    deadline: Instant,
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+impl Calls {
+    /// `wake`: the execution's token, which whoever waits for an answer waits for.
+    pub(crate) fn new(
+        toolbox: Arc<Toolbox>,
+        threads: Arc<ToolThreads>,
+        limits: &Limits,
+        session_id: Option<String>,
+        begun: Instant,
+        wake: CancelToken,
+    ) -> Self {
+        Self {
+            toolbox,
+            threads,
+            exchange: Exchange::new(wake),
+            bounds: Bounds {
+                calls: limits.tool_calls,
+                at_once: usize::try_from(limits.tool_calls_at_once).unwrap_or(usize::MAX),
+                timeout: Duration::from_millis(limits.tool_timeout_ms),
+                bytes: limits.tool_bytes,
+            },
+            session_id,
+            deadline: begun + limits.timeout(),
+            counted: 0,
+            refused: 0,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            unread: VecDeque::new(),
+            unread_ran: 0,
+            taken: None,
+            patience: None,
+            records: Records::new(begun, limits.tool_record_bytes),
+        }
+    }
+
+    /// What the host holds for the calls.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.exchange.account
+    }
+
+    /// Whether a reply is there to be taken.
+    pub(crate) fn has_reply(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// The reply that was taken last is counted as the guest's from here on.
+    pub(crate) fn settle(&mut self) {
+        self.taken = None;
+    }
+
+    /// A test of whether an answer is there, for waiting.
+    pub(crate) fn has_answer(&self) -> impl Fn() -> bool + use<> {
+        let exchange = Arc::clone(&self.exchange);
+        move || exchange.has_answer()
+    }
+
+    /// How long the read that now begins may wait, if the guest has said so.
+    pub(crate) fn patience(&mut self) -> Option<Duration> {
+        self.patience.take()
+    }
+
+    /// Takes a message of the guest's, and says whether it was a call.
+    pub(crate) fn send(&mut self, text: &[u8]) -> bool {
+        if self.unread.len() >= UNREAD_MOST {
+            return false;
+        }
+        // Counted before it is made: a few bytes of text can be a hundred times their size as values.
+        let Some(held) = self.exchange.account.hold(weight(text)) else {
+            self.refuse(text);
+            return false;
+        };
+        match Message::parse(text) {
+            Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
+            Ok(Message::Wait(patience)) => self.patience = patience,
+            Ok(Message::Call { id, name, arguments }) => {
+                self.call(id, name, arguments, held);
+                return true;
+            }
+            Err(reason) => self.unread.push_back(Reply::NotUnderstood(reason)),
+        }
+        false
+    }
+
+    /// Answers a message that there is no room for.
+    fn refuse(&mut self, text: &[u8]) {
+        self.refused += 1;
+        let what = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+        match Message::id(text) {
+            Some(id) => self.answer(id, Err(Failure::new(ToolErrorKind::Limit, what))),
+            None => self.unread.push_back(Reply::NotUnderstood(what)),
+        }
+    }
+
+    fn call(&mut self, id: u64, name: String, arguments: Value, held: Held) {
+        if self.running.iter().any(|call| call.id == id) || self.waiting.iter().any(|call| call.id == id) {
+            self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
+            return;
+        }
+        if self.counted >= self.bounds.calls {
+            self.refused += 1;
+            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.bounds.calls);
+            self.answer(id, Err(Failure::new(ToolErrorKind::Limit, message)));
+            return;
+        }
+        self.counted += 1;
+        let text = arguments.to_string();
+        let bytes = text.len() as u64;
+        let index = self.records.begin(&name, text);
+        events::tool_start(self.session_id.as_deref(), &name, index);
+        match self.admit(&name, &arguments, bytes) {
+            Ok(entry) => {
+                self.waiting.push_back(Waiting { id, index, name, entry, arguments, held });
+                self.start();
+            }
+            Err(failure) => {
+                drop((arguments, held));
+                self.finish(id, index, Err(failure), Instant::now());
+            }
+        }
+    }
+
+    /// Whether a call may be made at all.
+    fn admit(&self, name: &str, arguments: &Value, bytes: u64) -> Result<Arc<Entry>, Failure> {
+        let entry = self.toolbox.get(name).ok_or_else(|| {
+            let shown: String = name.chars().take(64).collect();
+            Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
+        })?;
+        if bytes > self.bounds.bytes {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bounds.bytes);
+            return Err(Failure::new(ToolErrorKind::Limit, message));
+        }
+        if !arguments.is_object() {
+            let message = "the arguments must be an object, by name";
+            return Err(Failure::new(ToolErrorKind::InvalidArguments, message));
+        }
+        entry.admit(name)?;
+        Ok(Arc::clone(entry))
+    }
+
+    /// Starts calls while there are turns.
+    fn start(&mut self) {
+        while self.running.len() + self.unread_ran < self.bounds.at_once {
+            let Some(Waiting { id, index, name, entry, arguments, held }) = self.waiting.pop_front() else { return };
+            let now = Instant::now();
+            let deadline = now.checked_add(self.bounds.timeout).map_or(self.deadline, |end| end.min(self.deadline));
+            let cancel = CancelToken::new();
+            let (session_id, token) = (self.session_id.clone(), cancel.clone());
+            let call = ToolCall { name, index, session_id, cancel: token, deadline };
+            let job = Job { call, entry: Arc::clone(&entry), arguments, held, bytes_most: self.bounds.bytes };
+            match worker::start(&self.threads, &self.exchange, job) {
+                Ok(fate) => self.running.push(Running { id, index, entry, fate, cancel, deadline }),
+                Err(failure) => self.finish(id, index, Err(failure), now),
+            }
+        }
+    }
+
+    /// Takes the next reply, if there is one.
+    pub(crate) fn take(&mut self) -> Taken {
+        self.collect();
+        self.start();
+        match self.unread.pop_front() {
+            Some(reply) => {
+                let text = reply.text(|| self.toolbox.catalogue());
+                if let Reply::Answer { ran, held, .. } = reply {
+                    self.taken = Some(held);
+                    self.unread_ran -= usize::from(ran);
+                    self.start();
+                }
+                Taken::Reply(text)
+            }
+            None => match self.running.iter().map(|call| call.deadline).min() {
+                Some(deadline) => Taken::Pending(deadline),
+                None => Taken::NothingDue,
+            },
+        }
+    }
+
+    /// Takes what the handlers have answered, and gives up those whose time is over.
+    pub(crate) fn collect(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        for done in self.exchange.take() {
+            let Some(at) = self.running.iter().position(|call| call.index == done.index) else { continue };
+            let call = self.running.remove(at);
+            // One that nobody looked at while it was late was late all the same.
+            let answer = if done.ended > call.deadline { Err(self.timeout()) } else { done.answer };
+            self.write_down(call.index, &answer, done.ended);
+            self.unread_ran += 1;
+            self.unread.push_back(Reply::Answer { id: call.id, answer, ran: true, held: done.held });
+        }
+        let now = Instant::now();
+        while let Some(at) = self.running.iter().position(|call| call.deadline <= now) {
+            let call = self.running.remove(at);
+            call.give_up();
+            self.finish(call.id, call.index, Err(self.timeout()), now);
+        }
+    }
+
+    /// Tells the handlers that run that nobody will want their results.
+    pub(crate) fn cancel(&self) {
+        for call in &self.running {
+            call.cancel.cancel();
+        }
+    }
+
+    /// Ends the calls with the execution, and says what became of each.
+    pub(crate) fn end(mut self) -> Vec<ToolRecord> {
+        self.collect();
+        let now = Instant::now();
+        let left = self.running.iter().map(|call| call.index).chain(self.waiting.iter().map(|call| call.index));
+        for index in left.collect::<Vec<_>>() {
+            self.records.leave(index, now);
+            self.report(index);
+        }
+        self.abandon();
+        if self.refused > 0 {
+            events::tools_refused(self.session_id.as_deref(), self.refused);
+        }
+        self.records.take()
+    }
+
+    fn abandon(&mut self) {
+        for call in self.running.drain(..) {
+            call.give_up();
+        }
+    }
+
+    fn timeout(&self) -> Failure {
+        let message = format!("it took longer than {} ms (`limits.tool_timeout_ms`)", self.bounds.timeout.as_millis());
+        Failure::new(ToolErrorKind::Timeout, message)
+    }
+
+    /// Ends a call whose handler gave no answer.
+    fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Instant) {
+        self.write_down(index, &answer, ended);
+        self.answer(id, answer);
+    }
+
+    fn answer(&mut self, id: u64, answer: Answer) {
+        let (answer, held) = self.exchange.hold_answer(answer);
+        self.unread.push_back(Reply::Answer { id, answer, ran: false, held });
+    }
+
+    fn write_down(&mut self, index: usize, answer: &Answer, ended: Instant) {
+        self.records.finish(index, answer, ended);
+        self.report(index);
+    }
+
+    fn report(&self, index: usize) {
+        if let Some(record) = self.records.get(index) {
+            events::tool_complete(self.session_id.as_deref(), record, index);
+        }
+    }
+}
+
+impl Running {
+    fn give_up(&self) {
+        self.cancel.cancel();
+        self.fate.abandon(&self.entry);
+    }
+}

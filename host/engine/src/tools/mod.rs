@@ -1,0 +1,39 @@
+//! Functions of the host that scripts may call.
+//!
+//! A guest writes calls to a device and reads replies from it; several run at once, each on a thread of its own, and the
+//! guest's thread does nothing but start them and wait. What crosses the boundary is JSON text, and all of it is the
+//! guest's word: sizes, counts and shapes are checked before a handler sees it.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `tool` | [`Tool`], as the embedder describes it; [`ToolCall`], as its handler gets it |
+//! | `toolbox` | the tools of a sandbox, their schemas compiled, and the catalogue that guests read |
+//! | `message` | what a guest writes, and what it costs the host to keep |
+//! | `reply` | what it reads |
+//! | `calls` | the calls of one execution: started, waiting, running, answered |
+//! | `exchange` | where threads put what a handler answered |
+//! | `account` | what is held for it, within the guest's memory limit |
+//! | `worker` | one call on its thread |
+//! | `record` | what an execution's result says of its calls |
+
+mod account;
+mod calls;
+mod error;
+mod exchange;
+mod message;
+mod record;
+mod reply;
+mod tool;
+mod toolbox;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use account::Account;
+pub(crate) use calls::{Calls, Taken};
+pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
+pub use record::{ToolOutcome, ToolRecord};
+pub use tool::{Tool, ToolCall};
+pub(crate) use toolbox::Toolbox;
+pub(crate) use worker::ToolThreads;

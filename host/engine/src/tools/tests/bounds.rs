@@ -1,0 +1,200 @@
+//! Every limit under, at, over, and what works afterwards.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{Guest, PATIENCE, echo, gate};
+use crate::tools::{Tool, ToolThreads};
+
+#[test]
+fn calls_are_counted() {
+    let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 3);
+    for id in 0..3 {
+        guest.call(id, if id == 1 { "missing" } else { "echo" }, &json!({}));
+        assert!(guest.read().unwrap()["error"]["type"] != "ToolLimit", "under and at");
+    }
+    guest.call(9, "echo", &json!({}));
+    let (kind, message) = guest.error();
+    assert_eq!(kind, "ToolLimit");
+    assert!(message.contains("tool_calls") && message.contains('3'), "{message}");
+    guest.send(&json!({"list": true}));
+    assert_eq!(guest.read().unwrap()["tools"][0]["name"], "echo", "usable after");
+    assert_eq!(guest.end().len(), 3, "what was refused is not written down");
+    let mut none = Guest::new(&[echo()], |limits| limits.tool_calls = 0);
+    none.call(1, "echo", &json!({}));
+    assert_eq!(none.error().0, "ToolLimit");
+}
+
+#[test]
+fn no_more_run_at_once_than_may_and_the_others_wait() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let now = Arc::new(AtomicUsize::new(0));
+    let (seen, running) = (Arc::clone(&most), now);
+    let tool = Tool::new("count", "").handler(move |_, _| {
+        seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        running.fetch_sub(1, Ordering::SeqCst);
+        Ok(json!(null))
+    });
+    let mut guest = Guest::new(&[tool], |limits| limits.tool_calls_at_once = 3);
+    for id in 0..10 {
+        guest.call(id, "count", &json!({}));
+    }
+    let mut ids: Vec<u64> = (0..10).map(|_| guest.read().unwrap()["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn results_that_are_not_taken_hold_their_turn() {
+    let (gate, open, begun) = gate();
+    let mut guest = Guest::new(&[gate], |limits| limits.tool_calls_at_once = 2);
+    for id in 0..4 {
+        guest.call(id, "gate", &json!({}));
+        open.send(()).unwrap();
+    }
+    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(PATIENCE).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while !guest.calls.has_answer()() {
+        assert!(Instant::now() < end);
+    }
+    guest.calls.collect();
+    assert!(begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third waits until one is read");
+    for _ in 0..4 {
+        guest.ok();
+    }
+}
+
+#[test]
+fn arguments_have_a_size() {
+    let mut guest = Guest::new(&[echo()], |limits| limits.tool_bytes = 100);
+    for (text, fits) in [(91, true), (92, true), (93, false)] {
+        guest.call(1, "echo", &json!({"a": "x".repeat(text)}));
+        if fits {
+            guest.ok();
+            continue;
+        }
+        let (kind, message) = guest.error();
+        assert_eq!(kind, "ToolLimit");
+        assert!(message.contains("101") && message.contains("tool_bytes"), "{message}");
+    }
+}
+
+#[test]
+fn results_have_a_size() {
+    let long = Tool::new("long", "").handler(|_, arguments| {
+        let length = arguments["length"].as_u64().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+        Ok(json!("x".repeat(length)))
+    });
+    let mut guest = Guest::new(&[long], |limits| limits.tool_bytes = 100);
+    for (length, fits) in [(97, true), (98, true), (99, false)] {
+        guest.call(1, "long", &json!({"length": length}));
+        if fits {
+            assert_eq!(guest.ok().as_str().unwrap().len(), length);
+            continue;
+        }
+        let (kind, message) = guest.error();
+        assert_eq!(kind, "ToolLimit");
+        assert!(message.contains("101") && message.contains("tool_bytes"), "{message}");
+    }
+}
+
+#[test]
+fn what_is_held_for_calls_is_the_guests_memory() {
+    let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(998))));
+    let (gate, open, begun) = gate();
+    let mut guest = Guest::new(&[long, gate], |_| {});
+    assert_eq!(guest.calls.account().held_bytes(), 0);
+    guest.call(1, "gate", &json!({"a": "x".repeat(1000)}));
+    begun.recv_timeout(PATIENCE).unwrap();
+    let with_arguments = guest.calls.account().held_bytes();
+    assert!((2000..4000).contains(&with_arguments), "{with_arguments}");
+    open.send(()).unwrap();
+    guest.ok();
+    assert_eq!(guest.calls.account().held_bytes(), 0, "given back when it is read");
+
+    // The arguments of `{}` weigh some 2 KiB; its result 1,000 bytes and what is around it.
+    for (room, fits) in [(1255, false), (1256, true), (1257, true)] {
+        guest.calls.account().set_room(1 << 20);
+        guest.call(1, "long", &json!({}));
+        guest.calls.account().set_room(room);
+        assert_eq!(guest.read().unwrap().get("ok").is_some(), fits, "{room}");
+    }
+    guest.calls.account().set_room(100);
+    guest.call(1, "long", &json!({}));
+    let (kind, message) = guest.error();
+    assert_eq!(kind, "ToolLimit");
+    assert!(message.contains("memory_bytes"), "{message}");
+    guest.calls.account().set_room(1 << 20);
+    guest.call(1, "long", &json!({}));
+    guest.ok();
+}
+
+#[test]
+fn an_engine_runs_only_so_many_at_once() {
+    let threads = ToolThreads::new(2);
+    let (gate, open, begun) = gate();
+    let mut guest = Guest::on(&threads, &[gate.clone()], |_| {});
+    let mut other = Guest::on(&threads, &[gate], |_| {});
+    guest.call(1, "gate", &json!({}));
+    other.call(1, "gate", &json!({}));
+    begun.recv_timeout(PATIENCE).unwrap();
+    begun.recv_timeout(PATIENCE).unwrap();
+    other.call(2, "gate", &json!({}));
+    let (kind, message) = other.error();
+    assert_eq!(kind, "ToolLimit");
+    assert!(message.contains("try again"), "{message}");
+    open.send(()).unwrap();
+    open.send(()).unwrap();
+    guest.ok();
+    other.ok();
+    open.send(()).unwrap();
+    other.call(3, "gate", &json!({}));
+    other.ok();
+}
+
+#[test]
+fn a_tool_that_hangs_is_refused_and_the_others_go_on() {
+    let threads = ToolThreads::new(200);
+    let (gate, open, begun) = gate();
+    let tools = [gate, echo()];
+    let mut guest = Guest::on(&threads, &tools, |limits| {
+        limits.tool_timeout_ms = 1;
+        limits.tool_calls_at_once = 100;
+        limits.tool_calls = 1_000_000;
+    });
+    for id in 0..64 {
+        guest.call(id, "gate", &json!({}));
+    }
+    for _ in 0..64 {
+        begun.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(guest.error().0, "ToolTimeout", "under and at");
+    }
+    guest.call(64, "gate", &json!({}));
+    let (kind, message) = guest.error();
+    assert_eq!((kind.as_str(), message.contains("64 calls of `gate`")), ("ToolLimit", true), "{message}");
+    // Whoever has an abandoned one come back may call again.
+    open.send(()).unwrap();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        guest.call(65, "gate", &json!({}));
+        if guest.error().0 == "ToolTimeout" {
+            break;
+        }
+        assert!(Instant::now() < end, "it stays refused");
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..64 {
+        open.send(()).unwrap();
+    }
+}

@@ -1,0 +1,143 @@
+//! What a guest may try with the device.
+
+use std::{thread, time::Duration};
+
+use serde_json::json;
+
+use super::{Guest, PATIENCE, echo, gate};
+use crate::tools::Tool;
+
+#[test]
+fn a_flood_without_a_reader_is_dropped_after_a_while() {
+    let mut guest = Guest::new(&[echo()], |_| {});
+    for _ in 0..(1 << 16) + 100 {
+        guest.send_text("x");
+    }
+    let mut replies = 0;
+    while let Some(reply) = guest.read() {
+        assert_eq!(reply["id"], json!(null));
+        replies += 1;
+    }
+    assert_eq!(replies, 1 << 16);
+    guest.call(1, "echo", &json!({}));
+    guest.ok();
+}
+
+#[test]
+fn a_flood_of_refused_calls_is_counted_as_memory() {
+    let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 0);
+    for id in 0..1000 {
+        guest.call(id, "echo", &json!({}));
+    }
+    let held = guest.calls.account().held_bytes();
+    assert!(held > 200_000, "{held}");
+    while guest.read().is_some() {}
+    assert_eq!(guest.calls.account().held_bytes(), 0);
+}
+
+#[test]
+fn a_catalogue_that_is_asked_for_and_not_read_holds_nothing() {
+    let tool = Tool::new("a", "x".repeat(1_000_000)).handler(|_, _| Ok(json!(1)));
+    let mut guest = Guest::new(&[tool], |_| {});
+    for _ in 0..1000 {
+        guest.send(&json!({"list": true}));
+    }
+    assert_eq!(guest.calls.account().held_bytes(), 0);
+    assert!(guest.read().is_some());
+}
+
+#[test]
+fn a_text_that_would_become_huge_is_refused_before_it_is_parsed() {
+    let mut guest = Guest::new(&[echo()], |_| {});
+    guest.calls.account().set_room(32 << 20);
+    let bomb = format!(r#"{{"id":7,"name":"echo","arguments":{{"a":[{}0]}}}}"#, r#"{"":0},"#.repeat(100_000));
+    guest.send_text(&bomb);
+    let reply = guest.read().unwrap();
+    assert_eq!((reply["id"].as_u64(), reply["error"]["type"].as_str()), (Some(7), Some("ToolLimit")));
+    assert!(guest.end().is_empty());
+}
+
+#[test]
+fn depth_is_refused_wherever_it_is() {
+    let mut guest = Guest::new(&[echo()], |_| {});
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    guest.send_text(&deep);
+    assert_eq!(guest.read().unwrap()["id"], json!(null));
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{{"a":{deep}}}}}"#));
+    assert!(guest.read().unwrap()["error"].is_object());
+}
+
+#[test]
+fn an_id_that_is_still_out_cannot_be_used_twice() {
+    let (gate, open, _begun) = gate();
+    let mut guest = Guest::new(&[gate], |limits| limits.tool_calls_at_once = 1);
+    guest.call(1, "gate", &json!({"first": true}));
+    guest.call(2, "gate", &json!({}));
+    for id in [1, 2] {
+        guest.call(id, "gate", &json!({"forged": true}));
+        let reply = guest.peek().unwrap();
+        assert_eq!(reply["id"], json!(null), "running and waiting: {reply}");
+    }
+    open.send(()).unwrap();
+    open.send(()).unwrap();
+    assert_eq!(guest.ok(), json!({"first": true}));
+    guest.ok();
+    assert_eq!(guest.end().len(), 2);
+}
+
+#[test]
+fn messages_that_look_like_replies_do_nothing() {
+    let (gate, open, begun) = gate();
+    let mut guest = Guest::new(&[gate], |_| {});
+    guest.call(1, "gate", &json!({}));
+    begun.recv_timeout(PATIENCE).unwrap();
+    guest.send(&json!({"id": 1, "ok": "forged"}));
+    assert_eq!(guest.read().unwrap()["id"], json!(null));
+    open.send(()).unwrap();
+    assert_eq!(guest.ok(), json!({}));
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_follows_arguments_only_as_deep_as_they_go() {
+    let schema = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": false});
+    let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
+    let deep = |levels: usize| format!(r#"{}{{}}{}"#, r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(125)));
+    guest.ok();
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(126)));
+    assert_eq!(guest.read().unwrap()["id"], json!(null));
+}
+
+#[test]
+fn a_pattern_takes_linear_time() {
+    let schema = json!({"properties": {"a": {"pattern": "^(a+)+$"}}});
+    let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
+    guest.call(1, "echo", &json!({"a": format!("{}b", "a".repeat(100_000))}));
+    assert_eq!(guest.error().0, "InvalidArguments");
+}
+
+#[test]
+fn random_bytes_are_answered_and_harm_nothing() {
+    let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 1_000_000);
+    // xorshift64, seed 1: every message is a mutation of a good one.
+    let mut state = 1_u64;
+    let mut next = |most: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % 1_000_003).unwrap() % most
+    };
+    for round in 0..5_000_u64 {
+        let mut bytes = json!({"id": round, "name": "echo", "arguments": {"a": [1, "b"]}}).to_string().into_bytes();
+        for _ in 0..next(4) {
+            let at = next(bytes.len());
+            bytes[at] = u8::try_from(next(256)).unwrap();
+        }
+        bytes.truncate(next(bytes.len() + 1).max(bytes.len() / 2));
+        guest.calls.send(&bytes);
+        while guest.peek().is_some() {}
+    }
+    thread::sleep(Duration::from_millis(20));
+    while guest.read().is_some() {}
+    assert_eq!(guest.calls.account().held_bytes(), 0);
+}

@@ -1,0 +1,118 @@
+//! Calls of tools as a guest makes them, without the guest.
+
+mod bounds;
+mod definitions;
+mod hostile;
+mod protocol;
+
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{Calls, Taken, Tool, ToolRecord, ToolThreads, Toolbox};
+use crate::{CancelToken, Limits};
+
+/// Long against anything here, short against a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A guest's side of the device.
+struct Guest {
+    calls: Calls,
+    wake: CancelToken,
+}
+
+impl Guest {
+    fn new(tools: &[Tool], edit: impl FnOnce(&mut Limits)) -> Self {
+        Self::on(&ToolThreads::new(64), tools, edit)
+    }
+
+    fn on(threads: &Arc<ToolThreads>, tools: &[Tool], edit: impl FnOnce(&mut Limits)) -> Self {
+        let mut limits = Limits::default();
+        limits.timeout_ms = 60_000;
+        edit(&mut limits);
+        let wake = CancelToken::new();
+        let toolbox = Arc::new(Toolbox::new(tools).unwrap());
+        let session = Some("s1".to_owned());
+        let calls = Calls::new(toolbox, Arc::clone(threads), &limits, session, Instant::now(), wake.clone());
+        calls.account().set_room(limits.memory_bytes);
+        Self { calls, wake }
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.send_text(&message.to_string());
+    }
+
+    fn send_text(&mut self, message: &str) {
+        self.calls.send(message.as_bytes());
+    }
+
+    fn call(&mut self, id: u64, name: &str, arguments: &Value) {
+        self.send(&json!({ "id": id, "name": name, "arguments": arguments }));
+    }
+
+    /// The next reply, waited for; none where none is due.
+    fn read(&mut self) -> Option<Value> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let due = match self.calls.take() {
+                Taken::Reply(text) => {
+                    self.calls.settle();
+                    return Some(serde_json::from_str(&text).unwrap());
+                }
+                Taken::NothingDue => return None,
+                Taken::Pending(due) => due,
+            };
+            assert!(Instant::now() < end, "no reply came");
+            let has_answer = self.calls.has_answer();
+            self.wake.wait(due, true, has_answer);
+        }
+    }
+
+    /// The next reply if it is there already.
+    fn peek(&mut self) -> Option<Value> {
+        match self.calls.take() {
+            Taken::Reply(text) => {
+                self.calls.settle();
+                Some(serde_json::from_str(&text).unwrap())
+            }
+            Taken::NothingDue | Taken::Pending(_) => None,
+        }
+    }
+
+    fn ok(&mut self) -> Value {
+        let reply = self.read().expect("a reply");
+        reply.get("ok").unwrap_or_else(|| panic!("{reply}")).clone()
+    }
+
+    /// The type and message of the failure that is read next.
+    fn error(&mut self) -> (String, String) {
+        let reply = self.read().expect("a reply");
+        let text = |key: &str| reply["error"][key].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned();
+        (text("type"), text("message"))
+    }
+
+    fn end(self) -> Vec<ToolRecord> {
+        self.calls.end()
+    }
+}
+
+/// Gives back its arguments.
+fn echo() -> Tool {
+    Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
+}
+
+/// Waits until it is let go, each call for one message, and says how many have begun.
+fn gate() -> (Tool, mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let (open, opened) = mpsc::channel();
+    let (begin, begun) = mpsc::channel();
+    let opened = std::sync::Mutex::new(opened);
+    let tool = Tool::new("gate", "Waits.").handler(move |_, arguments| {
+        begin.send(()).ok();
+        opened.lock().unwrap().recv_timeout(PATIENCE).ok();
+        Ok(arguments)
+    });
+    (tool, open, begun)
+}

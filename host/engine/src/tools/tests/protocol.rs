@@ -1,0 +1,156 @@
+//! Messages and replies.
+
+use std::{thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{Guest, PATIENCE, echo, gate};
+use crate::tools::{Tool, ToolError, ToolErrorKind, ToolOutcome};
+
+#[test]
+fn a_call_is_answered_under_its_own_id() {
+    let mut guest = Guest::new(&[echo()], |_| {});
+    guest.call(7, "echo", &json!({"a": [1, null, "é"]}));
+    assert_eq!(guest.read().unwrap(), json!({"id": 7, "ok": {"a": [1, null, "é"]}}));
+    assert_eq!(guest.read(), None, "nothing more is due");
+    let records = guest.end();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].name, "echo");
+    assert_eq!(records[0].arguments.as_deref(), Some(r#"{"a":[1,null,"é"]}"#));
+    assert_eq!(records[0].outcome, ToolOutcome::Returned(Some(r#"{"a":[1,null,"é"]}"#.into())));
+}
+
+#[test]
+fn replies_come_as_they_are_ready() {
+    let (gate, open, begun) = gate();
+    let mut guest = Guest::new(&[echo(), gate], |_| {});
+    guest.call(1, "gate", &json!({}));
+    begun.recv_timeout(PATIENCE).unwrap();
+    guest.call(2, "echo", &json!({}));
+    assert_eq!(guest.read().unwrap()["id"], 2);
+    assert_eq!(guest.peek(), None);
+    open.send(()).unwrap();
+    assert_eq!(guest.read().unwrap()["id"], 1);
+}
+
+#[test]
+fn a_handler_knows_its_call() {
+    let tool = Tool::new("who", "")
+        .handler(|call, _| Ok(json!([call.name, call.index, call.session_id, call.cancel.is_cancelled()])));
+    let mut guest = Guest::new(&[tool], |_| {});
+    for index in 0..2 {
+        guest.call(5, "who", &json!({}));
+        assert_eq!(guest.ok(), json!(["who", index, "s1", false]), "an id can be used again once it is answered");
+    }
+}
+
+#[test]
+fn failures_have_types_and_words() {
+    let schema = json!({"properties": {"a": {"type": "integer", "maximum": 3}}, "required": ["a"]});
+    let tools = [
+        echo().schema(schema),
+        Tool::new("fail", "").handler(|_, _| Err(ToolError::new("no such city"))),
+        Tool::new("broken", "").handler(|_, _| panic!("a handler panics")),
+    ];
+    let mut guest = Guest::new(&tools, |_| {});
+    let mut error = |name: &str, arguments: Value| {
+        guest.call(1, name, &arguments);
+        guest.error()
+    };
+    let is = |kind: &str, message: &str| (kind.to_owned(), message.to_owned());
+    assert_eq!(error("fail", json!({})), is("ToolError", "no such city"));
+    assert_eq!(error("broken", json!({})), is("ToolError", "`broken` broke down"));
+    assert_eq!(error("missing", json!({})), is("UnknownTool", "no tool is called `missing`"));
+    let (kind, message) = error("echo", json!({"a": "secret"}));
+    assert_eq!(kind, "InvalidArguments");
+    assert!(message.contains("/a") && message.contains("integer") && !message.contains("secret"), "{message}");
+    assert_eq!(error("echo", json!({"a": 4})).0, "InvalidArguments");
+    assert_eq!(error("echo", json!({})).0, "InvalidArguments");
+    assert_eq!(error("echo", json!([1])).0, "InvalidArguments");
+    guest.call(1, "echo", &json!({"a": 3}));
+    assert_eq!(guest.ok(), json!({"a": 3}), "usable after");
+    let kinds: Vec<_> = guest.end().iter().map(|record| record.outcome.word()).collect();
+    let invalid = ToolErrorKind::InvalidArguments.name();
+    let failed = ["ToolError", "ToolError", "UnknownTool", invalid, invalid, invalid, invalid, "returned"];
+    assert_eq!(kinds, failed);
+}
+
+#[test]
+fn language_models_are_tools_like_others() {
+    let tools =
+        [Tool::llm_query(|_, prompt| Ok(format!("{prompt}?"))), Tool::rlm_query(|_, task, ctx| Ok(json!([task, ctx])))];
+    let mut guest = Guest::new(&tools, |_| {});
+    guest.call(1, "llm_query", &json!({"prompt": "why"}));
+    assert_eq!(guest.ok(), json!("why?"));
+    guest.call(1, "rlm_query", &json!({"task": "t"}));
+    assert_eq!(guest.ok(), json!(["t", null]));
+    guest.call(1, "rlm_query", &json!({"task": "t", "ctx": [1]}));
+    assert_eq!(guest.ok(), json!(["t", [1]]));
+    guest.call(1, "llm_query", &json!({"task": "t"}));
+    assert_eq!(guest.error().0, "InvalidArguments");
+}
+
+#[test]
+fn what_the_guest_will_wait_holds_for_one_read() {
+    let mut guest = Guest::new(&[echo()], |_| {});
+    guest.send(&json!({"wait": 5}));
+    assert_eq!(guest.calls.patience(), Some(Duration::from_millis(5)));
+    assert_eq!(guest.calls.patience(), None);
+    guest.send(&json!({"wait": 5}));
+    guest.send(&json!({"wait": null}));
+    assert_eq!(guest.calls.patience(), None);
+    assert_eq!(guest.read(), None, "it is not answered itself");
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_given_up_and_its_handler_told() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let slow = Tool::new("slow", "").handler(move |call, _| {
+        call.cancel.wait(std::time::Instant::now() + PATIENCE, true, || false);
+        tell.send(call.cancel.is_cancelled()).ok();
+        Ok(json!("late"))
+    });
+    let mut guest = Guest::new(&[slow], |limits| limits.tool_timeout_ms = 30);
+    guest.call(1, "slow", &json!({}));
+    let (kind, message) = guest.error();
+    assert_eq!(kind, "ToolTimeout");
+    assert!(message.contains("tool_timeout_ms"), "{message}");
+    assert!(told.recv_timeout(PATIENCE).unwrap());
+    assert_eq!(guest.read(), None, "what it answers afterwards is not heard");
+}
+
+#[test]
+fn a_call_that_was_late_while_nobody_looked_was_late() {
+    let late = Tool::new("late", "").handler(|_, _| {
+        thread::sleep(Duration::from_millis(60));
+        Ok(json!(1))
+    });
+    let mut guest = Guest::new(&[late], |limits| limits.tool_timeout_ms = 20);
+    guest.call(1, "late", &json!({}));
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(guest.error().0, "ToolTimeout");
+}
+
+#[test]
+fn handlers_are_told_when_the_execution_is_over() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let slow = Tool::new("slow", "").handler(move |call, _| {
+        call.cancel.wait(std::time::Instant::now() + PATIENCE, true, || false);
+        tell.send(call.cancel.is_cancelled()).ok();
+        Ok(json!(1))
+    });
+    let mut guest = Guest::new(&[slow.clone()], |_| {});
+    guest.call(1, "slow", &json!({}));
+    let records = guest.end();
+    assert_eq!(records[0].outcome, ToolOutcome::Unfinished);
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "at its end");
+    let mut guest = Guest::new(&[slow.clone()], |_| {});
+    guest.call(1, "slow", &json!({}));
+    drop(guest);
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "when it is dropped");
+    let mut guest = Guest::new(&[slow], |_| {});
+    guest.call(1, "slow", &json!({}));
+    guest.calls.cancel();
+    assert!(told.recv_timeout(PATIENCE).unwrap(), "when it is cancelled");
+    assert_eq!(guest.ok(), json!(1), "whoever still waits gets what there is");
+}

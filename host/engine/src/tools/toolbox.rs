@@ -1,0 +1,189 @@
+//! The tools of a sandbox.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Value, json};
+
+use super::{Tool, ToolDefinitionError, ToolErrorKind, error::Failure, tool::Handler};
+
+/// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
+const ABANDONED_MOST: usize = 64;
+
+/// The most bytes of names, descriptions and schemas. A guest reads them whole.
+const CATALOGUE_BYTES_MOST: usize = 1 << 20;
+
+/// The longest name.
+const NAME_BYTES_MOST: usize = 64;
+
+/// The most compiled bytes of one pattern, and of the cache it matches with.
+const PATTERN_BYTES_MOST: usize = 1 << 20;
+
+/// What neither language takes as a name after a dot or as a keyword argument, though it looks like one.
+const KEYWORDS: [&str; 36] = [
+    "False",
+    "None",
+    "True",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+    "constructor",
+];
+
+/// The tools of a sandbox, by name, and their catalogue.
+#[derive(Debug, Default)]
+pub(crate) struct Toolbox {
+    entries: BTreeMap<String, Arc<Entry>>,
+    tools: Vec<Tool>,
+}
+
+/// One tool, ready to be called.
+pub(super) struct Entry {
+    pub(super) handler: Handler,
+    validator: Validator,
+    description: Value,
+    abandoned: AtomicUsize,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+impl Toolbox {
+    /// Checks the tools and compiles their schemas.
+    pub(crate) fn new(tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
+        let mut toolbox = Self::default();
+        for tool in tools {
+            toolbox.add(tool)?;
+        }
+        let bytes = toolbox.catalogue().len();
+        if bytes > CATALOGUE_BYTES_MOST {
+            return Err(ToolDefinitionError::TooLarge { bytes, most: CATALOGUE_BYTES_MOST });
+        }
+        Ok(toolbox)
+    }
+
+    fn add(&mut self, tool: &Tool) -> Result<(), ToolDefinitionError> {
+        let name = tool.name.clone();
+        if !is_name(&name) {
+            return Err(ToolDefinitionError::Name(name.chars().take(NAME_BYTES_MOST + 1).collect()));
+        }
+        if self.entries.contains_key(&name) {
+            return Err(ToolDefinitionError::Duplicate(name));
+        }
+        let Some(handler) = tool.handler.clone() else { return Err(ToolDefinitionError::NoHandler(name)) };
+        let wrong = |reason: String| ToolDefinitionError::Schema { name: name.clone(), reason };
+        if !tool.schema.is_object() || tool.schema.get("type").is_some_and(|of| of != "object") {
+            return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
+        }
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MOST).dfa_size_limit(PATTERN_BYTES_MOST);
+        let validator = jsonschema::options()
+            .with_pattern_options(patterns)
+            .offline()
+            .build(&tool.schema)
+            .map_err(|error| wrong(error.to_string()))?;
+        let description = json!({
+            "name": name,
+            "description": tool.description,
+            "schema": tool.schema,
+            "parameters": parameters(&tool.schema),
+        });
+        let entry = Entry { handler, validator, description, abandoned: AtomicUsize::new(0) };
+        self.entries.insert(name, Arc::new(entry));
+        self.tools.push(tool.clone());
+        Ok(())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(name)
+    }
+
+    /// What a guest learns about the tools, as JSON text.
+    pub(super) fn catalogue(&self) -> String {
+        let tools: Vec<&Value> = self.entries.values().map(|entry| &entry.description).collect();
+        json!({ "tools": tools }).to_string()
+    }
+}
+
+impl Entry {
+    /// Checks a call's arguments against the schema.
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), Failure> {
+        self.validator.validate(arguments).map_err(|error| {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
+            // The value itself is left out: it may be as long as the arguments.
+            Failure::new(ToolErrorKind::InvalidArguments, format!("{place}{}", error.masked()))
+        })
+    }
+
+    /// Refuses a call while too many earlier ones did not come back.
+    pub(super) fn admit(&self, name: &str) -> Result<(), Failure> {
+        if self.abandoned.load(Ordering::SeqCst) < ABANDONED_MOST {
+            return Ok(());
+        }
+        let message = format!("{ABANDONED_MOST} calls of `{name}` were given up and still run; try again later");
+        Err(Failure::new(ToolErrorKind::Limit, message))
+    }
+
+    pub(super) fn abandoned(&self) -> &AtomicUsize {
+        &self.abandoned
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.len() <= NAME_BYTES_MOST
+        && !KEYWORDS.contains(&name)
+}
+
+/// The names of the arguments in the order in which they are taken when they have none.
+fn parameters(schema: &Value) -> Vec<&str> {
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut names: Vec<&str> = required.collect();
+    for name in properties.into_iter().flat_map(|properties| properties.keys()) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
+}
