@@ -81,7 +81,7 @@ pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::{Execution, Metadata, Output};
-pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists};
+pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::FileKind;
