@@ -30,6 +30,8 @@ pub struct Observed {
     pub outcome: serde_json::Map<String, serde_json::Value>,
     /// The process exit code that stands for it.
     pub exit_code: i32,
+    /// The exception that asked it to stop.
+    pub interrupted: Option<serde_json::Value>,
     /// The value of the script's last expression, in a session.
     pub value: Option<serde_json::Value>,
     /// Standard output, as kept.
@@ -52,6 +54,8 @@ pub struct Observed {
     pub files_modified: Vec<String>,
     /// Files deleted.
     pub files_deleted: Vec<String>,
+    /// The tools it called.
+    pub tool_calls: Vec<serde_json::Value>,
     /// The host directory behind `/app`.
     pub workspace_path: Option<String>,
     /// The session.

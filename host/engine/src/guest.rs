@@ -45,7 +45,7 @@ pub(crate) fn instantiate(
             Some(memory) => memory.data_and_store_mut(&mut context),
             None => (&mut [][..], context.data_mut()),
         };
-        match state.run.look(&mut Seen { fuel_left, memory }) {
+        match state.run.tick(&mut Seen { fuel_left, memory }) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
@@ -170,9 +170,8 @@ impl Guest {
         let store = &mut self.machine.store;
         store.set_fuel(limits.fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
-        let limiter = &mut store.data_mut().limiter;
-        limiter.refused_bytes = None;
-        limiter.peak_bytes = 0;
+        let State { limiter, run, .. } = store.data_mut();
+        limiter.begin(run.tool_account().cloned().unwrap_or_default());
         self.machine.trapped = None;
         Ok(())
     }
@@ -382,7 +381,12 @@ impl Guest {
 /// What asks this image's interpreter to stop.
 fn pokes(image: &Image) -> Result<Pokes, DriverError> {
     let of = |interrupt| image.driver.interrupt(&image.anchors, interrupt);
-    Ok(Pokes { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
+    Ok(Pokes {
+        fuel: of(Interrupt::Fuel)?,
+        time: of(Interrupt::Time)?,
+        cancelled: of(Interrupt::Cancelled)?,
+        nudge: image.driver.nudge(&image.anchors)?,
+    })
 }
 
 fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {

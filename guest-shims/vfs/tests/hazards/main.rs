@@ -16,6 +16,7 @@ mod support;
 mod changes;
 mod commit;
 mod files;
+mod forged;
 mod forks;
 mod host;
 mod links;
@@ -24,6 +25,7 @@ mod mounts;
 mod paths;
 mod quotas;
 mod renames;
+mod saved;
 
 use glovebox_vfs::{Access, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
 

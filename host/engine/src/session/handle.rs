@@ -9,7 +9,7 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
     run::Setting,
     session::{
         CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
@@ -238,7 +238,12 @@ impl Session {
         self.turn()?.live.save()
     }
 
-    /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
+    /// The files as they are between two executions.
+    pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
+        self.turn()?.live.files()
+    }
+
+    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
     /// is committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,

@@ -6,7 +6,7 @@ use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    CancelToken, Entropy, ExecuteError, Execution, GuestValue, Sandbox,
+    CancelToken, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     current::Run,
     guest::{After, Guest},
     run::Setting,
@@ -227,7 +227,15 @@ impl Live {
         self.history.list()
     }
 
-    /// Lets the host look at the files, or change them. What it changed is committed as after a successful execution.
+    /// The files as they are. Looking at them is no change that a checkpoint would be due for.
+    pub(super) fn files(&mut self) -> Result<Files, ExecuteError> {
+        let mut guest = self.take()?;
+        let files = Files { vfs: guest.wasi_mut().vfs_mut().clone(), root: self.roots.workspace() };
+        self.life = Life::Resting(guest);
+        Ok(files)
+    }
+
+    /// Lets the host change the files. What it changed is committed as after a successful execution.
     pub(super) fn with_files<R, E: From<ExecuteError>>(
         &mut self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
