@@ -263,6 +263,11 @@ impl Guest {
     }
 
     /// What the host keeps for it.
+    pub(crate) fn wasi(&self) -> &Wasi {
+        &self.machine.store.data().wasi
+    }
+
+    /// What the host keeps for it, to be changed.
     pub(crate) fn wasi_mut(&mut self) -> &mut Wasi {
         &mut self.machine.store.data_mut().wasi
     }

@@ -100,8 +100,12 @@ impl Booted<'_> {
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
-        if !matches!(report, Report::Completed(_)) && !script.last {
-            self.abandon()?;
+        if !script.last {
+            if !matches!(report, Report::Completed(_)) {
+                self.abandon()?;
+            } else if self.has_litter()? {
+                self.ask(self.at.forget, &[])?;
+            }
         }
         self.guest.flush()?;
         Ok(report)
@@ -199,7 +203,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs jobs and timers until nothing is left to do or something fails.
+    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails.
     fn drain(&mut self) -> Result<Ending, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -216,7 +220,7 @@ impl Booted<'_> {
                 let held = self.guest.hold(reason)?;
                 return Ok(Ending::Threw(held));
             }
-            if state.timers == 0 {
+            if state.waiting == 0 {
                 return Ok(Ending::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
