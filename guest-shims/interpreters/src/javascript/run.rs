@@ -74,6 +74,7 @@ impl Booted<'_> {
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
+        let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
         // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
         let exit = self.state()?.exit;
@@ -84,7 +85,15 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done(value)) => Report::Completed(value),
+            (None, Ending::Done(value)) => match asked.filter(|_| missed) {
+                None => Report::Completed(value),
+                // A wait was cut short for the interrupt, and nothing came after it that would have looked.
+                Some(why) => {
+                    let raised = Facts::default().into_stopped(why, script.name);
+                    self.complain(&raised.traceback)?;
+                    Report::Interrupted(raised)
+                }
+            },
             (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Ending::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
