@@ -46,6 +46,6 @@ pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use progress::{Progress, Quiet};
-pub use recipe::{DriverKind, ExportList, Recipe};
+pub use recipe::{Callback, DriverKind, ExportList, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};

@@ -294,7 +294,8 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
     let exports = &recipe.exports;
     let all = (exports.functions.iter().map(|name| ("exports.functions", name)))
         .chain(exports.globals.keys().map(|name| ("exports.globals", name)))
-        .chain(exports.tables.keys().map(|name| ("exports.tables", name)));
+        .chain(exports.tables.keys().map(|name| ("exports.tables", name)))
+        .chain(exports.callbacks.keys().map(|name| ("exports.callbacks", name)));
     for (field, export) in all {
         check_text(&key(field), export)?;
         if !seen.insert(export.as_str()) {

@@ -19,6 +19,14 @@ pub enum DriverKind {
     QuickjsCommand,
 }
 
+/// A function that is added to a module, for the interpreter in it to call back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Callback {
+    /// `int32_t f(void *, const int32_t *word) { return *word; }`: says whether the host has set a word.
+    LoadWord,
+}
+
 /// What the prepared module exports beside what the binary itself exports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +40,9 @@ pub struct ExportList {
     /// Tables: export name to index.
     #[serde(default)]
     pub tables: BTreeMap<String, u32>,
+    /// Functions to add, each under the export name of a new global that holds its slot in table 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub callbacks: BTreeMap<String, Callback>,
 }
 
 /// How one kind of binary is prepared.

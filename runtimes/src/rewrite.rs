@@ -1,10 +1,11 @@
-//! Changing a WebAssembly module without changing its code: exports added, custom sections removed,
+//! Changing a WebAssembly module without changing its code: exports and callbacks added, custom sections removed,
 //! memory and globals replaced by those of a booted instance.
 //!
 //! Everything here takes bytes from anywhere: a module that is damaged or made to hurt gives a
 //! [`RewriteError`], in time and memory proportional to its length. Output depends on nothing but the
 //! input, because the hash of a prepared module is its identity.
 
+mod callbacks;
 mod error;
 mod exports;
 mod image;

@@ -52,33 +52,38 @@ fn smoke(target: &Target) {
 }
 
 #[test]
-fn manifest_survives_arbitrary_text() {
+fn hibernated_sessions_survive_forgery() {
     smoke(&TARGETS[0]);
 }
 
 #[test]
-fn path_resolution_stays_beneath_its_root() {
+fn manifest_survives_arbitrary_text() {
     smoke(&TARGETS[1]);
 }
 
 #[test]
-fn saved_states_are_refused_or_sound() {
+fn path_resolution_stays_beneath_its_root() {
     smoke(&TARGETS[2]);
 }
 
 #[test]
-fn snapshot_survives_arbitrary_modules() {
+fn saved_states_are_refused_or_sound() {
     smoke(&TARGETS[3]);
 }
 
 #[test]
-fn wasi_args_survive_arbitrary_calls() {
+fn snapshot_survives_arbitrary_modules() {
     smoke(&TARGETS[4]);
 }
 
 #[test]
+fn wasi_args_survive_arbitrary_calls() {
+    smoke(&TARGETS[5]);
+}
+
+#[test]
 fn every_target_has_its_program_and_its_smoke_run() {
-    let names = ["manifest", "path_resolution", "saved_state", "snapshot", "wasi_args"];
+    let names = ["hibernated", "manifest", "path_resolution", "saved_state", "snapshot", "wasi_args"];
     assert_eq!(TARGETS.map(|target| target.name), names);
     for target in TARGETS {
         let path = format!("{}/fuzz/fuzz_targets/{}.rs", env!("CARGO_MANIFEST_DIR"), target.name);

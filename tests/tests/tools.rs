@@ -47,6 +47,13 @@ fn script(body: &str) -> String {
     format!("{PYTHON}{body}")
 }
 
+/// What a script that must complete wrote.
+fn output(sandbox: &Sandbox, source: &str) -> String {
+    let execution = sandbox.execute(source).unwrap();
+    assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
+    execution.stdout.text()
+}
+
 fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
@@ -77,7 +84,7 @@ fn patient() -> (Tool, mpsc::Receiver<Instant>) {
 fn python_calls_a_tool() {
     let source = script("send({'id': 1, 'name': 'echo', 'arguments': {'a': 'é'}})\nprint(read(), read())");
     let execution = python(&[echo()], |_| {}).execute(&source).unwrap();
-    assert_eq!(execution.stdout.text(), "{'id': 1, 'ok': {'a': 'é'}} None\n");
+    assert_eq!(execution.stdout.text(), "{'id': 1, 'ok': {'a': 'é'}} None\n", "{:?}", execution.outcome);
     assert_eq!(execution.tool_calls.len(), 1);
     let json = serde_json::to_value(&execution).unwrap();
     assert_eq!(json["tool_calls"][0]["name"], "echo");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{bench, doctor, policy, run, runtimes, validate};
+use crate::commands::{bench, doctor, policy, repl, run, runtimes, validate};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -81,6 +81,7 @@ impl Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
+    Repl(Box<repl::ReplArgs>),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),
     Policy(policy::PolicyCommandArgs),

@@ -1,9 +1,13 @@
-//! Ctrl-C: the first asks whatever runs to stop, the second ends the process.
+//! Ctrl-C: the first asks whatever runs to stop, the second ends the process. In a loop that reads and runs, it stops what
+//! runs and leaves the loop alone.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -19,10 +23,22 @@ pub(crate) const EXIT_CODE: i32 = 130;
 static PRESSED: AtomicBool = AtomicBool::new(false);
 /// Whether a guest runs.
 static GUEST: AtomicBool = AtomicBool::new(false);
+/// What one press stops, without ending the process.
+static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
 /// How long fetching gets to undo what it began. Compiling does not look up while it is at it, and has nothing to undo:
 /// the cache is safe from a process that ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How long something that was asked to stop gets before another press ends the process: the engine needs a tenth of it.
+const STOPPING: Duration = Duration::from_secs(2);
+
+/// Something that one press stops.
+#[derive(Debug)]
+struct Stoppable {
+    token: CancelToken,
+    asked: Option<Instant>,
+}
 
 /// Takes over SIGINT, and gives back what it cancels. To be called once, after everything that may block without
 /// looking (reading a terminal).
@@ -34,6 +50,9 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         .name("ctrl-c".into())
         .spawn(move || {
             for _ in signals.forever() {
+                if stops() {
+                    continue;
+                }
                 if PRESSED.swap(true, Ordering::SeqCst) {
                     std::process::exit(EXIT_CODE);
                 }
@@ -51,11 +70,32 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
+/// Asks what runs to stop, and says whether that is all that is to be done about a press.
+fn stops() -> bool {
+    match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
+        None => false,
+        Some(Stoppable { token, asked }) => {
+            token.cancel();
+            asked.get_or_insert_with(Instant::now).elapsed() < STOPPING
+        }
+    }
+}
+
 /// Runs a guest: Ctrl-C then waits for it to be unwound, and for its files to be brought to a consistent end.
 pub(crate) fn guarded<R>(guest: impl FnOnce() -> R) -> R {
     GUEST.store(true, Ordering::SeqCst);
     let result = guest();
     GUEST.store(false, Ordering::SeqCst);
+    result
+}
+
+/// Runs a guest that Ctrl-C stops without ending the process.
+pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
+    let set = |stoppable| *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) = stoppable;
+    let token = CancelToken::new();
+    set(Some(Stoppable { token: token.clone(), asked: None }));
+    let result = guarded(|| guest(&token));
+    set(None);
     result
 }
 

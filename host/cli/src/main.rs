@@ -13,6 +13,7 @@ mod logging;
 mod output;
 mod progress;
 mod source;
+mod state;
 mod terminal;
 
 use clap::Parser;

@@ -124,6 +124,11 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// So many of something: `1 input`, `2 inputs`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// Bytes for people: `25.1 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()

@@ -308,7 +308,22 @@ fn bench_prints_the_cases_of_the_contract() {
     assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios"]));
     let cases: BTreeSet<&str> =
         value["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
-    assert_eq!(cases, BTreeSet::from(["fresh", "live", "instantiate", "process", "parallel_1", "parallel_n"]));
+    let expected = [
+        "fresh",
+        "live",
+        "instantiate",
+        "process",
+        "checkpoint",
+        "checkpoint_512k",
+        "checkpoint_1m",
+        "checkpoint_4m",
+        "checkpoint_16m",
+        "checkpoint_64m",
+        "fork",
+        "parallel_1",
+        "parallel_n",
+    ];
+    assert_eq!(cases, BTreeSet::from(expected));
     for line in value["results"].as_array().unwrap() {
         let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, BTreeSet::from(["case", "runtime", "n", "p50_ms", "p99_ms"]));

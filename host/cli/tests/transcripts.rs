@@ -3,7 +3,8 @@
 //! A transcript is a Markdown file. In its `console` blocks a line that begins with `$ ` is a shell command; the lines
 //! up to the next empty line before a command, or to the end of the block, are what it writes, standard error included.
 //! `? 3` as the first of them is its exit code, 0 where there is none, and `[..]` stands for any text within a line.
-//! Commands run in a copy of the directory that has the transcript's name and ends in `.in`, if there is one.
+//! Commands run in a copy of the directory that has the transcript's name and ends in `.in`, if there is one, and keep
+//! their sessions in a state directory of the transcript's own.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -67,6 +68,8 @@ fn run(step: &Step, directory: &Path) -> Vec<String> {
         .args(["-c", &format!("exec 2>&1; {}", step.command)])
         .current_dir(directory)
         .env("PATH", path)
+        .env("XDG_STATE_HOME", directory.join(".state"))
+        .env_remove("GLOVEBOX_STORE")
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -1,6 +1,9 @@
 //! What holds for the current execution only.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use glovebox_interpreters::Interrupt;
 use glovebox_wasi::{Stop, Stream};
@@ -9,7 +12,7 @@ use crate::{
     CancelToken,
     request::OnOutput,
     soft_stop::{Pokes, SoftStop},
-    tools::{Calls, Taken, ToolRecord},
+    tools::{Account, Calls, Taken, ToolRecord},
 };
 
 /// The current execution of a guest: its clock, what may stop it, where its output goes, its calls of tools.
@@ -76,9 +79,16 @@ impl Run {
         self.tools.take().map(Calls::end).unwrap_or_default()
     }
 
-    /// What the host holds for the guest's calls of tools, in bytes.
-    pub(crate) fn tool_bytes(&self) -> u64 {
-        self.tools.as_ref().map_or(0, Calls::held_bytes)
+    /// What the host holds for the guest's calls of tools.
+    pub(crate) fn tool_account(&self) -> Option<&Arc<Account>> {
+        self.tools.as_ref().map(Calls::account)
+    }
+
+    /// A host call is over, and what it holds for the guest has been counted.
+    pub(crate) fn settle(&mut self) {
+        if let Some(tools) = &mut self.tools {
+            tools.settle();
+        }
     }
 
     /// Whether the guest must stop before it has begun.
@@ -117,20 +127,15 @@ impl Run {
         self.wait(end, seen, || false).map(drop)
     }
 
-    /// Takes a message of the guest's to the tools, and says whether it was a call. `room_bytes`: what the guest's memory
-    /// limit leaves for them.
-    pub(crate) fn send(&mut self, message: &[u8], room_bytes: u64) -> bool {
-        let Some(tools) = &mut self.tools else { return false };
-        tools.set_room(room_bytes);
-        tools.send(message)
+    /// Takes a message of the guest's to the tools, and says whether it was a call.
+    pub(crate) fn send(&mut self, message: &[u8]) -> bool {
+        self.tools.as_mut().is_some_and(|tools| tools.send(message))
     }
 
     /// Waits for the next reply of the tools: none where none is due, the time that the guest set is over, or it is asked
     /// to stop.
-    pub(crate) fn receive(&mut self, room_bytes: u64, seen: &mut Seen<'_>) -> Result<Option<String>, Stop> {
-        let Some(tools) = &mut self.tools else { return Ok(None) };
-        tools.set_room(room_bytes);
-        let patience = tools.patience();
+    pub(crate) fn receive(&mut self, seen: &mut Seen<'_>) -> Result<Option<String>, Stop> {
+        let patience = self.tools.as_mut().and_then(Calls::patience);
         let impatient = patience.and_then(|patience| Instant::now().checked_add(patience));
         loop {
             let Some(tools) = &mut self.tools else { return Ok(None) };
@@ -156,12 +161,12 @@ impl Run {
             if self.soft.is_unread(seen.memory) {
                 return Ok(Woken::Asked);
             }
-            if Instant::now() >= end || ready() {
+            if Instant::now() >= end || ready() || self.tools.as_ref().is_some_and(Calls::has_reply) {
                 return Ok(Woken::Due);
             }
             let until = end.min(self.soft.next_look(self.deadline));
             // In its grace a cancelled guest may wait.
-            self.cancel.wait(until, self.soft.asked().is_none(), &ready);
+            self.cancel.wait(until, !self.soft.is_in_grace(), &ready);
         }
     }
 

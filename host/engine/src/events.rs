@@ -6,13 +6,16 @@
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
+//! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
+//! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
+//! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use glovebox_wasi::SecurityEvent;
 
 use crate::{
-    Execution, Limits, Outcome, Resource, ToolRecord, execution::milliseconds, guest::Ran, outcome::clipped,
-    runtime::Runtime,
+    Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, execution::milliseconds,
+    guest::Ran, outcome::clipped, runtime::Runtime,
 };
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
@@ -80,4 +83,33 @@ pub(crate) fn security(session_id: Option<&str>, ran: &Ran, events: &[SecurityEv
     for event in events {
         warn(event.name(), &event.to_string());
     }
+}
+
+/// What becomes of a kept session.
+pub(crate) fn session(message: &'static str, id: &SessionId) {
+    tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
+}
+
+/// A session that was pruned, or would be.
+pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
+    tracing::info!(
+        target: "glovebox",
+        session_id = pruned.id.as_str(),
+        bytes = pruned.bytes,
+        reason = pruned.reason.word(),
+        dry_run,
+        "session.prune.delete"
+    );
+}
+
+pub(crate) fn prune_complete(report: &PruneReport) {
+    tracing::info!(
+        target: "glovebox",
+        deleted = report.deleted.len(),
+        skipped = report.skipped.len(),
+        failed = report.errors.len(),
+        reclaimed_bytes = report.reclaimed_bytes,
+        dry_run = report.dry_run,
+        "session.prune.complete"
+    );
 }

@@ -170,9 +170,8 @@ impl Guest {
         let store = &mut self.machine.store;
         store.set_fuel(limits.fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
-        let limiter = &mut store.data_mut().limiter;
-        limiter.refused_bytes = None;
-        limiter.peak_bytes = 0;
+        let State { limiter, run, .. } = store.data_mut();
+        limiter.begin(run.tool_account().cloned().unwrap_or_default());
         self.machine.trapped = None;
         Ok(())
     }

@@ -20,8 +20,6 @@ pub(crate) struct CallHost<'a> {
     memory: &'a mut [u8],
     run: &'a mut Run,
     fuel_left: u64,
-    /// What the memory limit leaves for calls of tools.
-    tool_room_bytes: u64,
     /// What was charged since the deadline was last looked at.
     unchecked: u64,
 }
@@ -101,22 +99,21 @@ impl Host for CallHost<'_> {
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let fuel = MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(message.len() as u64));
         self.charge(fuel)?;
-        if self.run.send(message, self.tool_room_bytes) {
+        if self.run.send(message) {
             self.charge(CALL_FUEL)?;
         }
         Ok(())
     }
 
     fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
-        let room_bytes = self.tool_room_bytes;
         let (run, mut seen) = self.seen();
-        Ok(run.receive(room_bytes, &mut seen)?.map(String::into_bytes))
+        Ok(run.receive(&mut seen)?.map(String::into_bytes))
     }
 }
 
 /// What a guest's clocks are read with while it rests.
 pub(crate) fn resting(run: &mut Run) -> CallHost<'_> {
-    CallHost { memory: &mut [], run, tool_room_bytes: 0, fuel_left: u64::MAX, unchecked: 0 }
+    CallHost { memory: &mut [], run, fuel_left: u64::MAX, unchecked: 0 }
 }
 
 /// Does something with a guest's WASI state, its memory and the world; the fuel it charges is taken from the store.
@@ -133,11 +130,12 @@ pub(crate) fn with_wasi<R>(
     };
     let State { wasi, limiter, run, .. } = state;
     // The tools' share is taken like linear memory: what is left is for files and output.
-    wasi.set_linear_memory_bytes(limiter.linear_bytes.saturating_add(run.tool_bytes()));
-    let mut host = CallHost { memory, run, fuel_left, tool_room_bytes: limiter.tool_room_bytes(), unchecked: 0 };
+    wasi.set_linear_memory_bytes(limiter.linear_bytes.saturating_add(limiter.tools.held_bytes()));
+    let mut host = CallHost { memory, run, fuel_left, unchecked: 0 };
     let result = work(wasi, &mut host);
     let charged_to = host.fuel_left;
-    limiter.set_host_bytes(wasi.host_bytes(), run.tool_bytes());
+    limiter.set_host_bytes(wasi.host_bytes());
+    host.run.settle();
     if charged_to != fuel_left {
         context.set_fuel(charged_to)?;
     }

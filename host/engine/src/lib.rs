@@ -53,6 +53,7 @@ mod language;
 mod limits;
 mod load;
 mod machine;
+mod manager;
 pub mod mount;
 mod outcome;
 mod pagemap;
@@ -85,9 +86,15 @@ pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::FileKind;
 pub use glovebox_wasi::Stream;
-pub use hibernate::{HibernateError, HibernatedInfo, KeyError, ResumeError, SessionKey};
+pub use hibernate::{
+    HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
+};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
+pub use manager::{
+    AwakeSession, IdleThread, KeptInfo, KeptSession, NewSession, RestReport, Save, Sessions, SessionsBuilder,
+    SessionsError, StorePolicy,
+};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use request::{IfBusy, Request, SANDBOX_NAME};

@@ -241,6 +241,12 @@ impl Sandbox {
         self.0.runtime.image().is_some()
     }
 
+    /// The identity of the prepared image that runs: the SHA-256 of its module, in hexadecimal. None for a plain command.
+    #[must_use]
+    pub fn image_sha256(&self) -> Option<&str> {
+        self.0.runtime.image().map(|image| &*image.identity)
+    }
+
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -75,6 +75,11 @@ impl SoftStop {
         self.grace
     }
 
+    /// Whether the guest was cancelled and may go on for a while.
+    pub(crate) fn is_in_grace(&self) -> bool {
+        self.grace.is_some()
+    }
+
     /// When a guest that waits is next to be looked at.
     pub(crate) fn next_look(&self, deadline: Instant) -> Instant {
         let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());

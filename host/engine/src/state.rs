@@ -1,11 +1,14 @@
 //! What a store holds for its guest.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
 
-use crate::current::Run;
+use crate::{current::Run, tools::Account};
 
 /// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
 pub(crate) const TABLE_ELEMENTS_MOST: usize = 1 << 16;
@@ -25,7 +28,7 @@ impl State {
     pub(crate) fn new(wasi: Box<Wasi>, memory_limit_bytes: u64, run: Run) -> Self {
         let reserve_bytes = OUTPUT_RESERVE_BYTES.min(memory_limit_bytes / 8);
         let mut limiter = MemoryLimiter { limit_bytes: memory_limit_bytes, reserve_bytes, ..MemoryLimiter::default() };
-        limiter.set_host_bytes(wasi.host_bytes(), 0);
+        limiter.set_host_bytes(wasi.host_bytes());
         Self { limiter, wasi, memory: None, run }
     }
 }
@@ -42,14 +45,14 @@ pub(crate) struct MemoryLimiter {
     pub(crate) limit_bytes: u64,
     /// What of it linear memory may not take.
     pub(crate) reserve_bytes: u64,
-    /// What the host holds: kept current by every WASI call.
+    /// What the host holds beside calls of tools: kept current by every WASI call.
     host_bytes: u64,
-    /// What of it is for calls of tools.
-    tool_bytes: u64,
     pub(crate) linear_bytes: u64,
+    /// What the host holds for calls of tools, in the current execution.
+    pub(crate) tools: Arc<Account>,
     /// Elements of all tables.
     table_elements: usize,
-    /// The most that both were together.
+    /// The most that all were together.
     pub(crate) peak_bytes: u64,
     /// What a refused growth would have brought the sum to, in the current execution.
     pub(crate) refused_bytes: Option<u64>,
@@ -58,30 +61,43 @@ pub(crate) struct MemoryLimiter {
 impl MemoryLimiter {
     /// The most that was in use in the current execution.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.peak_bytes.max(self.linear_bytes.saturating_add(self.host_bytes))
+        self.peak_bytes.max(self.sum_bytes())
     }
 
-    pub(crate) fn set_host_bytes(&mut self, wasi_bytes: u64, tool_bytes: u64) {
-        self.host_bytes = wasi_bytes.saturating_add(tool_bytes);
-        self.tool_bytes = tool_bytes;
-        self.peak_bytes = self.peak_bytes.max(self.linear_bytes.saturating_add(self.host_bytes));
+    pub(crate) fn set_host_bytes(&mut self, bytes: u64) {
+        self.host_bytes = bytes;
+        self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
+        self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
     }
 
-    /// What the limit leaves for calls of tools, those that are held included.
-    pub(crate) fn tool_room_bytes(&self) -> u64 {
-        let others = self.linear_bytes.saturating_add(self.host_bytes).saturating_sub(self.tool_bytes);
-        self.limit_bytes.saturating_sub(others)
+    /// Begins an execution, whose calls of tools are on this account.
+    pub(crate) fn begin(&mut self, tools: Arc<Account>) {
+        self.refused_bytes = None;
+        self.peak_bytes = 0;
+        self.tools = tools;
+        self.set_host_bytes(self.host_bytes);
+        self.peak_bytes = 0;
+    }
+
+    fn sum_bytes(&self) -> u64 {
+        self.linear_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes())
     }
 }
 
 impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let grown = (desired as u64).saturating_sub(current as u64);
-        let linear_bytes = self.linear_bytes.saturating_add(grown);
-        let sum = linear_bytes.saturating_add(self.host_bytes);
+        let sum = self.sum_bytes().saturating_add(grown);
         // The memory that an instance begins with is not the guest's to choose.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
-        if sum.saturating_add(reserve_bytes) > self.limit_bytes || maximum.is_some_and(|most| desired > most) {
+        let linear_bytes = self.linear_bytes.saturating_add(grown);
+        let others = linear_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
+        let fits = maximum.is_none_or(|most| desired <= most)
+            && self.limit_bytes.checked_sub(others).is_some_and(|left| {
+                // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
+                self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
+            });
+        if !fits {
             self.refused_bytes = Some(sum);
             return Ok(false);
         }
@@ -107,14 +123,31 @@ mod tests {
     #[test]
     fn linear_memory_and_host_memory_share_one_limit() {
         let mut limiter = MemoryLimiter { limit_bytes: 100, ..MemoryLimiter::default() };
-        limiter.set_host_bytes(25, 5);
+        limiter.set_host_bytes(30);
         assert!(limiter.memory_growing(0, 40, None).unwrap(), "under");
         assert!(limiter.memory_growing(40, 70, None).unwrap(), "at");
         assert!(!limiter.memory_growing(70, 71, None).unwrap(), "over");
         assert_eq!(limiter.refused_bytes, Some(101));
-        assert_eq!(limiter.tool_room_bytes(), 5, "what tools hold is theirs");
-        limiter.set_host_bytes(29, 0);
+        limiter.set_host_bytes(29);
         assert!(limiter.memory_growing(70, 71, None).unwrap(), "usable once the host holds less");
+    }
+
+    #[test]
+    fn memory_and_calls_of_tools_share_one_limit() {
+        let tools = Arc::new(Account::default());
+        let mut limiter = MemoryLimiter { limit_bytes: 100, ..MemoryLimiter::default() };
+        limiter.set_host_bytes(30);
+        limiter.begin(Arc::clone(&tools));
+        let held = tools.hold(20).unwrap();
+        assert!(limiter.memory_growing(0, 49, None).unwrap(), "under");
+        assert!(tools.hold(2).is_none(), "over");
+        assert!(limiter.memory_growing(49, 50, None).unwrap(), "at");
+        assert!(!limiter.memory_growing(50, 51, None).unwrap(), "over");
+        assert!(tools.hold(1).is_none(), "over");
+        assert_eq!((limiter.refused_bytes, limiter.used_bytes()), (Some(101), 100));
+        drop(held);
+        assert!(limiter.memory_growing(50, 51, None).unwrap(), "usable once the tools hold less");
+        assert!(tools.hold(19).is_some(), "and they in turn have what is left");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use wasm_encoder::{ExportKind, ExportSection};
 use wasmparser::{Name, ValType};
 
-use super::RewriteError;
 use super::sections::{Changed, Sections, export_kind};
+use super::{RewriteError, callbacks};
 use crate::ExportList;
 
 /// Globals that the recipe does not name are exported under this and their index, for saving them.
@@ -47,7 +47,7 @@ pub struct Bootable {
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports what `list` names, and every mutable global, and removes custom sections.
+/// Exports what `list` names, and every mutable global, adds the callbacks that it asks for, and removes custom sections.
 ///
 /// What the module exports already under the same name and meaning stays as it is.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
@@ -80,7 +80,9 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     }
 
     let globals = export_mutable_globals(&sections, &mut exports)?;
-    let bytes = sections.rebuild(vec![Changed::to(exports.section())]);
+    let mut changed = callbacks::add(&sections, &list.callbacks, &mut exports)?;
+    changed.push(Changed::to(exports.section()));
+    let bytes = sections.rebuild(changed);
     Ok(Bootable { bytes, globals })
 }
 
@@ -135,7 +137,7 @@ fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<String>) -> Resul
 }
 
 /// A module's exports, in their order.
-struct Exports {
+pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,
     /// A name of each exported global, by its index.
@@ -163,7 +165,7 @@ impl Exports {
         self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
     }
 
-    fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
+    pub(super) fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
         match self.by_name.get(name) {
             Some(there) if *there == (kind, index) => Ok(()),
             Some(_) => Err(RewriteError::ExportTaken(name.to_owned())),

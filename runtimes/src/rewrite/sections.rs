@@ -30,6 +30,7 @@ pub(super) struct Counts {
     pub(super) globals: u32,
     pub(super) imported_memories: u32,
     pub(super) imported_globals: u32,
+    pub(super) imported_tables: u32,
 }
 
 pub(super) struct Sections<'a>(pub(super) Vec<Section<'a>>);
@@ -63,6 +64,7 @@ impl<'a> Sections<'a> {
     /// as they are.
     pub(super) fn rebuild(&self, mut changed: Vec<Changed>) -> Vec<u8> {
         let mut module = Module::new();
+        changed.sort_by_key(|new| order(new.id));
         for section in &self.0 {
             if section.id == u8::from(SectionId::Custom) {
                 continue;
@@ -93,7 +95,7 @@ impl<'a> Sections<'a> {
                         bound(at, "imports")?;
                         match import?.ty {
                             TypeRef::Func(_) | TypeRef::FuncExact(_) => counts.functions += 1,
-                            TypeRef::Table(_) => counts.tables += 1,
+                            TypeRef::Table(_) => counts.imported_tables += 1,
                             TypeRef::Memory(_) => counts.imported_memories += 1,
                             TypeRef::Global(_) => counts.imported_globals += 1,
                             TypeRef::Tag(_) => {}
@@ -109,6 +111,7 @@ impl<'a> Sections<'a> {
                 _ => {}
             }
         }
+        counts.tables = counts.tables.saturating_add(counts.imported_tables);
         counts.memories = counts.memories.saturating_add(counts.imported_memories);
         counts.globals = counts.globals.saturating_add(counts.imported_globals);
         Ok(counts)

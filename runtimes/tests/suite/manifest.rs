@@ -126,6 +126,12 @@ fn every_mistake_is_named_by_its_key() {
             "recipe.r.exports.functions",
         ),
         ("exports.functions = [\"malloc\"]", "exports.functions = [\"__stack_pointer\"]", "recipe.r.exports.globals"),
+        (
+            "exports.functions = [\"malloc\"]",
+            "exports.callbacks = { __stack_pointer = \"load-word\" }",
+            "recipe.r.exports.callbacks",
+        ),
+        ("exports.functions = [\"malloc\"]", "exports.callbacks = { f = \"store-word\" }", "store-word"),
         ("exports.functions = [\"malloc\"]", "exports.memories = [\"malloc\"]", "memories"),
         ("{ __stack_pointer = 0 }", "{ __stack_pointer = -1 }", "__stack_pointer"),
         ("[recipe.r]", "[recipes.r]", "recipes"),

@@ -41,6 +41,10 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
         let found = booted.exports.iter().find(|export| export.name == *function);
         assert_eq!(found.map(|export| export.kind), Some(ItemKind::Function), "{function}");
     }
+    for callback in recipe.exports.callbacks.keys() {
+        let found = booted.exports.iter().find(|export| export.name == *callback);
+        assert_eq!(found.map(|export| export.kind), Some(ItemKind::Global), "{callback}");
+    }
     let stack = bootable.globals.iter().find(|global| global.export == "__stack_pointer").unwrap();
     assert_eq!((stack.index, stack.kind), (0, GlobalKind::I32));
     eprintln!("{name}: globals {:?}, memory {:?}", bootable.globals, booted.memory);

@@ -18,6 +18,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         functions: functions.iter().map(|name| (*name).to_owned()).collect(),
         globals: map(globals),
         tables: map(tables),
+        callbacks: BTreeMap::new(),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Random input to everything that parses: an error or a valid result, never a panic. The seed is printed;
 //! `GLOVEBOX_TEST_SEED` sets it.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use glovebox_runtimes::rewrite::{self, GlobalValue, Image};
-use glovebox_runtimes::{Digest, ExportList, Manifest};
+use glovebox_runtimes::{Callback, Digest, ExportList, Manifest};
 use wasmparser::Validator;
 
 /// xorshift64*: small, seeded, good enough to break parsers with.
@@ -90,6 +91,11 @@ fn rewrite_all(module: &[u8]) {
         functions: vec!["named".to_owned()],
         globals: [("__stack_pointer".to_owned(), 0)].into(),
         tables: [("__table".to_owned(), 0)].into(),
+        callbacks: BTreeMap::new(),
+    };
+    let callbacks = ExportList {
+        callbacks: [("one".to_owned(), Callback::LoadWord), ("two".to_owned(), Callback::LoadWord)].into(),
+        ..ExportList::default()
     };
     let _ = rewrite::inspect(module);
     let stripped = rewrite::strip(module);
@@ -98,6 +104,7 @@ fn rewrite_all(module: &[u8]) {
         stripped,
         rewrite::with_exports(module, &list).map(|bootable| bootable.bytes),
         rewrite::with_exports(module, &ExportList::default()).map(|bootable| bootable.bytes),
+        rewrite::with_exports(module, &callbacks).map(|bootable| bootable.bytes),
         rewrite::with_image(module, &Image { memory: &memory, globals: &[(0, GlobalValue::I32(1))] }),
         rewrite::with_image(module, &Image { memory: &memory, globals: &[] }),
     ];

@@ -4,6 +4,7 @@
 //! made from a printed seed.
 
 mod bytes;
+mod hibernated;
 mod manifest;
 mod numbers;
 mod path_resolution;
@@ -11,6 +12,7 @@ mod saved_state;
 mod snapshot;
 mod wasi_args;
 
+pub use hibernated::{forged, hibernated};
 pub use manifest::manifest;
 pub use numbers::Numbers;
 pub use path_resolution::path_resolution;
@@ -30,7 +32,8 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
+    Target { name: "hibernated", body: hibernated, seeds: hibernated::seeds },
     Target { name: "manifest", body: manifest, seeds: manifest::seeds },
     Target { name: "path_resolution", body: path_resolution, seeds: path_resolution::seeds },
     Target { name: "saved_state", body: saved_state, seeds: saved_state::seeds },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use glovebox_runtimes::{
-    ExportList, ImageRecord,
+    Callback, ExportList, ImageRecord,
     rewrite::{GlobalValue, Image, inspect, strip, with_exports, with_image},
 };
 
@@ -21,6 +21,7 @@ pub fn snapshot(data: &[u8]) {
         functions: vec!["f".into(), "memory".into()],
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
+        callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),
     };
     let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
     let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];

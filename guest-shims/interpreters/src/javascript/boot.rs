@@ -8,6 +8,7 @@ use super::{
     build::Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_MODULE, Guest, SCRATCH_BYTES},
+    places::limit_stack,
     state::{Addresses, Booted},
     value::JsValue,
 };
@@ -20,24 +21,6 @@ const STACK_BYTES: u32 = 320 << 10;
 /// last check) fits into the rest.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
-
-/// How much of the shadow stack the first call may have used when the runtime notes where it begins.
-const FIRST_FRAME_BYTES: u32 = 4 << 10;
-
-/// A stack size that nothing else in the runtime looks like.
-const STACK_MARK: u32 = 0x5a17_c0de;
-/// A rejection's reason that nothing else in memory looks like.
-const REASON_MARK: u32 = 0x3e1e_c7ed;
-
-/// A binding to find the table of bindings by.
-const BINDING: &str = "gloveboxBinding";
-const BINDING_VALUE: u32 = 7;
-
-/// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
-const STRUCT_BYTES: u32 = 1 << 10;
-
-/// The largest memory that boot may have grown to.
-const MEMORY_BYTES_MOST: u64 = 16 << 20;
 
 /// The native modules under names that the boot scripts import.
 const NATIVE: [(&str, &str); 3] = [
@@ -57,6 +40,12 @@ const SCRIPTS: [(&str, &str); 8] = [
     ("glovebox:values", include_str!("values.js")),
     ("glovebox:warm", include_str!("warm.js")),
 ];
+
+/// What only an interrupt ends.
+const ENDLESS: &str = "for (;;);";
+
+/// The export that says in which table slot the interrupt handler is that the recipe adds.
+const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
@@ -82,7 +71,7 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-fn fault(what: impl Into<String>) -> DriverError {
+pub(super) fn fault(what: impl Into<String>) -> DriverError {
     DriverError::Boot(what.into())
 }
 
@@ -104,7 +93,11 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     at.key = allocate(&mut guest, NAME_BYTES)?;
     at.runtime = not_null(guest.call_word("JS_NewRuntime", &[])?, "a runtime")?;
     guest.runtime = at.runtime;
-    (at.stack_limit_at, at.stack_limit) = limit_stack(&mut guest, stack_top)?;
+    (at.stack_limit_at, at.stack_limit) = limit_stack(&mut guest, stack_top, STACK_BYTES)?;
+    at.interrupt = allocate(&mut guest, 4)?;
+    guest.write_word(at.interrupt, 0)?;
+    let handler = [at.runtime, guest.machine.global(INTERRUPT_HANDLER)?, at.interrupt].map(Value::I32);
+    guest.call("JS_SetInterruptHandler", &handler)?;
     guest.call("js_std_init_handlers", &[Value::I32(at.runtime)])?;
     at.context = not_null(guest.call_word("JS_NewContext", &[Value::I32(at.runtime)])?, "a context")?;
     guest.context = at.context;
@@ -133,6 +126,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     booted.evaluate(FINISH, EVAL_MODULE)?;
     booted.at.random_state = booted.find_random_state()?;
     booted.at.global = booted.find_global()?;
+    booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     let runtime = booted.at.runtime;
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
@@ -149,37 +143,6 @@ fn allocate(guest: &mut Guest<'_>, bytes: u32) -> Result<u32, DriverError> {
 
 fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
     if at == 0 { Err(fault(format!("it made no `{what}`"))) } else { Ok(at) }
-}
-
-/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build
-/// switches its own limit off on WASI.
-fn limit_stack(guest: &mut Guest<'_>, stack_top: u32) -> Result<(u32, u32), DriverError> {
-    let set = |guest: &mut Guest<'_>, bytes| {
-        guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])
-    };
-    set(guest, STACK_MARK)?;
-    let mut found = None;
-    for offset in (0..STRUCT_BYTES).step_by(4) {
-        if guest.read_word(guest.runtime + offset)? == STACK_MARK && found.replace(guest.runtime + offset).is_some() {
-            return Err(fault("its stack limit is ambiguous"));
-        }
-    }
-    let size_at = found.ok_or_else(|| fault("it has no stack limit"))?;
-    set(guest, STACK_BYTES)?;
-    let top = guest.read_word(size_at + 4)?;
-    if top > stack_top || stack_top - top > FIRST_FRAME_BYTES {
-        return Err(fault("its stack is not where it was put"));
-    }
-    let limit = top - STACK_BYTES;
-    guest.write_word(size_at + 8, limit)?;
-    Ok((size_at + 8, limit))
-}
-
-/// `xorshift64star`, without the multiplication at its end.
-fn next_random(mut state: u64) -> u64 {
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^ (state >> 27)
 }
 
 impl Booted<'_> {
@@ -200,7 +163,7 @@ impl Booted<'_> {
         Ok(())
     }
 
-    fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
+    pub(super) fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
         let at = self.place(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let bytes = u32::try_from(source.len()).map_err(|_| fault("too much source"))?;
@@ -252,105 +215,15 @@ impl Booted<'_> {
 
     /// An error that the interpreter marked as uncatchable, which only an interrupted script has.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
-        let handler = |slot, argument| [self.at.runtime, slot, argument].map(Value::I32);
-        // Called as an interrupt handler, the allocator gives an address: not zero, so go on and interrupt.
-        let interrupting = handler(self.guest.build.allocator, 1);
-        let off = handler(0, 0);
-        self.guest.call("JS_SetInterruptHandler", &interrupting)?;
-        let at = self.place(b"for (;;);")?.ok_or_else(|| fault("no memory"))?;
-        let looped = self.guest.eval(at, 9, self.at.name, 0)?;
-        self.guest.call("JS_SetInterruptHandler", &off)?;
+        self.guest.write_word(self.at.interrupt, 1)?;
+        let at = self.place(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        let bytes = u32::try_from(ENDLESS.len()).unwrap_or_default();
+        let looped = self.guest.eval(at, bytes, self.at.name, 0)?;
+        self.guest.write_word(self.at.interrupt, 0)?;
         if !looped.is_exception() {
             return Err(fault("it cannot be interrupted"));
         }
         Ok(self.guest.exception()?)
-    }
-
-    /// The head of the list that the rejection tracker keeps: found by the entry of a rejection that we make.
-    fn find_rejections(&mut self) -> Result<u32, DriverError> {
-        let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
-        let reason = JsValue::int(REASON_MARK);
-        let mut wanted = promise.0.to_le_bytes().to_vec();
-        wanted.extend(reason.0.to_le_bytes());
-        let bytes = self.guest.machine.memory_bytes();
-        if bytes > MEMORY_BYTES_MOST {
-            return Err(fault("its memory is too large"));
-        }
-        let mut memory = vec![0; usize::try_from(bytes).unwrap_or_default()];
-        self.guest.machine.read(0, &mut memory)?;
-        let mut head = None;
-        for entry in (8..memory.len().saturating_sub(16)).step_by(8) {
-            if memory.get(entry..entry + 16) != Some(wanted.as_slice()) {
-                continue;
-            }
-            let entry = u32::try_from(entry - 8).map_err(|_| fault("its memory is too large"))?;
-            let (previous, next) = (self.guest.read_word(entry)?, self.guest.read_word(entry + 4)?);
-            // The only entry: both of its links are the head, and both of the head's are the entry.
-            if previous == next
-                && u64::from(next) + 8 <= bytes
-                && self.guest.read_word(next)? == entry
-                && self.guest.read_word(next + 4)? == entry
-                && head.replace(next).is_some()
-            {
-                return Err(fault("its list of rejections is ambiguous"));
-            }
-        }
-        self.at.rejections = head.ok_or_else(|| fault("it keeps no list of rejections"))?;
-        self.guest.handled(promise, reason)?;
-        self.guest.free(promise)?;
-        if self.rejection()?.is_some() {
-            return Err(fault("its list of rejections cannot be emptied"));
-        }
-        Ok(self.at.rejections)
-    }
-
-    /// Where the context keeps its two tables of global variables, side by side.
-    fn find_global(&mut self) -> Result<u32, DriverError> {
-        let context = [Value::I32(self.at.context)];
-        let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
-        self.guest.free(global)?;
-        let mut found = None;
-        for place in (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset) {
-            if self.guest.read_long(place)? == global.0 && found.replace(place).is_some() {
-                return Err(fault("its global object is ambiguous"));
-            }
-        }
-        self.at.global = found.ok_or_else(|| fault("it has no global object"))?;
-
-        let bound = self.value_of("glovebox:binding", &format!("let {BINDING} = {BINDING_VALUE}"), 0)?;
-        self.guest.free(bound)?;
-        let lexicals = self.lexicals()?;
-        if lexicals.address().is_none() {
-            return Err(fault("its table of bindings is not where it should be"));
-        }
-        self.guest.write_text(self.at.key, BINDING.as_bytes())?;
-        let value = self.guest.property(lexicals, self.at.key)?;
-        let bindings = self.value_of("glovebox:binding", &format!("({{{BINDING}: 0}})"), 0)?;
-        let removed = self.ask(self.at.redeclare, &[lexicals, bindings, bindings])?;
-        self.guest.free(bindings)?;
-        if value != JsValue::int(BINDING_VALUE) || removed != Some(JsValue::int(1)) {
-            return Err(fault("its table of bindings is not where it should be"));
-        }
-        Ok(self.at.global)
-    }
-
-    /// Where the state of `Math.random` is: the one place in the context that moves on as the generator does.
-    fn find_random_state(&mut self) -> Result<u32, DriverError> {
-        let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
-        let mut before = Vec::with_capacity(places.len());
-        for place in &places {
-            before.push(self.guest.read_long(*place)?);
-        }
-        let drawn = self.value_of("glovebox:random", "Math.random()", 0)?;
-        self.guest.free(drawn)?;
-        let mut found = None;
-        for (place, before) in places.into_iter().zip(before) {
-            let after = self.guest.read_long(place)?;
-            if before != 0 && after == next_random(before) && found.replace(place).is_some() {
-                return Err(fault("its random state is ambiguous"));
-            }
-        }
-        found.ok_or_else(|| fault("it has no random state"))
     }
 
     /// Makes `performance.now()` count from here: `JSContext.time_origin` stands right before the random state.

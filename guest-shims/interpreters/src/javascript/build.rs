@@ -12,9 +12,6 @@ pub(super) struct Build {
     pub(super) module_loader: &'static [u32],
     /// Table slot of `js_std_promise_rejection_tracker`.
     pub(super) rejection_tracker: u32,
-    /// Table slot of `js_def_malloc`: of the functions with an interrupt handler's signature the one that gives
-    /// something other than zero.
-    pub(super) allocator: u32,
 }
 
 /// `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
@@ -23,7 +20,6 @@ pub(super) static REACTOR_0_17: Build = Build {
     set_module_loader: "JS_SetModuleLoaderFunc2",
     module_loader: &[70, 71],
     rejection_tracker: 72,
-    allocator: 240,
 };
 
 /// `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
@@ -32,5 +28,4 @@ pub(super) static COMMAND_0_11: Build = Build {
     set_module_loader: "JS_SetModuleLoaderFunc",
     module_loader: &[2],
     rejection_tracker: 3,
-    allocator: 211,
 };

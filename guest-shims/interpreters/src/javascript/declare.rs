@@ -38,6 +38,7 @@ impl Booted<'_> {
         let started = self.run(program, grammar)?;
         if let Started::Threw(thrown) = started
             && self.state()?.exit.is_none()
+            && !self.is_interrupted()?
             && self.binding_count()? == before
             && self.free_names(script, grammar)?
         {

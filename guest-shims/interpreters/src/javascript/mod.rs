@@ -13,6 +13,8 @@ mod build;
 mod compile;
 mod declare;
 mod guest;
+mod interrupt;
+mod places;
 mod report;
 mod run;
 mod state;
@@ -87,8 +89,8 @@ impl Driver for JavaScript {
         Booted::new(machine, anchors, self.build)?.execute(script)
     }
 
-    fn interrupt(&self, _: &Anchors, _: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(Vec::new())
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        interrupt::pokes(anchors, interrupt)
     }
 
     fn get_variable(

@@ -49,6 +49,23 @@ impl Facts {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
 
+    /// The class and the message.
+    pub(super) fn kind(&self) -> (&str, &str) {
+        (&self.type_name, &self.message)
+    }
+
+    /// The same place as an error that is not the script's own: the host stopped it.
+    pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
+        let line = self.position(name).map(|position| position.line);
+        let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
+        Raised {
+            type_name: STOPPED.to_owned(),
+            message: message.to_owned(),
+            traceback: traceback.trim_end().to_owned(),
+            line,
+        }
+    }
+
     pub(super) fn into_diagnostic(self, script: &Script<'_>) -> Diagnostic {
         let place = self.position(script.name).unwrap_or(Position { line: 1, column: 1 });
         let Position { line, column } = place.in_characters(script.source);
@@ -168,6 +185,9 @@ const PROBE_BYTES: u32 = 1 << 20;
 
 /// The interpreter's own words for it.
 pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory");
+
+/// The name of the error that stands for an interrupt.
+const STOPPED: &str = "Interrupted";
 
 /// What stands for a thrown value that defeats every attempt to describe it.
 const UNDESCRIBED: &str = "a value that cannot be described was thrown";

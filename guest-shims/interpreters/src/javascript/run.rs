@@ -66,11 +66,14 @@ enum Ending {
 
 impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
+        // The host's last word may have come after the end of what it was meant for.
+        self.take_interrupt()?;
         let ending = if self.hand_over(script)? {
             self.compile_and_run(script)?
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
+        let asked = self.take_interrupt()?;
         // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
@@ -81,14 +84,30 @@ impl Booted<'_> {
                 Report::Exited(code)
             }
             (None, Ending::Done(value)) => Report::Completed(value),
-            (None, Ending::Threw(thrown)) => Report::Raised(self.report(thrown, script.name)?),
-            (None, Ending::Refused(raised)) => Report::Raised(raised),
+            (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
+            (None, Ending::Refused(raised)) => match asked {
+                None => Report::Raised(raised),
+                // What looks like a lack of memory or of things to do is the interrupt: it reached code of ours.
+                Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
+            },
         };
         if !matches!(report, Report::Completed(_)) && !script.last {
             self.abandon()?;
         }
         self.guest.flush()?;
         Ok(report)
+    }
+
+    /// What reached the top; takes it over.
+    fn unwound(&mut self, thrown: JsValue, asked: Option<&str>, name: &str) -> Result<Report, DriverError> {
+        let thrown = match asked {
+            None => thrown,
+            Some(why) => match self.interrupted(thrown, why, name)? {
+                Ok(raised) => return Ok(Report::Interrupted(raised)),
+                Err(thrown) => thrown,
+            },
+        };
+        Ok(Report::Raised(self.report(thrown, name)?))
     }
 
     /// Hands over arguments, environment and standard input, where they are not what the guest has already.

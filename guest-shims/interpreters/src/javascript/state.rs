@@ -44,6 +44,10 @@ addresses! {
     stack_limit_at,
     /// What stands there.
     stack_limit,
+    /// The word that the interrupt handler reads: zero, or why the script is to stop.
+    interrupt,
+    /// `JSContext.interrupt_counter`: how many calls and rounds of loops until the handler is asked again.
+    interrupt_counter,
     /// The head of the interpreter's list of unhandled rejections.
     rejections,
     /// `JSContext.random_state`.

@@ -15,6 +15,8 @@ pub(super) const BOOT: &str = concat!(
     include_str!("boot/interrupt.py"),
     include_str!("boot/report.py"),
     include_str!("boot/value.py"),
+    include_str!("boot/text.py"),
+    include_str!("boot/tools.py"),
     include_str!("boot/driver.py"),
     include_str!("boot/settle.py"),
 );

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod policy;
+pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod runtimes;
 pub(crate) mod validate;
@@ -15,6 +16,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     crate::logging::start(&cli.global)?;
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
+        Command::Repl(args) => repl::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),

@@ -35,12 +35,16 @@ mod encode;
 mod error;
 mod header;
 mod seal;
+mod session;
 #[cfg(test)]
 mod tests;
 
 pub use error::{HibernateError, ResumeError};
 pub use header::HibernatedInfo;
 pub use seal::{KeyError, SessionKey};
+pub use session::{HibernateOptions, ResumeOptions};
+
+pub(crate) use decode::reseal;
 
 use crate::{
     Language,

@@ -44,9 +44,11 @@ impl Line {
     /// Takes the turn if nobody has it or waits for it.
     pub(crate) fn try_enter(&self) -> Option<Turn<'_>> {
         let mut places = self.places();
-        let is_free = !places.taken && places.called.is_none();
-        places.taken |= is_free;
-        is_free.then_some(Turn(self))
+        if places.taken || places.called.is_some() {
+            return None;
+        }
+        places.taken = true;
+        Some(Turn(self))
     }
 
     /// Waits for the turn until `end`, or until cancelled.

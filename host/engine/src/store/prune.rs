@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use super::{SessionId, SessionStore, StoreError, StoredEntry, Timestamp};
+use crate::events;
 
 /// Which sessions to remove: those over any of the limits that are set. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,18 @@ pub enum PruneReason {
     Count,
     /// Together they take more than `most_bytes`.
     Bytes,
+}
+
+impl PruneReason {
+    /// The reason in a word, as it is serialized.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Age => "age",
+            Self::Count => "count",
+            Self::Bytes => "bytes",
+        }
+    }
 }
 
 /// A session that was removed, or would be.
@@ -101,12 +114,15 @@ impl Prune {
             match self.remove(store, &entry) {
                 Ok(None) => {
                     report.reclaimed_bytes = report.reclaimed_bytes.saturating_add(entry.stored_bytes);
-                    report.deleted.push(Pruned { id, bytes: entry.stored_bytes, reason });
+                    let pruned = Pruned { id, bytes: entry.stored_bytes, reason };
+                    events::pruned(&pruned, self.dry_run);
+                    report.deleted.push(pruned);
                 }
                 Ok(Some(reason)) => report.skipped.push(PruneSkip { id, reason }),
                 Err(error) => report.errors.push(PruneError { id, message: error.to_string() }),
             }
         }
+        events::prune_complete(&report);
         Ok(report)
     }
 

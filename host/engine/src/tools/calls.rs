@@ -12,9 +12,10 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
+    Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
+    account::Held,
     error::Failure,
-    exchange::{Exchange, Held},
+    exchange::Exchange,
     message::{Message, weight},
     record::Records,
     reply::{Answer, Reply},
@@ -54,6 +55,8 @@ pub(crate) struct Calls {
     unread: VecDeque<Reply>,
     /// Those of `unread` whose call ran.
     unread_ran: usize,
+    /// What is held for the reply that was taken last, until somebody else counts it.
+    taken: Option<Held>,
     patience: Option<Duration>,
     records: Records,
 }
@@ -123,19 +126,25 @@ impl Calls {
             running: Vec::new(),
             unread: VecDeque::new(),
             unread_ran: 0,
+            taken: None,
             patience: None,
             records: Records::new(begun, limits.tool_record_bytes),
         }
     }
 
-    /// What the host holds for the calls, in bytes.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.exchange.held_bytes()
+    /// What the host holds for the calls.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.exchange.account
     }
 
-    /// Says how much may be held: what the guest's memory limit leaves beside everything else of the guest.
-    pub(crate) fn set_room(&self, bytes: u64) {
-        self.exchange.set_room(bytes);
+    /// Whether a reply is there to be taken.
+    pub(crate) fn has_reply(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// The reply that was taken last is counted as the guest's from here on.
+    pub(crate) fn settle(&mut self) {
+        self.taken = None;
     }
 
     /// A test of whether an answer is there, for waiting.
@@ -155,7 +164,7 @@ impl Calls {
             return false;
         }
         // Counted before it is made: a few bytes of text can be a hundred times their size as values.
-        let Some(held) = self.exchange.hold(weight(text)) else {
+        let Some(held) = self.exchange.account.hold(weight(text)) else {
             self.refuse(text);
             return false;
         };
@@ -250,11 +259,13 @@ impl Calls {
         self.start();
         match self.unread.pop_front() {
             Some(reply) => {
-                if matches!(reply, Reply::Answer { ran: true, .. }) {
-                    self.unread_ran -= 1;
+                let text = reply.text(|| self.toolbox.catalogue());
+                if let Reply::Answer { ran, held, .. } = reply {
+                    self.taken = Some(held);
+                    self.unread_ran -= usize::from(ran);
                     self.start();
                 }
-                Taken::Reply(reply.text(|| self.toolbox.catalogue()))
+                Taken::Reply(text)
             }
             None => match self.running.iter().map(|call| call.deadline).min() {
                 Some(deadline) => Taken::Pending(deadline),

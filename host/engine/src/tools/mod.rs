@@ -11,10 +11,12 @@
 //! | `message` | what a guest writes, and what it costs the host to keep |
 //! | `reply` | what it reads |
 //! | `calls` | the calls of one execution: started, waiting, running, answered |
-//! | `exchange` | where threads put what a handler answered, and what is held for it |
+//! | `exchange` | where threads put what a handler answered |
+//! | `account` | what is held for it, within the guest's memory limit |
 //! | `worker` | one call on its thread |
 //! | `record` | what an execution's result says of its calls |
 
+mod account;
 mod calls;
 mod error;
 mod exchange;
@@ -28,6 +30,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub use record::{ToolOutcome, ToolRecord};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{error::Failure, exchange::Held};
+use super::{account::Held, error::Failure};
 
 /// What a handler's answer comes to: its result as JSON text.
 pub(super) type Answer = Result<String, Failure>;
@@ -18,7 +18,6 @@ pub(super) enum Reply {
         answer: Answer,
         /// Whether the call was one of those that run at once.
         ran: bool,
-        #[expect(dead_code, reason = "it is given back when the reply is dropped")]
         held: Held,
     },
     /// A message was none.

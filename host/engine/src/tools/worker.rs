@@ -14,8 +14,9 @@ use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
+    account::Held,
     error::Failure,
-    exchange::{Done, Exchange, Held},
+    exchange::{Done, Exchange},
     reply::Answer,
     toolbox::Entry,
 };

@@ -19,13 +19,19 @@ REASONS = (
 )
 reason = bytearray(4)  # the host writes an index of REASONS here
 running = False  # whether the script's code runs, and not the driver's
+exchanging = False  # whether it waits for the host, in boot/tools.py
+held_back = None  # what is to be raised after that
 
 
 def interrupted(number, frame):
     """The handler of SIGINT."""
+    global held_back
     which, reason[0] = reason[0], 0
     if running:
         error = Interrupted(REASONS[which]) if which else KeyboardInterrupt()
+        if exchanging:
+            held_back = error
+            return
         loop = running_loop()
         if loop is None or "/asyncio/" not in frame.f_code.co_filename:
             raise error

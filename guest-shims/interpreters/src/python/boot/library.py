@@ -35,6 +35,8 @@ import ast
 import asyncio.selector_events
 import asyncio.unix_events
 import atexit
+import builtins
+import errno
 import gc
 import inspect
 import io
@@ -43,6 +45,7 @@ import json
 import keyword
 import linecache
 import logging
+import math
 import mimetypes
 import os
 import random
@@ -64,7 +67,7 @@ for _name in """
     encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 encodings.utf_8_sig enum errno filecmp fileinput
     fnmatch fractions functools getopt getpass glob graphlib gzip hashlib heapq hmac html html.parser http.client
     importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json keyword locale logging.handlers
-    math mimetypes numbers operator optparse pathlib pickle pkgutil platform plistlib pprint pstats queue random re reprlib
+    math mimetypes numbers operator optparse pathlib pickle pkgutil platform plistlib pprint pstats pydoc queue random re reprlib
     sched secrets shelve shlex shutil socket sqlite3 stat statistics string struct subprocess tarfile tempfile textwrap
     threading timeit tokenize tomllib traceback types typing unicodedata unittest unittest.mock urllib.parse urllib.request
     uuid warnings weakref xml.dom.minidom xml.etree.ElementTree zipfile zlib zoneinfo

@@ -27,6 +27,7 @@ SAMPLES = (
     "pritn(1)",
     "import signal; signal.raise_signal(signal.SIGINT)",
     "x = 1; x",
+    "context = ['ab']; chunk_text('abc', 2, 1), search_context('[a-c]+'), tools, hasattr(tools, 'warm')",
     "'text'",
     "x = {'a': [1, 2.5, None]}\nx",
     "x = [\n  1]\nx[int(0)] = 2",

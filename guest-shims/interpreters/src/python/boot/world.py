@@ -69,11 +69,13 @@ def workspace_hook(path):
 
 
 class Selector(selectors.DefaultSelector):
-    """Sleeps where there is no descriptor to wait for, and says so where nothing can ever happen."""
+    """Waits for tools of the host, sleeps where there is nothing to wait for, and says so where nothing can ever happen."""
 
     def select(self, timeout=None):
         if self.get_map():
             return super().select(timeout)
+        if pending and await_reply(timeout):
+            return []
         if timeout is None:
             raise RuntimeError("deadlock: every asyncio task waits, and without threads or sockets nothing can wake one")
         if timeout > 0:

@@ -13,7 +13,8 @@ use indicatif::ProgressBar;
 use super::{
     parallel::Throughput,
     rival::{Rival, time_process},
-    samples::Samples,
+    samples::{Samples, block},
+    sessions::{SessionCases, SessionSamples, curve},
 };
 use crate::{cli::GlobalArgs, interrupt};
 
@@ -22,6 +23,8 @@ use crate::{cli::GlobalArgs, interrupt};
 pub(crate) struct Work {
     /// Turns that every case but the parallel ones gets.
     turns: u64,
+    /// Runs that each point of the curve gets.
+    curve_turns: u64,
     /// Turns that the parallel ones get.
     parallel_turns: u64,
     /// How long such a turn is.
@@ -29,8 +32,10 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) const FULL: Self = Self { turns: 100, parallel_turns: 10, parallel_period: Duration::from_millis(300) };
-    pub(crate) const QUICK: Self = Self { turns: 15, parallel_turns: 3, parallel_period: Duration::from_millis(150) };
+    pub(crate) const FULL: Self =
+        Self { turns: 100, curve_turns: 50, parallel_turns: 10, parallel_period: Duration::from_millis(300) };
+    pub(crate) const QUICK: Self =
+        Self { turns: 15, curve_turns: 10, parallel_turns: 3, parallel_period: Duration::from_millis(150) };
 
     pub(crate) fn rounds(self) -> u64 {
         self.turns + self.parallel_turns
@@ -41,7 +46,7 @@ impl Work {
 const FRESH_PER_TURN: usize = 20;
 const LIVE_PER_TURN: usize = 50;
 
-/// Everything measured about one runtime.
+/// Everything measured about one runtime. Its sessions take no checkpoint but those that are measured.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,
@@ -49,8 +54,30 @@ pub(crate) struct Measured {
     pub(crate) instantiate: Samples,
     pub(crate) process: Samples,
     pub(crate) rival: Samples,
+    pub(crate) sessions: SessionSamples,
     pub(crate) parallel_1: Throughput,
     pub(crate) parallel_n: Throughput,
+}
+
+impl Measured {
+    /// The cases by name.
+    pub(crate) fn cases(&self) -> Vec<(&'static str, &Samples)> {
+        let sessions = &self.sessions;
+        let mut cases = vec![
+            ("fresh", &self.fresh),
+            ("live", &self.live),
+            ("instantiate", &self.instantiate),
+            ("process", &self.process),
+            ("checkpoint", &sessions.checkpoint),
+        ];
+        cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
+        cases.extend([
+            ("fork", &sessions.fork),
+            ("parallel_1", &self.parallel_1.samples),
+            ("parallel_n", &self.parallel_n.samples),
+        ]);
+        cases
+    }
 }
 
 /// One runtime and how to start it in every way.
@@ -90,6 +117,7 @@ impl<'a> Subject<'a> {
     pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let session = self.sandbox.session()?;
+        let sessions = SessionCases::open(self.sandbox, self.source)?;
         for turn in 0..work.turns {
             if interrupt::is_pressed() {
                 return Ok(measured);
@@ -105,9 +133,12 @@ impl<'a> Subject<'a> {
             block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
             block(&mut measured.live, LIVE_PER_TURN, || timed(|| session.execute(self.source)))?;
             block(&mut measured.instantiate, FRESH_PER_TURN, || Ok(self.sandbox.instantiate()?))?;
+            sessions.turn(&mut measured.sessions)?;
             bar.inc(1);
         }
         session.close()?;
+        drop(sessions);
+        measured.sessions.curve = curve(self.sandbox, self.source, work.curve_turns)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..work.parallel_turns {
             if interrupt::is_pressed() {
@@ -136,15 +167,6 @@ impl<'a> Subject<'a> {
         }
         Ok(())
     }
-}
-
-/// Measures some runs in a row and leaves the first out.
-fn block(into: &mut Samples, count: usize, mut run: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<()> {
-    run()?;
-    for _ in 0..count {
-        into.push(run()?);
-    }
-    Ok(())
 }
 
 fn timed<E: std::error::Error + Send + Sync + 'static>(

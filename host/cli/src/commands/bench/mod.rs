@@ -6,12 +6,13 @@ mod parallel;
 mod report;
 mod rival;
 mod samples;
+mod sessions;
 
 use std::io::{IsTerminal, stderr};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{Policy, RuntimeInfo};
+use glovebox::{Checkpoints, Policy, RuntimeInfo};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use self::{
@@ -31,16 +32,20 @@ use crate::{
 const AFTER_HELP: &str = "\
 Every case runs `print(1)` or `console.log(1)` under the default limits, fuel counted:
   fresh        a new sandbox per run, through the library
-  live         one kept session
+  live         one kept session, without checkpoints
   instantiate  making a sandbox, running nothing
   process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
+  checkpoint   saving that session after a run, to go back to; checkpoint_1m and the like: one that
+               holds so much memory of its own
+  fork         a second session of one that holds 1 MiB
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
 
 Ours and theirs take turns, so that whatever else the machine does hits both. Of the cases that
 take well under a millisecond the first run of a turn is not counted: it pays for the caches that
 the processes before it have used. A ratio above 1 says how many times faster we are; that of
-parallel_n is executions a second against those of parallel_1.";
+parallel_n is executions a second against those of parallel_1, and that of checkpoint a run against
+the checkpoint that comes on top of it.";
 
 /// Measure on this machine, beside python3 and node
 #[derive(Args, Debug)]
@@ -63,6 +68,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
     interrupt::install()?;
     let host = Host::open(global, Pooling::Pooled)?;
     let runtimes = select(&host, args)?;
+    // A checkpoint is a case of its own.
+    let mut policy = Policy::default();
+    policy.session.checkpoints = Checkpoints::Never;
     let work = if args.quick { Work::QUICK } else { Work::FULL };
     let mut report = Report::new(Machine::describe());
     for runtime in &runtimes {
@@ -71,7 +79,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
             report.machine.rivals.insert(rival.name.into(), rival.description.clone());
         }
         let runtime_args = RuntimeArgs { runtime: Some(runtime.name.clone()), runtime_path: None, no_prepare: false };
-        let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &Policy::default())?;
+        let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &policy)?;
         let bar = bar(&runtime.name, work.rounds());
         let subject = Subject::new(global, runtime, &sandbox, rival.as_ref())?;
         let measured = subject.measure(work, &bar).with_context(|| format!("cannot measure `{}`", runtime.name));

@@ -8,6 +8,11 @@ use serde::Serialize;
 use super::{cases::Measured, machine::Machine, rival::Rival, samples::Samples};
 use crate::terminal::{Align, CARE, bytes, table};
 
+/// What is compared with starting the installed interpreter: each gives one that is ready.
+const AGAINST_RIVAL: [&str; 4] = ["fresh", "live", "process", "fork"];
+/// What is compared with an execution in a kept session: each comes on top of one.
+const AGAINST_LIVE: [&str; 1] = ["checkpoint"];
+
 /// Everything `bench` found out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -43,15 +48,8 @@ impl Report {
 
     /// Adds what was measured about one runtime.
     pub(crate) fn add(&mut self, runtime: &RuntimeInfo, rival: Option<&Rival>, measured: &Measured) {
-        let cases = [
-            ("fresh", &measured.fresh),
-            ("live", &measured.live),
-            ("instantiate", &measured.instantiate),
-            ("process", &measured.process),
-            ("parallel_1", &measured.parallel_1.samples),
-            ("parallel_n", &measured.parallel_n.samples),
-        ];
-        for (case, samples) in cases {
+        let cases = measured.cases();
+        for &(case, samples) in &cases {
             self.result(case, &runtime.name, samples);
         }
         if let Some(rival) = rival {
@@ -59,9 +57,13 @@ impl Report {
                 self.result("process", rival.name, &measured.rival);
             }
             let theirs = measured.rival.percentile_ms(50);
-            for (case, samples) in cases.into_iter().filter(|(case, _)| ["fresh", "live", "process"].contains(case)) {
+            for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_RIVAL.contains(case)) {
                 self.ratio(case, &runtime.name, rival.name, theirs, samples.percentile_ms(50));
             }
+        }
+        let live = measured.live.percentile_ms(50);
+        for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_LIVE.contains(case)) {
+            self.ratio(case, &runtime.name, "live", live, samples.percentile_ms(50));
         }
         let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
         self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);

@@ -28,6 +28,19 @@ impl Samples {
     }
 }
 
+/// Measures some runs in a row and leaves the first out.
+pub(crate) fn block(
+    into: &mut Samples,
+    count: usize,
+    mut run: impl FnMut() -> anyhow::Result<Duration>,
+) -> anyhow::Result<()> {
+    run()?;
+    for _ in 0..count {
+        into.push(run()?);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

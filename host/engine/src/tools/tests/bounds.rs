@@ -114,28 +114,28 @@ fn what_is_held_for_calls_is_the_guests_memory() {
     let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(998))));
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[long, gate], |_| {});
-    assert_eq!(guest.calls.held_bytes(), 0);
+    assert_eq!(guest.calls.account().held_bytes(), 0);
     guest.call(1, "gate", &json!({"a": "x".repeat(1000)}));
     begun.recv_timeout(PATIENCE).unwrap();
-    let with_arguments = guest.calls.held_bytes();
+    let with_arguments = guest.calls.account().held_bytes();
     assert!((2000..4000).contains(&with_arguments), "{with_arguments}");
     open.send(()).unwrap();
     guest.ok();
-    assert_eq!(guest.calls.held_bytes(), 0, "given back when it is read");
+    assert_eq!(guest.calls.account().held_bytes(), 0, "given back when it is read");
 
     // The arguments of `{}` weigh some 2 KiB; its result 1,000 bytes and what is around it.
     for (room, fits) in [(1255, false), (1256, true), (1257, true)] {
-        guest.calls.set_room(1 << 20);
+        guest.calls.account().set_room(1 << 20);
         guest.call(1, "long", &json!({}));
-        guest.calls.set_room(room);
+        guest.calls.account().set_room(room);
         assert_eq!(guest.read().unwrap().get("ok").is_some(), fits, "{room}");
     }
-    guest.calls.set_room(100);
+    guest.calls.account().set_room(100);
     guest.call(1, "long", &json!({}));
     let (kind, message) = guest.error();
     assert_eq!(kind, "ToolLimit");
     assert!(message.contains("memory_bytes"), "{message}");
-    guest.calls.set_room(1 << 20);
+    guest.calls.account().set_room(1 << 20);
     guest.call(1, "long", &json!({}));
     guest.ok();
 }

@@ -29,10 +29,10 @@ fn a_flood_of_refused_calls_is_counted_as_memory() {
     for id in 0..1000 {
         guest.call(id, "echo", &json!({}));
     }
-    let held = guest.calls.held_bytes();
+    let held = guest.calls.account().held_bytes();
     assert!(held > 200_000, "{held}");
     while guest.read().is_some() {}
-    assert_eq!(guest.calls.held_bytes(), 0);
+    assert_eq!(guest.calls.account().held_bytes(), 0);
 }
 
 #[test]
@@ -42,14 +42,14 @@ fn a_catalogue_that_is_asked_for_and_not_read_holds_nothing() {
     for _ in 0..1000 {
         guest.send(&json!({"list": true}));
     }
-    assert_eq!(guest.calls.held_bytes(), 0);
+    assert_eq!(guest.calls.account().held_bytes(), 0);
     assert!(guest.read().is_some());
 }
 
 #[test]
 fn a_text_that_would_become_huge_is_refused_before_it_is_parsed() {
     let mut guest = Guest::new(&[echo()], |_| {});
-    guest.calls.set_room(32 << 20);
+    guest.calls.account().set_room(32 << 20);
     let bomb = format!(r#"{{"id":7,"name":"echo","arguments":{{"a":[{}0]}}}}"#, r#"{"":0},"#.repeat(100_000));
     guest.send_text(&bomb);
     let reply = guest.read().unwrap();
@@ -139,5 +139,5 @@ fn random_bytes_are_answered_and_harm_nothing() {
     }
     thread::sleep(Duration::from_millis(20));
     while guest.read().is_some() {}
-    assert_eq!(guest.calls.held_bytes(), 0);
+    assert_eq!(guest.calls.account().held_bytes(), 0);
 }

@@ -37,7 +37,7 @@ impl Guest {
         let toolbox = Arc::new(Toolbox::new(tools).unwrap());
         let session = Some("s1".to_owned());
         let calls = Calls::new(toolbox, Arc::clone(threads), &limits, session, Instant::now(), wake.clone());
-        calls.set_room(limits.memory_bytes);
+        calls.account().set_room(limits.memory_bytes);
         Self { calls, wake }
     }
 
@@ -58,7 +58,10 @@ impl Guest {
         let end = Instant::now() + PATIENCE;
         loop {
             let due = match self.calls.take() {
-                Taken::Reply(text) => return Some(serde_json::from_str(&text).unwrap()),
+                Taken::Reply(text) => {
+                    self.calls.settle();
+                    return Some(serde_json::from_str(&text).unwrap());
+                }
                 Taken::NothingDue => return None,
                 Taken::Pending(due) => due,
             };
@@ -71,7 +74,10 @@ impl Guest {
     /// The next reply if it is there already.
     fn peek(&mut self) -> Option<Value> {
         match self.calls.take() {
-            Taken::Reply(text) => Some(serde_json::from_str(&text).unwrap()),
+            Taken::Reply(text) => {
+                self.calls.settle();
+                Some(serde_json::from_str(&text).unwrap())
+            }
             Taken::NothingDue | Taken::Pending(_) => None,
         }
     }

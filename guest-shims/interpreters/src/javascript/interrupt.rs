@@ -1,0 +1,79 @@
+//! Stopping a script so that its interpreter lives on.
+//!
+//! QuickJS asks a function now and then whether to go on. Ours reads a word, which the host writes while the guest
+//! runs; the interpreter then throws an `InternalError` that no `catch` and no `finally` sees, and asks again later should
+//! native code have swallowed it. Nothing of the script runs on its way out: iterators are not closed, generators
+//! that were running are finished, promises of async functions that were running stay pending.
+
+use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
+
+use super::{state::Booted, value::JsValue};
+
+/// What the interpreter's own error is called.
+const THROWN: (&str, &str) = ("InternalError", "interrupted");
+
+const KINDS: [(Interrupt, u32, &str); 3] = [
+    (Interrupt::Fuel, 1, "the fuel limit is nearly reached"),
+    (Interrupt::Time, 2, "the time limit is nearly reached"),
+    (Interrupt::Cancelled, 3, "the execution was cancelled"),
+];
+
+/// The word that says why; then the counter, so that the interpreter asks at once.
+pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+    let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
+    let counter = anchors.get("interrupt_counter")?;
+    Ok(vec![Poke { at: anchors.get("interrupt")?, word }, Poke { at: counter, word: 1 }])
+}
+
+impl Booted<'_> {
+    /// Takes the host's word back and says why it was written; `None` if it was not. Before anything else of the guest is
+    /// called: it would be interrupted too.
+    pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
+        let word = self.guest.read_word(self.at.interrupt)?;
+        if word == 0 {
+            return Ok(None);
+        }
+        self.guest.write_word(self.at.interrupt, 0)?;
+        Ok(KINDS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
+    }
+
+    /// Whether the host has written its word.
+    pub(super) fn is_interrupted(&mut self) -> Result<bool, DriverError> {
+        Ok(self.guest.read_word(self.at.interrupt)? != 0)
+    }
+
+    /// Prints and describes the error that stands for an interrupt; takes it over. `Err` gives back what is something else.
+    pub(super) fn interrupted(
+        &mut self,
+        thrown: JsValue,
+        why: &str,
+        name: &str,
+    ) -> Result<Result<Raised, JsValue>, DriverError> {
+        let facts = self.facts(thrown)?;
+        if facts.kind() != THROWN {
+            return Ok(Err(thrown));
+        }
+        self.guest.free(thrown)?;
+        let raised = facts.into_stopped(why, name);
+        self.complain(&raised.traceback)?;
+        Ok(Ok(raised))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_word_of_its_own_that_is_not_zero() {
+        let anchors = Anchors([("interrupt".to_owned(), 8), ("interrupt_counter".to_owned(), 16)].into());
+        let mut words: Vec<u32> = Vec::new();
+        for kind in [Interrupt::Fuel, Interrupt::Time, Interrupt::Cancelled] {
+            let pokes = pokes(&anchors, kind).unwrap();
+            let [word, counter] = pokes.as_slice() else { panic!("{pokes:?}") };
+            assert_eq!((word.at, *counter), (8, Poke { at: 16, word: 1 }));
+            assert!(word.word != 0 && !words.contains(&word.word));
+            words.push(word.word);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Finding what the interpreter keeps to itself: fields of its structures, by what they hold and how that changes.
+//!
+//! The builds are stripped of everything that says where a field is. Each is looked for where it must be, and anything but
+//! exactly one place that behaves as it should is an error: preparation fails, and no script ever runs on a guess.
+
+use crate::{DriverError, Value};
+
+use super::{boot::fault, guest::Guest, state::Booted, value::JsValue};
+
+/// How much of the shadow stack the first call may have used when the runtime notes where it begins.
+const FIRST_FRAME_BYTES: u32 = 4 << 10;
+
+/// A stack size that nothing else in the runtime looks like.
+const STACK_MARK: u32 = 0x5a17_c0de;
+/// A rejection's reason that nothing else in memory looks like.
+const REASON_MARK: u32 = 0x3e1e_c7ed;
+
+/// A binding to find the table of bindings by.
+const BINDING: &str = "gloveboxBinding";
+const BINDING_VALUE: u32 = 7;
+
+/// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
+const STRUCT_BYTES: u32 = 1 << 10;
+
+/// The largest memory that boot may have grown to.
+const MEMORY_BYTES_MOST: u64 = 16 << 20;
+
+/// Rounds of a loop that are counted, twice, so that no other field moves by as much.
+const LOOPS: [i64; 2] = [1_234, 4_321];
+/// How many jumps a round of the loop may take: each is counted.
+const JUMPS_MOST: i64 = 2;
+/// What else is counted in the evaluation of such a loop: a few calls.
+const CALLS_MOST: i64 = 50;
+/// From where the interpreter counts down (`JS_INTERRUPT_COUNTER_INIT`).
+const COUNTER_START: i64 = 10_000;
+
+/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build
+/// switches its own limit off on WASI.
+pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> Result<(u32, u32), DriverError> {
+    let set = |guest: &mut Guest<'_>, bytes: u32| {
+        guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])
+    };
+    set(guest, STACK_MARK)?;
+    let mut found = None;
+    for offset in (0..STRUCT_BYTES).step_by(4) {
+        if guest.read_word(guest.runtime + offset)? == STACK_MARK && found.replace(guest.runtime + offset).is_some() {
+            return Err(fault("its stack limit is ambiguous"));
+        }
+    }
+    let size_at = found.ok_or_else(|| fault("it has no stack limit"))?;
+    set(guest, bytes)?;
+    let top = guest.read_word(size_at + 4)?;
+    if top > stack_top || stack_top - top > FIRST_FRAME_BYTES {
+        return Err(fault("its stack is not where it was put"));
+    }
+    let limit = top - bytes;
+    guest.write_word(size_at + 8, limit)?;
+    Ok((size_at + 8, limit))
+}
+
+/// `xorshift64star`, without the multiplication at its end.
+fn next_random(mut state: u64) -> u64 {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^ (state >> 27)
+}
+
+impl Booted<'_> {
+    /// The head of the list that the rejection tracker keeps: found by the entry of a rejection that we make.
+    pub(super) fn find_rejections(&mut self) -> Result<u32, DriverError> {
+        let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
+        let reason = JsValue::int(REASON_MARK);
+        let mut wanted = promise.0.to_le_bytes().to_vec();
+        wanted.extend(reason.0.to_le_bytes());
+        let bytes = self.guest.machine.memory_bytes();
+        if bytes > MEMORY_BYTES_MOST {
+            return Err(fault("its memory is too large"));
+        }
+        let mut memory = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        self.guest.machine.read(0, &mut memory)?;
+        let mut head = None;
+        for entry in (8..memory.len().saturating_sub(16)).step_by(8) {
+            if memory.get(entry..entry + 16) != Some(wanted.as_slice()) {
+                continue;
+            }
+            let entry = u32::try_from(entry - 8).map_err(|_| fault("its memory is too large"))?;
+            let (previous, next) = (self.guest.read_word(entry)?, self.guest.read_word(entry + 4)?);
+            // The only entry: both of its links are the head, and both of the head's are the entry.
+            if previous == next
+                && u64::from(next) + 8 <= bytes
+                && self.guest.read_word(next)? == entry
+                && self.guest.read_word(next + 4)? == entry
+                && head.replace(next).is_some()
+            {
+                return Err(fault("its list of rejections is ambiguous"));
+            }
+        }
+        self.at.rejections = head.ok_or_else(|| fault("it keeps no list of rejections"))?;
+        self.guest.handled(promise, reason)?;
+        self.guest.free(promise)?;
+        if self.rejection()?.is_some() {
+            return Err(fault("its list of rejections cannot be emptied"));
+        }
+        Ok(self.at.rejections)
+    }
+
+    /// Where the context keeps its two tables of global variables, side by side.
+    pub(super) fn find_global(&mut self) -> Result<u32, DriverError> {
+        let context = [Value::I32(self.at.context)];
+        let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
+        self.guest.free(global)?;
+        let mut found = None;
+        for place in (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset) {
+            if self.guest.read_long(place)? == global.0 && found.replace(place).is_some() {
+                return Err(fault("its global object is ambiguous"));
+            }
+        }
+        self.at.global = found.ok_or_else(|| fault("it has no global object"))?;
+
+        let bound = self.value_of("glovebox:binding", &format!("let {BINDING} = {BINDING_VALUE}"), 0)?;
+        self.guest.free(bound)?;
+        let lexicals = self.lexicals()?;
+        if lexicals.address().is_none() {
+            return Err(fault("its table of bindings is not where it should be"));
+        }
+        self.guest.write_text(self.at.key, BINDING.as_bytes())?;
+        let value = self.guest.property(lexicals, self.at.key)?;
+        let bindings = self.value_of("glovebox:binding", &format!("({{{BINDING}: 0}})"), 0)?;
+        let removed = self.ask(self.at.redeclare, &[lexicals, bindings, bindings])?;
+        self.guest.free(bindings)?;
+        if value != JsValue::int(BINDING_VALUE) || removed != Some(JsValue::int(1)) {
+            return Err(fault("its table of bindings is not where it should be"));
+        }
+        Ok(self.at.global)
+    }
+
+    /// Where the state of `Math.random` is: the one place in the context that moves on as the generator does.
+    pub(super) fn find_random_state(&mut self) -> Result<u32, DriverError> {
+        let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
+        let mut before = Vec::with_capacity(places.len());
+        for place in &places {
+            before.push(self.guest.read_long(*place)?);
+        }
+        let drawn = self.value_of("glovebox:random", "Math.random()", 0)?;
+        self.guest.free(drawn)?;
+        let mut found = None;
+        for (place, before) in places.into_iter().zip(before) {
+            let after = self.guest.read_long(place)?;
+            if before != 0 && after == next_random(before) && found.replace(place).is_some() {
+                return Err(fault("its random state is ambiguous"));
+            }
+        }
+        found.ok_or_else(|| fault("it has no random state"))
+    }
+
+    /// `JSContext.interrupt_counter`, which every call and every round of a loop counts down.
+    pub(super) fn find_interrupt_counter(&mut self) -> Result<u32, DriverError> {
+        let mut places: Vec<u32> = (0..STRUCT_BYTES).step_by(4).map(|offset| self.at.context + offset).collect();
+        for rounds in LOOPS {
+            let mut before = Vec::with_capacity(places.len());
+            for place in &places {
+                before.push(i64::from(self.guest.read_word(*place)?));
+            }
+            let looped = self.value_of("glovebox:loop", &format!("for (let i = 0; i < {rounds}; i++);"), 0)?;
+            self.guest.free(looped)?;
+            let mut moved = Vec::new();
+            for (place, before) in places.into_iter().zip(before) {
+                let after = i64::from(self.guest.read_word(place)?);
+                let counted = (before - after).rem_euclid(COUNTER_START);
+                let is_counted = (1..=JUMPS_MOST).any(|jumps| (0..CALLS_MOST).contains(&(counted - rounds * jumps)));
+                if before <= COUNTER_START && after <= COUNTER_START && is_counted {
+                    moved.push(place);
+                }
+            }
+            places = moved;
+        }
+        match places.as_slice() {
+            [place] => Ok(*place),
+            _ => Err(fault("it has no interrupt counter, or several")),
+        }
+    }
+}

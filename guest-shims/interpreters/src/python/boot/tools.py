@@ -1,0 +1,310 @@
+"""The host's functions, as `tools.NAME(...)` and, several at once under asyncio, as `tools.NAME.aio(...)`.
+
+A call is one message to a device, its reply a frame read from it. Nothing is kept open and nothing is known beforehand: a
+script that uses no tools pays for none, and one that was resumed elsewhere, where there may be others, is not misled.
+"""
+
+DEVICE = "/dev/glovebox/tools"
+PATIENCE = 3
+
+
+class ToolError(Exception):
+    """A tool that failed; its message is the host's."""
+
+
+class ToolLimit(ToolError):
+    """Too many calls, or too large a message."""
+
+
+class ToolTimeout(ToolError):
+    """It took too long."""
+
+
+class UnknownTool(ToolError):
+    """The host has no such tool."""
+
+
+class InvalidArguments(ToolError):
+    """Arguments that the tool's schema does not allow."""
+
+
+ERRORS = {error.__name__: error for error in (ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments)}
+for _error in ERRORS.values():
+    _error.__module__ = "tools"  # where scripts find it
+
+TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
+
+owner = None  # the source of the execution that what follows belongs to
+catalogue = None  # what the host offers, by name
+functions = {}  # those of it that were asked for
+pending = {}  # by number: the futures of calls whose replies are due
+numbers = itertools.count(1)
+
+
+def forget_earlier():
+    """The host answers no calls of an earlier execution, and may have other tools since."""
+    global owner, catalogue
+    if owner is not source:
+        owner, catalogue = source, None
+        functions.clear()
+        pending.clear()
+
+
+# --- the device -----------------------------------------------------------------------------------
+
+open_device, close_device, read_device, write_device = os.open, os.close, os.read, os.write
+
+
+def exchange(message, expects_reply):
+    """Writes a message, if there is one, and reads a reply; none where none is due, or the time to wait for it is over.
+
+    The device is opened each time: a script may close any descriptor, and open another in its place. An interrupt waits
+    until the reply is whole, or the next one read would begin with its rest."""
+    global exchanging, held_back
+    exchanging = True
+    try:
+        device = open_device(DEVICE, os.O_RDWR)
+        try:
+            if message is not None:
+                write_device(device, message)
+            return read_reply(device) if expects_reply else None
+        finally:
+            close_device(device)
+    except OSError as error:
+        if error.errno == errno.EMSGSIZE:
+            raise ToolLimit(f"a message of {len(message)} bytes is more than the host takes") from None
+        raise
+    finally:
+        exchanging = False
+        if held_back is not None:
+            error, held_back = held_back, None
+            raise error
+
+
+def read_reply(device):
+    head = read_device(device, 4)
+    if not head:
+        return None
+    size, parts = int.from_bytes(head, "little"), []
+    while size > 0 and (part := read_device(device, size)):
+        parts.append(part)
+        size -= len(part)
+    return json.loads(b"".join(parts))
+
+
+def deliver(reply):
+    """Gives a reply to the task that waits for it. It may have been cancelled, or its loop closed."""
+    if reply["id"] is None:
+        raise ToolError(reply["error"]["message"])
+    future = pending.pop(reply["id"], None)
+    if future is not None and not future.done() and not future.get_loop().is_closed():
+        future.set_result(reply)
+
+
+def outcome(reply):
+    if "error" in reply:
+        raise ERRORS.get(reply["error"]["type"], ToolError)(reply["error"]["message"])
+    return reply["ok"]
+
+
+def request(number, name, arguments):
+    try:
+        return encode_json({"id": number, "name": name, "arguments": arguments}).encode()
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    raise TypeError(f"an argument of {name}() is no JSON: {reason}")
+
+
+def invoke(name, arguments):
+    """Calls and waits; replies to other calls that come meanwhile are not lost."""
+    forget_earlier()
+    number = next(numbers)
+    reply = exchange(request(number, name, arguments), True)
+    misses = 0
+    while True:
+        if reply is None:  # a read returns early when the script is asked to stop, which it may ignore
+            misses += 1
+            if misses == PATIENCE:
+                raise ToolError("the host does not answer")
+        elif reply["id"] == number:
+            return outcome(reply)
+        else:
+            deliver(reply)
+        reply = exchange(None, True)
+
+
+async def start(name, arguments):
+    """Calls, and lets other tasks go on until the reply is there."""
+    future = asyncio.get_running_loop().create_future()
+    forget_earlier()
+    number = next(numbers)
+    exchange(request(number, name, arguments), False)
+    pending[number] = future
+    try:
+        return outcome(await future)
+    finally:
+        pending.pop(number, None)
+
+
+def await_reply(timeout):
+    """For an event loop with nothing else to do: waits for a reply, at most `timeout` seconds, or for as long as one is
+    due. Whether there was anything to wait for."""
+    forget_earlier()
+    if not pending:
+        return False
+    end = None if timeout is None else time.monotonic() + timeout
+    patience = b"null" if timeout is None else b"%d" % max(math.ceil(timeout * 1000), 0)
+    for _ in range(PATIENCE):
+        reply = exchange(b'{"wait":%s}' % patience, True)
+        if reply is not None:
+            deliver(reply)
+            return True
+        if end is not None:
+            if (rest := end - time.monotonic()) > 0:
+                time.sleep(rest)  # a fixed clock moves only so
+            return True
+    return False
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def offered():
+    global catalogue
+    forget_earlier()
+    if catalogue is None:
+        reply = exchange(b'{"list":true}', True)
+        while reply is not None and "tools" not in reply:
+            deliver(reply)
+            reply = exchange(None, True)
+        catalogue = {entry["name"]: entry for entry in reply["tools"]} if reply is not None else {}
+    return catalogue
+
+
+def function(name):
+    """The tool as a function; none where the host has no such tool."""
+    entry = offered().get(name)
+    if entry is not None and name not in functions:
+        functions[name] = made(entry)
+    return functions.get(name)
+
+
+def made(entry):
+    name, parameters = entry["name"], entry["parameters"]
+
+    def arguments(args, named):
+        if len(args) > len(parameters):
+            raise TypeError(f"{name}() takes {len(parameters)} positional arguments but {len(args)} were given")
+        for parameter in parameters[: len(args)]:
+            if parameter in named:
+                raise TypeError(f"{name}() got multiple values for argument {parameter!r}")
+        return {**dict(zip(parameters, args)), **named}
+
+    def call(*args, **named):
+        return invoke(name, arguments(args, named))
+
+    async def aio(*args, **named):
+        return await start(name, arguments(args, named))
+
+    for each, doc in (call, entry["description"]), (aio, f"Like tools.{name}, for `await`: several run at once."):
+        each.__name__, each.__module__, each.__doc__ = name, "tools", doc
+        each.__qualname__, each.__signature__ = f"tools.{name}", signature(entry)
+    aio.__name__, aio.__qualname__ = "aio", f"tools.{name}.aio"
+    call.aio = aio
+    return call
+
+
+class Absent:
+    """The default of an argument for which the schema names none: it is not sent."""
+
+    def __repr__(self):
+        return "..."
+
+
+def signature(entry):
+    """For `help` and `inspect.signature`. The host checks the arguments."""
+    schema = entry["schema"] if isinstance(entry["schema"], dict) else {}
+    required, parameters = schema.get("required", ()), []
+    for name in entry["parameters"]:
+        about = schema.get("properties", {}).get(name)
+        about = about if isinstance(about, dict) else {}
+        default = inspect.Parameter.empty if name in required else about.get("default", absent)
+        kind = about.get("type")
+        annotation = TYPES.get(kind, inspect.Parameter.empty) if isinstance(kind, str) else inspect.Parameter.empty
+        if name.isidentifier() and not keyword.iskeyword(name):  # else it is given as `**{name: value}`
+            form = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            parameters.append(inspect.Parameter(name, form, default=default, annotation=annotation))
+    return inspect.Signature(parameters)
+
+
+absent = Absent()
+
+
+class Tools:
+    """The host's tools: `tools.NAME(...)`, or `await tools.NAME.aio(...)` for several at once. `dir(tools)` lists them,
+    `help(tools.NAME)` explains one. A tool that fails raises `tools.ToolError` or one of its subclasses."""
+
+    __slots__ = ()
+    __module__ = "builtins"
+
+    def __getattr__(self, name):
+        if name in ERRORS:
+            return ERRORS[name]
+        found = None if name.startswith("_") else function(name)
+        if found is None:
+            raise AttributeError(f"the host has no tool `{name}`", name=name, obj=self)
+        return found
+
+    def __getitem__(self, name):
+        found = function(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __dir__(self):
+        return [*offered(), *ERRORS]
+
+    def __repr__(self):
+        return f"<tools: {', '.join(offered()) or 'none'}>"
+
+
+def named(name):
+    found = function(name)
+    if found is None:
+        raise UnknownTool(f"the host has registered no tool `{name}`; it must, for `{name}()` to work")
+    return found
+
+
+def llm_query(prompt, **more):
+    """Asks a language model and returns its answer. `await llm_query.aio(prompt)`: several at once."""
+    return named("llm_query")(prompt, **more)
+
+
+async def llm_query_aio(prompt, **more):
+    """Like llm_query, for `await`: several run at once."""
+    return await named("llm_query").aio(prompt, **more)
+
+
+def rlm_query(task, *ctx, **more):
+    """Gives a task to another session, with a context of its own (the global `context` unless one is given), and returns
+    its answer. `await rlm_query.aio(task)`: several at once."""
+    return named("rlm_query")(task, *own_context(ctx, more), **more)
+
+
+async def rlm_query_aio(task, *ctx, **more):
+    """Like rlm_query, for `await`: several run at once."""
+    return await named("rlm_query").aio(task, *own_context(ctx, more), **more)
+
+
+def own_context(given, named):
+    return given if given or "ctx" in named or "context" not in namespace else (namespace["context"],)
+
+
+llm_query.aio, rlm_query.aio = llm_query_aio, rlm_query_aio
+for _function in llm_query, rlm_query, llm_query_aio, rlm_query_aio, chunk_text, search_context:
+    _function.__module__ = "builtins"
+for _function in llm_query, rlm_query, chunk_text, search_context:
+    setattr(builtins, _function.__name__, _function)
+builtins.tools = Tools()
+
+

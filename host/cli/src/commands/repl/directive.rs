@@ -1,0 +1,197 @@
+//! What can be typed beside code: `:fork`, `:undo` and the like.
+
+use std::fmt::Write as _;
+
+use crate::terminal::Hinted;
+
+/// What a line that begins with a colon asks for. A colon begins nothing in either language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Directive {
+    Help(Option<String>),
+    Fork(String),
+    Switch(Option<String>),
+    Undo(u64),
+    Limits,
+    Reset,
+    Quit,
+}
+
+/// A directive as it is explained.
+struct Entry {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    details: &'static str,
+}
+
+const ENTRIES: [Entry; 7] = [
+    Entry {
+        name: "help",
+        arguments: "[COMMAND]",
+        summary: "explain the commands, or one of them",
+        details: "A command's name can be cut short as long as it is clear: `:q` is `:quit`.",
+    },
+    Entry {
+        name: "fork",
+        arguments: "NAME",
+        summary: "make a second session that has everything this one has",
+        details: "Variables, functions, imports, files: all of it is there in both, and from then on neither sees what the\n\
+                  other does. You stay in this one; `:switch NAME` goes to the other.",
+    },
+    Entry {
+        name: "switch",
+        arguments: "[NAME]",
+        summary: "go to another session, or list them",
+        details: "The one you leave stays as it is.",
+    },
+    Entry {
+        name: "undo",
+        arguments: "[N]",
+        summary: "take back the last input, or the last N",
+        details: "Variables and files are again what they were before it. What was printed stays printed, and what was\n\
+                  written to host directories stays written.",
+    },
+    Entry {
+        name: "limits",
+        arguments: "",
+        summary: "show what an input may use",
+        details: "They hold for each input by itself. Flags set them when the REPL starts: `glovebox repl --fuel N`.",
+    },
+    Entry {
+        name: "reset",
+        arguments: "",
+        summary: "begin again with a new, empty session",
+        details: "Its variables and files are gone. Other sessions stay.",
+    },
+    Entry { name: "quit", arguments: "", summary: "leave, as Ctrl-D does", details: "" },
+];
+
+/// Whether a line is meant as a directive.
+pub(super) fn is_one(line: &str) -> bool {
+    line.starts_with(':')
+}
+
+/// The directives that begin like this, as they would be typed.
+pub(super) fn completions(typed: &str) -> Vec<String> {
+    let begun = typed.trim_start_matches(':');
+    let fitting = ENTRIES.iter().filter(|entry| entry.name.starts_with(begun));
+    fitting.map(|entry| format!(":{}{}", entry.name, if entry.arguments.is_empty() { "" } else { " " })).collect()
+}
+
+fn find(name: &str) -> Result<&'static Entry, Hinted> {
+    let hint = "`:help` lists the commands";
+    let mut fitting = ENTRIES.iter().filter(|entry| !name.is_empty() && entry.name.starts_with(name));
+    match (fitting.next(), fitting.next()) {
+        (Some(entry), None) => Ok(entry),
+        (Some(first), Some(second)) if first.name != name => {
+            Err(Hinted::new(format!("`:{name}` could be `:{}` or `:{}`", first.name, second.name), hint))
+        }
+        (Some(entry), Some(_)) => Ok(entry),
+        (None, _) => Err(Hinted::new(format!("there is no command `:{name}`"), hint)),
+    }
+}
+
+/// Reads a line that begins with a colon.
+pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
+    let line = line.trim_start_matches(':').trim();
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = unquoted(rest.trim());
+    let entry = find(name)?;
+    let usage = || format!("write `:{} {}`", entry.name, entry.arguments);
+    let optional = || (!rest.is_empty()).then(|| rest.to_owned());
+    let required = || match rest {
+        "" => Err(Hinted::new(format!("`:{}` needs to know which", entry.name), usage())),
+        rest => Ok(rest.to_owned()),
+    };
+    let none = |directive| match rest {
+        "" => Ok(directive),
+        _ => Err(Hinted::new(format!("`:{}` takes nothing after it", entry.name), usage())),
+    };
+    match entry.name {
+        "help" => Ok(Directive::Help(optional())),
+        "fork" => required().map(Directive::Fork),
+        "switch" => Ok(Directive::Switch(optional())),
+        "undo" if rest.is_empty() => Ok(Directive::Undo(1)),
+        "undo" => match rest.parse() {
+            Ok(count) if count > 0 => Ok(Directive::Undo(count)),
+            _ => Err(Hinted::new(format!("`{rest}` is no number of inputs"), usage())),
+        },
+        "limits" => none(Directive::Limits),
+        "reset" => none(Directive::Reset),
+        _ => none(Directive::Quit),
+    }
+}
+
+/// Without the quotes around it that a shell would have taken off.
+fn unquoted(text: &str) -> &str {
+    ['\'', '"'].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).unwrap_or(text)
+}
+
+/// What `:help` says.
+pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
+    let typed = |entry: &Entry| format!(":{} {}", entry.name, entry.arguments).trim_end().to_owned();
+    let mut text = String::new();
+    match name {
+        Some(name) => {
+            let entry = find(name.trim_start_matches(':'))?;
+            let _ = writeln!(text, "{}: {}", typed(entry), entry.summary);
+            if !entry.details.is_empty() {
+                let _ = writeln!(text, "{}", entry.details);
+            }
+        }
+        None => {
+            for entry in &ENTRIES {
+                let _ = writeln!(text, "{:<17} {}", typed(entry), entry.summary);
+            }
+            text.push_str("Anything else is code. Ctrl-C stops what runs, or clears the line; Ctrl-D leaves.\n");
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directive, ENTRIES, completions, help, parse};
+
+    #[test]
+    fn directives_are_read_whole_or_cut_short() {
+        for (line, directive) in [
+            (":quit", Directive::Quit),
+            (":q", Directive::Quit),
+            (":undo", Directive::Undo(1)),
+            (":u 12", Directive::Undo(12)),
+            (":fork  b ", Directive::Fork("b".into())),
+            (":switch", Directive::Switch(None)),
+            (":help :undo", Directive::Help(Some(":undo".into()))),
+            (": limits", Directive::Limits),
+        ] {
+            assert_eq!(parse(line).unwrap(), directive, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_directive_is_named() {
+        for (line, message) in [
+            (":", "there is no command `:`"),
+            (":frok b", "there is no command `:frok`"),
+            (":fork", "`:fork` needs to know which"),
+            (":quit now", "`:quit` takes nothing after it"),
+            (":undo 0", "`0` is no number of inputs"),
+            (":undo all", "`all` is no number of inputs"),
+        ] {
+            assert_eq!(parse(line).unwrap_err().to_string(), message, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_directive_is_explained_and_completed() {
+        let all = help(None).unwrap();
+        for entry in &ENTRIES {
+            assert!(all.contains(&format!(":{}", entry.name)), "{}", entry.name);
+            assert!(help(Some(entry.name)).unwrap().starts_with(&format!(":{}", entry.name)));
+            assert!(completions(":").iter().any(|completion| completion.trim_end() == format!(":{}", entry.name)));
+        }
+        assert_eq!(completions(":fo"), [":fork "]);
+        assert!(help(Some("frok")).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Where input comes from: a person at a terminal, with editing and a history, or a file or pipe, line by line.
+
+use std::{
+    io::{self, BufRead, Read},
+    path::PathBuf,
+};
+
+use anyhow::Context as _;
+use glovebox::Language;
+use rustyline::{
+    Config, Context, Editor, Helper,
+    completion::Completer,
+    error::ReadlineError,
+    highlight::Highlighter,
+    hint::Hinter,
+    history::FileHistory,
+    validate::{ValidationContext, ValidationResult, Validator},
+};
+
+use super::{complete::Parser, directive};
+use crate::terminal::{HEAD, Hinted};
+
+/// How many inputs the history keeps.
+const HISTORY_COUNT: usize = 1_000;
+/// A longer input is not kept in it: it was pasted, and would be again.
+const HISTORY_ENTRY_BYTES: usize = 16 << 10;
+/// What the Tab key writes where a line begins.
+const INDENT: &str = "    ";
+
+/// One piece of input.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Something to run, or a directive.
+    Text(String),
+    /// Given up half-way with Ctrl-C.
+    Cleared,
+    /// There is no more.
+    End,
+}
+
+/// Where input comes from.
+pub(super) enum Lines {
+    Terminal { editor: Box<Editor<Editing, FileHistory>>, history: Option<PathBuf> },
+    Piped { from: Box<dyn BufRead>, parser: Parser, most_bytes: u64 },
+}
+
+impl Lines {
+    /// A terminal, with the history in `history`.
+    pub(super) fn terminal(parser: Parser, history: Option<PathBuf>) -> anyhow::Result<Self> {
+        let config = Config::builder()
+            .max_history_size(HISTORY_COUNT)
+            .and_then(|config| config.history_ignore_dups(true))
+            .context("cannot set up line editing")?
+            // As in shells: what begins with a space is not written down.
+            .history_ignore_space(true)
+            .build();
+        let mut editor = Editor::with_config(config).context("cannot set up line editing")?;
+        editor.set_helper(Some(Editing { parser }));
+        if let Some(path) = &history {
+            // It is not there the first time, and not worth failing for at any.
+            if let Err(error) = editor.load_history(path) {
+                tracing::debug!(%error, "no history");
+            }
+        }
+        Ok(Self::Terminal { editor: Box::new(editor), history })
+    }
+
+    /// Standard input as it is.
+    pub(super) fn piped(parser: Parser, most_bytes: u64) -> Self {
+        Self::Piped { from: Box::new(io::stdin().lock()), parser, most_bytes }
+    }
+
+    /// Whether a person types.
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal { .. })
+    }
+
+    /// The next piece that is complete.
+    pub(super) fn next(&mut self, prompt: &str) -> anyhow::Result<Input> {
+        match self {
+            Self::Terminal { editor, history } => {
+                let styled = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+                let shown = if styled { format!("{HEAD}{prompt}{HEAD:#}") } else { prompt.to_owned() };
+                match editor.readline(&(prompt, shown)) {
+                    Ok(text) => {
+                        remember(editor, history.as_ref(), &text);
+                        Ok(Input::Text(text))
+                    }
+                    Err(ReadlineError::Interrupted) => Ok(Input::Cleared),
+                    Err(ReadlineError::Eof) => Ok(Input::End),
+                    Err(error) => Err(error).context("cannot read the terminal"),
+                }
+            }
+            Self::Piped { from, parser, most_bytes } => piped(from, parser, *most_bytes),
+        }
+    }
+}
+
+/// Adds an input to the history, in memory and in its file; that the file cannot be written stops nobody from working.
+fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>, text: &str) {
+    if text.len() > HISTORY_ENTRY_BYTES {
+        return;
+    }
+    let added = editor.add_history_entry(text);
+    if let (Ok(true), Some(path)) = (added, history)
+        && let Err(error) = editor.append_history(path)
+    {
+        tracing::debug!(%error, "the history cannot be written");
+    }
+}
+
+/// Reads lines until they are a complete input, or there are no more.
+fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Result<Input> {
+    let mut text = String::new();
+    loop {
+        let left = most_bytes.saturating_sub(text.len().try_into().unwrap_or(u64::MAX));
+        let mut line = String::new();
+        let read = from
+            .take(left.saturating_add(1))
+            .read_line(&mut line)
+            .map_err(|error| Hinted::new("cannot read standard input", "it must be UTF-8 text").because(error))?;
+        if u64::try_from(read).is_ok_and(|read| read > left) {
+            return Err(Hinted::new(
+                format!("one piece of input is longer than {most_bytes} bytes"),
+                "raise the limit with --source-bytes N",
+            )
+            .into());
+        }
+        if read == 0 {
+            return Ok(if text.is_empty() { Input::End } else { Input::Text(text) });
+        }
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        if text.is_empty() && line.trim().is_empty() {
+            continue;
+        }
+        let is_first = text.is_empty();
+        if !is_first {
+            text.push('\n');
+        }
+        text.push_str(line);
+        if (is_first && directive::is_one(line)) || !parser.needs_more(&text) {
+            return Ok(Input::Text(text));
+        }
+    }
+}
+
+/// What the editor asks while a person types.
+pub(super) struct Editing {
+    parser: Parser,
+}
+
+impl Validator for Editing {
+    fn validate(&self, ctx: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let typed = ctx.input();
+        let is_complete = typed.trim().is_empty() || directive::is_one(typed) || !self.parser.needs_more(typed);
+        Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+impl Completer for Editing {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..pos).unwrap_or(line);
+        if directive::is_one(typed) {
+            return Ok((0, directive::completions(typed)));
+        }
+        let begins_line = typed.rsplit('\n').next().is_some_and(|start| start.trim().is_empty());
+        Ok((pos, if begins_line { vec![INDENT.to_owned()] } else { Vec::new() }))
+    }
+}
+
+impl Hinter for Editing {
+    type Hint = String;
+}
+
+impl Highlighter for Editing {}
+
+impl Helper for Editing {}
+
+/// The prompt of a language, with the session's name where there are several.
+pub(super) fn prompt(language: Language, session: Option<&str>) -> String {
+    let sign = match language {
+        Language::Python => ">>> ",
+        Language::JavaScript => "> ",
+    };
+    format!("{}{sign}", session.unwrap_or_default())
+}

@@ -1,0 +1,117 @@
+//! Handles to kept sessions.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Instant,
+};
+
+use super::{
+    Save, SessionsError,
+    sessions::{Inner, SlotRef},
+    slot::Live,
+};
+use crate::{CancelToken, Execution, Request, Session, SessionId};
+
+/// A session that is kept in a store. It need not be live: executing in it makes it so.
+#[derive(Clone, Debug)]
+pub struct KeptSession {
+    pub(super) inner: Arc<Inner>,
+    pub(super) id: SessionId,
+}
+
+impl KeptSession {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Runs `source` in the session.
+    pub fn execute(&self, source: &str) -> Result<Execution, SessionsError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in the session, as [`Session::run`] does, and writes the session to the store where the policy says so.
+    /// What happened in an execution that could not be saved is in the error.
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
+        let awake = self.wake(request.cancel)?;
+        let execution = awake.run(request)?;
+        if self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
+            return Ok(execution);
+        }
+        match awake.save() {
+            Ok(()) => Ok(execution),
+            Err(source) => {
+                let (id, execution, source) = (self.id.clone(), Box::new(execution), Box::new(source));
+                Err(SessionsError::Unsaved { id, execution, source })
+            }
+        }
+    }
+
+    /// The live session, made from the store where it rests there. It stays live while this is held. What is done with it
+    /// is written to the store by [`AwakeSession::save`], or when it goes to rest.
+    pub fn awake(&self) -> Result<AwakeSession, SessionsError> {
+        self.wake(None)
+    }
+
+    fn wake(&self, cancel: Option<&CancelToken>) -> Result<AwakeSession, SessionsError> {
+        let slot = self.inner.slot(&self.id);
+        let mut state = slot.state();
+        let live = match state.alive() {
+            Some(live) => live,
+            None => {
+                let lock = self.inner.lock(&self.id, cancel)?;
+                let not_found = || SessionsError::NotFound { id: self.id.clone() };
+                let stored = self.inner.store.get(&self.id)?.ok_or_else(not_found)?;
+                let place = self.inner.place()?;
+                let live = Arc::new(Live::resumed(&self.inner, &stored, lock, place)?);
+                state.live = Some(Arc::clone(&live));
+                live
+            }
+        };
+        state.users += 1;
+        state.used_at = Instant::now();
+        drop(state);
+        Ok(AwakeSession { session: live.session.clone(), live: Arc::downgrade(&live), slot })
+    }
+}
+
+/// A kept session while it is used: a [`Session`] that does not go to rest.
+#[derive(Debug)]
+pub struct AwakeSession {
+    session: Session,
+    /// The slot alone owns it, so that the session's lock is free as soon as the slot lets it go.
+    live: Weak<Live>,
+    slot: SlotRef,
+}
+
+impl AwakeSession {
+    /// Writes the session to the store as it is now. It lasts when this returns.
+    pub fn save(&self) -> Result<(), SessionsError> {
+        let live = self.live.upgrade().ok_or_else(|| SessionsError::NotFound { id: self.slot.id.clone() })?;
+        live.changes.fetch_add(1, Ordering::SeqCst);
+        live.save(&self.slot.inner)
+    }
+}
+
+impl Deref for AwakeSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for AwakeSession {
+    fn drop(&mut self) {
+        let mut state = self.slot.state();
+        if let Some(live) = &state.live {
+            live.changes.fetch_add(1, Ordering::SeqCst);
+        }
+        state.users -= 1;
+        state.used_at = Instant::now();
+        // What has ended is not kept any longer.
+        state.alive();
+    }
+}

@@ -1,0 +1,202 @@
+//! Where a kept session is: live here, or in the store. How it wakes up and goes to rest.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{SessionsError, sessions::Inner};
+use crate::{
+    CancelToken, HibernateOptions, ResumeOptions, Session, SessionId, SessionLock, SessionRecord, StoredSession,
+    Timestamp, events,
+};
+
+/// The place of one session of a [`Sessions`](crate::Sessions).
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) id: SessionId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// The session, while it is live.
+    pub(super) live: Option<Arc<Live>>,
+    /// How many are using it. It does not go to rest under them.
+    pub(super) users: usize,
+    pub(super) used_at: Instant,
+}
+
+/// A live session, locked in the store.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) session: Session,
+    lock: SessionLock,
+    created_at: Timestamp,
+    /// Uses that came to an end, and so may have changed it.
+    pub(super) changes: AtomicU64,
+    /// How many of them are in the store. Held while the session is written, so that states are written in their order.
+    saved: Mutex<u64>,
+    _place: LivePlace,
+}
+
+/// One of the places for live sessions.
+#[derive(Debug)]
+pub(super) struct LivePlace(Arc<AtomicUsize>);
+
+impl LivePlace {
+    /// Takes a place, if one of so many is free.
+    pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |count: usize| (count < most).then_some(count + 1);
+        taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        Some(Self(Arc::clone(taken)))
+    }
+}
+
+impl Drop for LivePlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Slot {
+    pub(super) fn new(id: SessionId) -> Self {
+        Self { id, state: Mutex::new(State { live: None, users: 0, used_at: Instant::now() }) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session is live here.
+    pub(super) fn is_live(&self) -> bool {
+        self.state().live.is_some()
+    }
+
+    /// The state, if nobody else has it at this moment.
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock().ok()
+    }
+}
+
+impl State {
+    /// The live session, if there is one that has not ended. What has ended makes room: in the store there is still its last
+    /// saved state.
+    pub(super) fn alive(&mut self) -> Option<Arc<Live>> {
+        if self.users == 0 && self.live.as_ref().is_some_and(|live| live.session.ended().is_some()) {
+            self.live = None;
+        }
+        self.live.clone()
+    }
+
+    /// Writes the session to the store, if it is not there as it is, and gives up the live one.
+    pub(super) fn rest(&mut self, inner: &Inner) -> Result<bool, SessionsError> {
+        let Some(live) = self.alive() else { return Ok(false) };
+        live.save(inner)?;
+        self.live = None;
+        events::session("session.hibernated", live.lock.id());
+        Ok(true)
+    }
+}
+
+impl Live {
+    /// A new session, which the store does not have yet.
+    pub(super) fn new(session: Session, lock: SessionLock, place: LivePlace) -> Self {
+        Self {
+            session,
+            lock,
+            created_at: Timestamp::now(),
+            changes: AtomicU64::new(1),
+            saved: Mutex::new(0),
+            _place: place,
+        }
+    }
+
+    /// Makes a session from the store live.
+    pub(super) fn resumed(
+        inner: &Inner,
+        stored: &StoredSession,
+        lock: SessionLock,
+        place: LivePlace,
+    ) -> Result<Self, SessionsError> {
+        let id = lock.id();
+        let options =
+            ResumeOptions { id: Some(id.to_string()), key: inner.key.clone(), bound_to: Some(id.to_string()) };
+        let resumed = inner.sandbox_for(&stored.record)?.resume(&stored.state, options);
+        let session = resumed.map_err(|source| SessionsError::Resume { id: id.clone(), source })?;
+        events::session("session.resumed", id);
+        Ok(Self { created_at: stored.record.created_at, changes: AtomicU64::new(0), ..Self::new(session, lock, place) })
+    }
+
+    /// Writes the session to the store, if it may have changed.
+    pub(super) fn save(&self, inner: &Inner) -> Result<(), SessionsError> {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the state is taken: a use that ends meanwhile may not be in it.
+        let changes = self.changes.load(Ordering::SeqCst);
+        if *saved == changes {
+            return Ok(());
+        }
+        let id = self.lock.id();
+        let options = HibernateOptions { key: inner.key.clone(), bound_to: Some(id.to_string()) };
+        let hibernated = self.session.hibernate_for_store(&options);
+        let state = hibernated.map_err(|source| SessionsError::Save { id: id.clone(), source })?;
+        let sandbox = self.session.sandbox();
+        let record = SessionRecord {
+            id: id.clone(),
+            created_at: self.created_at,
+            updated_at: Timestamp::now().max(self.created_at),
+            language: sandbox.language(),
+            runtime: sandbox.runtime_name().to_owned(),
+            version: sandbox.version().map(str::to_owned),
+            image_sha256: sandbox.image_sha256().unwrap_or_default().to_owned(),
+            executions: state.executions,
+            files: Some(state.files),
+            bytes: state.bytes.len() as u64,
+        };
+        inner.store.put(&self.lock, &record, &state.bytes)?;
+        *saved = changes;
+        Ok(())
+    }
+
+    /// Removes the session from the store.
+    pub(super) fn remove(&self, inner: &Inner) -> Result<bool, SessionsError> {
+        // Whoever still saves is waited for.
+        let _saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(inner.store.remove(&self.lock)?)
+    }
+}
+
+impl Inner {
+    /// Takes a session's lock, waiting for it as the policy says.
+    pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
+        /// How often a lock is asked for.
+        const POLL_MS: u64 = 10;
+        let begun = Instant::now();
+        loop {
+            if let Some(lock) = self.store.try_lock(id)? {
+                return Ok(lock);
+            }
+            let is_cancelled = self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
+            if is_cancelled || begun.elapsed().as_millis() >= u128::from(self.policy.lock_wait_ms) {
+                return Err(SessionsError::InUse { id: id.clone() });
+            }
+            self.cancel.wait(Instant::now() + Duration::from_millis(POLL_MS), true, || false);
+        }
+    }
+
+    /// A place for one more live session; another goes to rest for it where that has to be.
+    pub(super) fn place(self: &Arc<Self>) -> Result<LivePlace, SessionsError> {
+        let most = self.policy.live_count.max(1);
+        loop {
+            if let Some(place) = LivePlace::take(&self.live_count, most) {
+                return Ok(place);
+            }
+            if !self.rest_oldest()? {
+                return Err(SessionsError::TooManyLive { most });
+            }
+        }
+    }
+}

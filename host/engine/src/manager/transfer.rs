@@ -1,0 +1,70 @@
+//! Forking, exporting and importing kept sessions.
+
+use super::{KeptSession, Sessions, SessionsError};
+use crate::{
+    HibernatedInfo, IfExists, ResumeError, SessionId, SessionOptions, SessionRecord, Timestamp, events,
+    hibernate::reseal,
+};
+
+impl Sessions {
+    /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
+    /// does. It is written to the store at once.
+    pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<KeptSession, SessionsError> {
+        let original = self.open(id)?.awake()?;
+        self.add(&fork, |_| Ok(original.fork_with(SessionOptions::default().id(fork.as_str()))?))?;
+        events::session("session.created", &fork);
+        Ok(self.kept(&fork))
+    }
+
+    /// A session as bytes, as [`Session::hibernate`](crate::Session::hibernate) gives them with this key: as it is, where it is live here,
+    /// and otherwise as it was last saved. Needs no sandbox.
+    pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
+        let live = self.0.slot(id).is_live();
+        if live {
+            self.kept(id).awake()?.save()?;
+        }
+        let stored = self.0.store.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        reseal(&stored.state, self.0.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
+    }
+
+    /// Puts an exported session into the store. Its seal is checked; whether it fits its image and the policy's limits is
+    /// found out when it is opened. Needs no sandbox.
+    pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<KeptSession, SessionsError> {
+        let state = reseal(bytes, self.0.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
+        let info = HibernatedInfo::read(&state).map_err(|source| unusable(&id, source))?;
+        let slot = self.0.slot(&id);
+        let mut place = slot.state();
+        if place.users > 0 {
+            return Err(SessionsError::InUse { id });
+        }
+        if if_exists == IfExists::Fail && (place.alive().is_some() || self.0.is_stored(&id)?) {
+            return Err(SessionsError::Exists { id });
+        }
+        // What it replaces is not saved any more.
+        place.live = None;
+        let lock = self.0.lock(&id, None)?;
+        if if_exists == IfExists::Fail && self.0.is_stored(&id)? {
+            return Err(SessionsError::Exists { id });
+        }
+        let now = Timestamp::now();
+        let record = SessionRecord {
+            id: id.clone(),
+            created_at: now,
+            updated_at: now,
+            language: info.language,
+            runtime: info.runtime,
+            version: info.version,
+            image_sha256: info.image_sha256,
+            executions: info.executions,
+            files: None,
+            bytes: state.len() as u64,
+        };
+        self.0.store.put(&lock, &record, &state)?;
+        events::session("session.created", &id);
+        Ok(self.kept(&id))
+    }
+}
+
+fn unusable(id: &SessionId, source: ResumeError) -> SessionsError {
+    SessionsError::Resume { id: id.clone(), source }
+}

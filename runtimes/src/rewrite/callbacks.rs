@@ -1,0 +1,182 @@
+//! Adding functions of ours that an interpreter can call back: new entries at the end of a module's sections, so that
+//! everything keeps its index, and new slots at the end of table 0.
+
+use std::collections::BTreeMap;
+
+use wasm_encoder::{
+    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, MemArgTarget,
+    Section, SectionId, ValType,
+};
+use wasmparser::{BinaryReader, Payload, RefType, Table, TableInit};
+
+use super::RewriteError;
+use super::exports::Exports;
+use super::sections::{Changed, Sections, bound};
+use crate::Callback;
+
+/// `(i32, i32) -> i32`, as the type section has it.
+const TWO_WORDS_TO_ONE: [u8; 6] = [0x60, 2, 0x7f, 0x7f, 1, 0x7f];
+
+/// The most slots that engines and validators give a table at its start.
+const SLOTS_MOST: u64 = 10_000_000;
+
+/// Adds the functions, their slots, and for each an exported global that says which slot it has.
+pub(super) fn add(
+    sections: &Sections<'_>,
+    callbacks: &BTreeMap<String, Callback>,
+    exports: &mut Exports,
+) -> Result<Vec<Changed>, RewriteError> {
+    let Ok(count) = u32::try_from(callbacks.len()) else { return Err(too_many()) };
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let counts = sections.counts()?;
+    if counts.imported_memories > 0 || sections.memories()?.first().is_none_or(|memory| memory.memory64) {
+        return Err(RewriteError::Unsupported("it has no 32-bit memory of its own for a callback to read".to_owned()));
+    }
+    if counts.imported_tables > 0 {
+        return Err(RewriteError::Unsupported("it imports the table that a callback would go into".to_owned()));
+    }
+    let (tables, first_slot) = longer_table(sections, count)?;
+    let last = counts.functions.checked_add(count).zip(counts.globals.checked_add(count));
+    last.ok_or_else(too_many)?;
+
+    let type_index = type_count(sections)?;
+    let (mut declarations, mut bodies, mut globals) = (Vec::new(), Vec::new(), GlobalSection::new());
+    for (nth, (name, callback)) in (0u32..).zip(callbacks) {
+        type_index.encode(&mut declarations);
+        body(*callback).encode(&mut bodies);
+        let slot = first_slot.saturating_add(nth).cast_signed();
+        let kind = GlobalType { val_type: ValType::I32, mutable: false, shared: false };
+        globals.global(kind, &ConstExpr::i32_const(slot));
+        exports.add(name, ExportKind::Global, counts.globals.saturating_add(nth))?;
+    }
+    let functions: Vec<u32> = (0..count).map(|nth| counts.functions.saturating_add(nth)).collect();
+    let mut elements = ElementSection::new();
+    elements.active(None, &ConstExpr::i32_const(first_slot.cast_signed()), Elements::Functions(functions.into()));
+
+    Ok(vec![
+        Changed::to(longer(sections, SectionId::Type, 1, &TWO_WORDS_TO_ONE)?),
+        Changed::to(longer(sections, SectionId::Function, count, &declarations)?),
+        Changed::to(tables),
+        Changed::to(longer(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
+        Changed::to(longer(sections, SectionId::Element, 1, entries(&elements)?.as_slice())?),
+        Changed::to(longer(sections, SectionId::Code, count, &bodies)?),
+    ])
+}
+
+fn body(callback: Callback) -> Function {
+    let mut function = Function::new([]);
+    match callback {
+        Callback::LoadWord => function
+            .instructions()
+            .local_get(1)
+            .i32_load(MemArg { offset: 0, align: 2, target: MemArgTarget::Memory(0), ordering: None })
+            .end(),
+    };
+    function
+}
+
+fn too_many() -> RewriteError {
+    RewriteError::Unsupported("it has no room for a callback".to_owned())
+}
+
+/// A section as its bytes.
+struct Raw {
+    id: u8,
+    data: Vec<u8>,
+}
+
+impl Encode for Raw {
+    fn encode(&self, sink: &mut Vec<u8>) {
+        self.data.encode(sink);
+    }
+}
+
+impl Section for Raw {
+    fn id(&self) -> u8 {
+        self.id
+    }
+}
+
+/// The number that a section's content begins with, and what follows it.
+fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
+    let mut reader = BinaryReader::new(data, 0);
+    let count = reader.read_var_u32()?;
+    let at = usize::try_from(reader.original_position()).unwrap_or(usize::MAX);
+    Ok((count, data.get(at..).unwrap_or_default()))
+}
+
+/// The entries of a section that was just made, without their number.
+fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
+    let mut encoded = Vec::new();
+    section.encode(&mut encoded);
+    // Its length comes first.
+    let (_, content) = split(&encoded)?;
+    Ok(split(content)?.1.to_vec())
+}
+
+/// A section, which the module may lack, with so many entries more.
+fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
+    let id = u8::from(id);
+    let (count, before) = match sections.0.iter().find(|section| section.id == id) {
+        Some(section) => split(section.data)?,
+        None => (0, &[][..]),
+    };
+    let mut data = Vec::new();
+    count.checked_add(more).ok_or_else(too_many)?.encode(&mut data);
+    data.extend_from_slice(before);
+    data.extend_from_slice(entries);
+    Ok(Raw { id, data })
+}
+
+/// The table section with so many slots more in table 0, and the first of them.
+fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
+    let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
+    let found = sections.0.iter().find_map(|section| match &section.payload {
+        Payload::TableSection(reader) => Some((reader.clone(), section.data)),
+        _ => None,
+    });
+    let Some((reader, data)) = found else { return unsupported("it has no table for a callback") };
+    let count = reader.count();
+    let base = reader.range().start;
+    let mut items = reader.into_iter_with_offsets();
+    let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
+    let Table { ty, init } = first?.1;
+    // Where the others begin, if there are others.
+    let end = items.next().transpose()?.and_then(|(start, _)| usize::try_from(start.saturating_sub(base)).ok());
+    if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
+        return unsupported("its table 0 is no plain table of functions");
+    }
+    let minimum = ty.initial.saturating_add(u64::from(more));
+    let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= SLOTS_MOST).ok_or_else(too_many)?;
+    // As much room to grow as before, where there is.
+    let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
+    let longer = wasm_encoder::TableType {
+        element_type: wasm_encoder::RefType::FUNCREF,
+        table64: false,
+        minimum,
+        maximum,
+        shared: false,
+    };
+    let mut content = Vec::new();
+    count.encode(&mut content);
+    longer.encode(&mut content);
+    content.extend_from_slice(end.and_then(|end| data.get(end..)).unwrap_or_default());
+    Ok((Raw { id: SectionId::Table.into(), data: content }, slot))
+}
+
+/// How many types there are: a recursion group is one entry and several types.
+fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
+    let mut count = 0u32;
+    for section in &sections.0 {
+        if let Payload::TypeSection(groups) = &section.payload {
+            for (at, group) in groups.clone().into_iter().enumerate() {
+                bound(at, "types")?;
+                let types = u32::try_from(group?.types().len()).unwrap_or(u32::MAX);
+                count = count.checked_add(types).ok_or_else(too_many)?;
+            }
+        }
+    }
+    Ok(count)
+}
