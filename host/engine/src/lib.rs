@@ -100,7 +100,8 @@ pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
-    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy,
+    SharedWorkspace, WentBack,
 };
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
