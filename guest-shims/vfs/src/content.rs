@@ -111,8 +111,8 @@ impl Chunks {
                 return Err(Damaged("a file's content is nothing"));
             }
             let mut chunk = ZEROS;
-            for (to, from) in chunk.iter_mut().zip(bytes) {
-                *to = *from;
+            if let Some(held) = chunk.get_mut(..bytes.len()) {
+                held.copy_from_slice(bytes);
             }
             chunks.insert(number, Arc::new(chunk));
         }

@@ -8,6 +8,7 @@ mod hibernated;
 mod manifest;
 mod numbers;
 mod path_resolution;
+mod saved_state;
 mod snapshot;
 mod wasi_args;
 
@@ -15,6 +16,7 @@ pub use hibernated::{forged, hibernated};
 pub use manifest::manifest;
 pub use numbers::Numbers;
 pub use path_resolution::path_resolution;
+pub use saved_state::saved_state;
 pub use snapshot::snapshot;
 pub use wasi_args::wasi_args;
 
@@ -30,10 +32,11 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "hibernated", body: hibernated, seeds: hibernated::seeds },
     Target { name: "manifest", body: manifest, seeds: manifest::seeds },
     Target { name: "path_resolution", body: path_resolution, seeds: path_resolution::seeds },
+    Target { name: "saved_state", body: saved_state, seeds: saved_state::seeds },
     Target { name: "snapshot", body: snapshot, seeds: snapshot::seeds },
     Target { name: "wasi_args", body: wasi_args, seeds: wasi_args::seeds },
 ];

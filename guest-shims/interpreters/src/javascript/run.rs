@@ -68,11 +68,13 @@ impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
         // The host's last word may have come after the end of what it was meant for.
         self.take_interrupt()?;
+        let mut module = None;
         let ending = if self.hand_over(script)? {
-            self.compile_and_run(script)?
+            self.compile_and_run(script, &mut module)?
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
+        let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
         // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
         let exit = self.state()?.exit;
@@ -83,7 +85,15 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done(value)) => Report::Completed(value),
+            (None, Ending::Done(value)) => match asked.filter(|_| missed) {
+                None => Report::Completed(value),
+                // A wait was cut short for the interrupt, and nothing came after it that would have looked.
+                Some(why) => {
+                    let raised = Facts::default().into_stopped(why, script.name);
+                    self.complain(&raised.traceback)?;
+                    Report::Interrupted(raised)
+                }
+            },
             (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Ending::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
@@ -91,8 +101,15 @@ impl Booted<'_> {
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
-        if !matches!(report, Report::Completed(_)) && !script.last {
-            self.abandon()?;
+        if !script.last {
+            if !matches!(report, Report::Completed(_)) {
+                self.abandon()?;
+            } else if self.has_litter()? {
+                self.ask(self.at.forget, &[])?;
+            }
+            if let Some(module) = module {
+                self.free_module(module)?;
+            }
         }
         self.guest.flush()?;
         Ok(report)
@@ -136,7 +153,8 @@ impl Booted<'_> {
         Ok(done.is_some())
     }
 
-    fn compile_and_run(&mut self, script: &Script<'_>) -> Result<Ending, DriverError> {
+    /// `module` is set to the module that the script was, once nothing waits for its evaluation any longer.
+    fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Ending, DriverError> {
         let (program, grammar) = match self.compile(script)? {
             Compiled::Program(program, grammar) => (program, grammar),
             Compiled::Failed(thrown, _) => return Ok(Ending::Threw(thrown)),
@@ -147,9 +165,19 @@ impl Booted<'_> {
         }
         let result = match self.start(script, program, grammar)? {
             Started::Value(result) => result,
-            Started::Threw(thrown) => return Ok(Ending::Threw(thrown)),
+            Started::Threw(thrown) => {
+                // What stopped it from outside may have left it half done.
+                if self.state()?.exit.is_none() && !self.is_interrupted()? {
+                    *module = program.module();
+                }
+                return Ok(Ending::Threw(thrown));
+            }
         };
         let mut ending = self.drain()?;
+        // A promise that is pending may go on in a later execution.
+        if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
+            *module = program.module();
+        }
         if matches!(ending, Ending::Done(_)) && self.state()?.exit.is_none() {
             if grammar.is_async() && self.promise_state(result)? == PROMISE_PENDING {
                 ending = self.never_ends()?;
@@ -190,7 +218,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs jobs and timers until nothing is left to do or something fails.
+    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails.
     fn drain(&mut self) -> Result<Ending, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -207,7 +235,7 @@ impl Booted<'_> {
                 let held = self.guest.hold(reason)?;
                 return Ok(Ending::Threw(held));
             }
-            if state.timers == 0 {
+            if state.waiting == 0 {
                 return Ok(Ending::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;

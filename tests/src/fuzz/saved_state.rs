@@ -1,0 +1,122 @@
+//! Restoring a guest's WASI state and files from arbitrary bytes.
+
+use std::sync::Arc;
+
+use glovebox_vfs::{
+    Access, CommitStep, FileIdentity, FileKind, MountSource, OpenOptions, SourceEntry, SourceError, SourceStat, Vfs,
+    VfsLimits,
+};
+use glovebox_wasi::{Entropy, Mount, Wasi, WasiConfig, WasiLimits};
+
+const QUOTA_BYTES: u64 = 1 << 20;
+const MEMORY_BYTES: u64 = 4 << 20;
+
+/// Whatever the bytes, there is an error and the state is what it was, or a state within the limits that can be saved and
+/// restored again, committed and looked through.
+pub fn saved_state(data: &[u8]) {
+    let mut wasi = fresh();
+    let before = wasi.save();
+    if wasi.restore(data).is_err() {
+        assert_eq!(wasi.save(), before, "a refusal leaves what was there");
+        return;
+    }
+    assert!(wasi.host_bytes() <= MEMORY_BYTES, "the common limit holds");
+    assert!(wasi.vfs().inodes_used() <= 100 && wasi.open_files() <= 16, "the limits hold");
+    let saved = wasi.save();
+    let mut again = fresh();
+    again.restore(&saved).expect("what was restored can be saved and restored");
+    assert_eq!(again.save(), saved, "a state has one form");
+
+    for mount in wasi.mounts().to_vec() {
+        let plan = wasi.vfs().commit_plan(mount.root);
+        for step in &plan {
+            let (CommitStep::DeleteFile { path, .. }
+            | CommitStep::RemoveDir { path }
+            | CommitStep::CreateDir { path }
+            | CommitStep::WriteFile { path, .. }
+            | CommitStep::Symlink { path, .. }) = step
+            else {
+                panic!("an unknown step: {step:?}")
+            };
+            assert!(path.split('/').all(|name| !matches!(name, "" | "." | "..")), "{path:?} leaves the mount");
+        }
+        let mut left = vec![String::new()];
+        while let Some(dir) = left.pop() {
+            // What the bytes say of a source need not be there.
+            for entry in wasi.vfs_mut().list(mount.root, &dir).unwrap_or_default() {
+                let path = format!("{dir}/{}", entry.name);
+                match entry.kind {
+                    FileKind::Directory => left.push(path),
+                    _ => drop(wasi.vfs_mut().read_file(mount.root, &path, QUOTA_BYTES)),
+                }
+            }
+        }
+    }
+    wasi.begin_execution();
+    let workspace = wasi.unbind();
+    wasi.rebind(workspace);
+    assert_eq!(wasi.open_files(), 0, "what the guest had open was given up");
+}
+
+/// What an embedder makes before it restores.
+fn fresh() -> Wasi {
+    let mut vfs = Vfs::new(VfsLimits { bytes: QUOTA_BYTES, inodes: 100, ..VfsLimits::default() });
+    let app = vfs.add_root(Access::ReadWrite);
+    let host = vfs.add_mount(Arc::new(ToySource), Access::ReadWrite).expect("the source is a directory");
+    let mut config = WasiConfig::new(vfs);
+    config.mounts = vec![Mount::new("/app", app), Mount::new("/host", host)];
+    config.root_preopen = true;
+    config.entropy = Entropy::seeded(1);
+    config.limits = WasiLimits { open_files: 16, memory_bytes: MEMORY_BYTES, ..WasiLimits::default() };
+    Wasi::new(config).expect("the configuration is sound")
+}
+
+/// A directory `d` and in each directory a file `f`, for ever.
+struct ToySource;
+
+fn stat(kind: FileKind) -> SourceStat {
+    SourceStat { kind, size_bytes: 5, modified_ns: 7, identity: FileIdentity::default() }
+}
+
+impl MountSource for ToySource {
+    fn list(&self, dir: &str, _: usize) -> Result<Vec<SourceEntry>, SourceError> {
+        let entry = |name: &str, kind| SourceEntry { name: name.to_owned(), stat: stat(kind) };
+        let mut entries = vec![entry("f", FileKind::File)];
+        if dir.len() < 4 {
+            entries.push(entry("d", FileKind::Directory));
+        }
+        Ok(entries)
+    }
+
+    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+        Ok(stat(if path.ends_with('f') { FileKind::File } else { FileKind::Directory }))
+    }
+
+    fn read(&self, _: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        let rest = b"hello".get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn read_link(&self, path: &str) -> Result<String, SourceError> {
+        Err(SourceError::new(format!("`{path}` is no link")))
+    }
+}
+
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    let mut wasi = fresh();
+    let mut all = vec![wasi.save()];
+    let (app, host) = (wasi.mounts()[0].root, wasi.mounts()[1].root);
+    let vfs = wasi.vfs_mut();
+    let top = vfs.root_dir(host).expect("it has one");
+    vfs.write_file(app, "a/b", b"content").expect("there is room");
+    vfs.write_file(host, "d/f", b"changed").expect("there is room");
+    vfs.rename(top, b"d/d", top, b"moved").expect("it is there");
+    vfs.open(top, b"moved/f", OpenOptions::default()).expect("it is there");
+    vfs.remove(host, "f").expect("it is there");
+    wasi.set_stdin(b"input".to_vec());
+    all.push(wasi.save());
+    assert!(all.iter().all(|saved| fresh().restore(saved).is_ok()), "the seeds get somewhere");
+    all
+}
