@@ -322,7 +322,7 @@ fn with_a_key_states_cannot_be_made_nor_swapped() {
     drop(lock);
     let sessions = with_key(1);
     let resumed = |sessions: &Sessions, name: &str| match sessions.open(&id(name)).unwrap().execute("1") {
-        Err(SessionsError::Resume { source, .. }) => source,
+        Err(SessionsError::Resume { source, .. }) => *source,
         other => panic!("{other:?}"),
     };
     assert!(matches!(resumed(&sessions, "b"), ResumeError::NotAuthentic));
