@@ -9,7 +9,7 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use glovebox::{Language, Request};
+use glovebox::{IfExists, Language, Request};
 use glovebox_tests::{Captured, Event, Recorder, sandbox};
 
 /// Runs a request under a session id of its own and returns the events that carry it.
@@ -40,6 +40,26 @@ fn executions_are_logged() {
             policy.limits.memory_bytes = 64 << 20;
             policy.limits.timeout_ms = 5_000;
         });
+
+        let session = sandbox.session().unwrap();
+        let seen = events(&captured, session.id(), || {
+            session.files().write("f", "", IfExists::Fail).unwrap();
+            session.files().read("f").unwrap();
+            session.files().list("*").unwrap();
+            session.files().rename("f", "g", IfExists::Fail).unwrap();
+            session.files().delete("g").unwrap();
+        });
+        let told: Vec<_> = seen.iter().map(|event| (event.get("message"), event.get("path"))).collect();
+        assert_eq!(
+            told,
+            [
+                ("session.file.write", "f"),
+                ("session.file.read", "f"),
+                ("session.file.list", "*"),
+                ("session.file.rename", "f"),
+                ("session.file.delete", "g"),
+            ]
+        );
 
         let id = format!("well-{language}");
         let mut fuel = 0;

@@ -170,6 +170,15 @@ pub trait Driver: Send + Sync {
     /// has just ended its script must do no harm.
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError>;
 
+    /// What to write into the memory of a guest that is running, to have the interpreter leave its innermost loop for a
+    /// moment, without anything coming of it. An engine that counts fuel in a register saves the count at calls only, and
+    /// could not see how much is left to a script that makes none. Default: nothing, for an interpreter that calls a
+    /// function now and then whatever its script does.
+    fn nudge(&self, anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
+        let _ = anchors;
+        Ok(Vec::new())
+    }
+
     /// A global variable of a kept interpreter; none where there is no such.
     fn get_variable(
         &self,

@@ -86,6 +86,8 @@ fn json_has_exactly_the_names_of_the_contract() {
         "success",
         "outcome",
         "exit_code",
+        "interrupted",
+        "value",
         "stdout",
         "stderr",
         "stdout_truncated",
@@ -96,8 +98,10 @@ fn json_has_exactly_the_names_of_the_contract() {
         "files_created",
         "files_modified",
         "files_deleted",
+        "tool_calls",
         "workspace_path",
         "session_id",
+        "went_back",
         "metadata",
     ];
     let (value, code) = json(&[

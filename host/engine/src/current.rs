@@ -121,6 +121,13 @@ impl Run {
         Ok(())
     }
 
+    /// Looks at a guest at work, at every tick.
+    pub(crate) fn tick(&mut self, seen: &mut Seen<'_>) -> Result<(), Stop> {
+        self.look(seen)?;
+        self.soft.tick(seen.fuel_left, seen.memory);
+        Ok(())
+    }
+
     /// Waits for a guest that sleeps: until the time is over, the guest is asked to stop, or it must.
     pub(crate) fn sleep(&mut self, duration: Duration, seen: &mut Seen<'_>) -> Result<(), Stop> {
         let end = Instant::now().checked_add(duration).unwrap_or(self.deadline);

@@ -173,6 +173,18 @@ pub enum ExecuteError {
         /// The session.
         id: String,
     },
+    /// Sessions are executing in the shared workspace for as long as an execution may take.
+    #[error("the shared workspace is busy; nothing was done")]
+    WorkspaceBusy,
+    /// A shared workspace was made with other directories than the session is to see.
+    #[error("the shared workspace was made from a sandbox with another `{key}`; use the same policy for both")]
+    OtherWorkspace {
+        /// What differs.
+        key: &'static str,
+    },
+    /// A fork was to share its files.
+    #[error("a fork has a copy of its session's files; it cannot be put into a shared workspace")]
+    ForkWorkspace,
     /// This cannot be a session's id.
     #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front")]
     SessionId {

@@ -9,6 +9,7 @@
 //! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
+//! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use glovebox_wasi::SecurityEvent;
@@ -42,6 +43,11 @@ pub(crate) fn complete(execution: &Execution) {
         memory_used_bytes = execution.memory_used_bytes,
         "execution.complete"
     );
+}
+
+/// What the embedder asks of a session's files, before it is done.
+pub(crate) fn file(session_id: &str, operation: &str, path: &str) {
+    tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
 /// The arguments are left out: they are the script's, and may be long or secret.

@@ -45,7 +45,7 @@ pub(crate) fn instantiate(
             Some(memory) => memory.data_and_store_mut(&mut context),
             None => (&mut [][..], context.data_mut()),
         };
-        match state.run.look(&mut Seen { fuel_left, memory }) {
+        match state.run.tick(&mut Seen { fuel_left, memory }) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
@@ -263,6 +263,11 @@ impl Guest {
     }
 
     /// What the host keeps for it.
+    pub(crate) fn wasi(&self) -> &Wasi {
+        &self.machine.store.data().wasi
+    }
+
+    /// What the host keeps for it, to be changed.
     pub(crate) fn wasi_mut(&mut self) -> &mut Wasi {
         &mut self.machine.store.data_mut().wasi
     }
@@ -376,7 +381,12 @@ impl Guest {
 /// What asks this image's interpreter to stop.
 fn pokes(image: &Image) -> Result<Pokes, DriverError> {
     let of = |interrupt| image.driver.interrupt(&image.anchors, interrupt);
-    Ok(Pokes { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
+    Ok(Pokes {
+        fuel: of(Interrupt::Fuel)?,
+        time: of(Interrupt::Time)?,
+        cancelled: of(Interrupt::Cancelled)?,
+        nudge: image.driver.nudge(&image.anchors)?,
+    })
 }
 
 fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {

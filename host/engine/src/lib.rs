@@ -81,7 +81,7 @@ pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::{Execution, Metadata, Output};
-pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists};
+pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::FileKind;
@@ -100,7 +100,8 @@ pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
-    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy, WentBack,
+    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy,
+    SharedWorkspace, WentBack,
 };
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,

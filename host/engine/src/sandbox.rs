@@ -190,7 +190,7 @@ impl Sandbox {
         };
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, _) = self.guest(&setting, run)?;
+            let (mut guest, _) = self.guest(&setting, self.0.workspace.files()?, run)?;
             guest.validate(image, &self.0.policy.limits, &setting.script(true))
         })?
     }
@@ -255,7 +255,7 @@ impl Sandbox {
 
     /// A new guest for one execution. A session's is not treated like this: what it keeps in memory, it keeps for long.
     fn passing_guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
-        let (mut guest, roots) = self.guest(setting, run)?;
+        let (mut guest, roots) = self.guest(setting, self.0.workspace.files()?, run)?;
         if self.0.engine.0.is_pooled {
             self.0.runtime.resident.touch(guest.machine.memory_mut());
         }
@@ -263,8 +263,12 @@ impl Sandbox {
     }
 
     /// A new guest with its files, awake.
-    pub(crate) fn guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
-        let mut files = self.0.workspace.files()?;
+    pub(crate) fn guest(
+        &self,
+        setting: &Setting<'_>,
+        mut files: GuestFiles,
+        run: Run,
+    ) -> Result<(Guest, Roots), ExecuteError> {
         if let Drive::Command { .. } = self.0.runtime.drive {
             files.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
         }

@@ -5,7 +5,8 @@
 //! cancelled. Whether the script then ends is its own affair; what holds is the hard stop behind it.
 //!
 //! Fuel is read at the ticks of the epoch and in host calls. Compiled code keeps its count in a register and saves it at
-//! calls, so that what is read can be too much by what one function did since its last call.
+//! calls, so that what is read can be too much by what one function did since its last call: all of it, for a loop that
+//! calls nothing. Where the figure has not moved since the last tick, the interpreter is nudged, and the next tick sees it.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ pub(crate) struct Pokes {
     pub(crate) fuel: Vec<Poke>,
     pub(crate) time: Vec<Poke>,
     pub(crate) cancelled: Vec<Poke>,
+    /// What has a guest call a function, so that its fuel is saved.
+    pub(crate) nudge: Vec<Poke>,
 }
 
 /// The soft stop of one execution. By default there is none.
@@ -27,6 +30,8 @@ pub(crate) struct SoftStop {
     /// None while the guest cannot be asked: before its script runs, and where the driver knows no way.
     pokes: Option<Pokes>,
     asked: Option<Interrupt>,
+    /// The fuel that was left at the last tick.
+    fuel_seen: u64,
     /// Until when a cancelled script may go on.
     grace: Option<Instant>,
 }
@@ -62,6 +67,14 @@ impl SoftStop {
         } else if self.fuel_reserve > fuel_left {
             self.ask(Interrupt::Fuel, memory);
         }
+    }
+
+    /// Between two ticks a guest at work has used fuel: where none is seen to be used, it is nudged.
+    pub(crate) fn tick(&mut self, fuel_left: u64, memory: &mut [u8]) {
+        if self.fuel_seen == fuel_left && self.fuel_reserve > 0 && self.asked.is_none() {
+            write(self.pokes.as_ref().map_or(&[], |pokes| &pokes.nudge), memory);
+        }
+        self.fuel_seen = fuel_left;
     }
 
     /// Until when a guest that is cancelled may go on; none: it may not.
@@ -110,13 +123,17 @@ impl SoftStop {
         if self.asked.is_some() {
             return;
         }
-        for poke in pokes {
-            let at = usize::try_from(poke.at).unwrap_or(usize::MAX);
-            if let Some(word) = memory.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-                *word = poke.word.to_le_bytes();
-            }
-        }
+        write(pokes, memory);
         self.asked = Some(interrupt);
+    }
+}
+
+fn write(pokes: &[Poke], memory: &mut [u8]) {
+    for poke in pokes {
+        let at = usize::try_from(poke.at).unwrap_or(usize::MAX);
+        if let Some(word) = memory.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *word = poke.word.to_le_bytes();
+        }
     }
 }
 
@@ -128,7 +145,7 @@ mod tests {
 
     fn pokes() -> Pokes {
         let at = |word| vec![Poke { at: 4, word }, Poke { at: 8, word: 1 }];
-        Pokes { fuel: at(10), time: at(20), cancelled: at(30) }
+        Pokes { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke { at: 12, word: 1 }] }
     }
 
     fn armed() -> SoftStop {
@@ -198,6 +215,25 @@ mod tests {
         assert!(soft.is_unread(&memory));
         memory[8] = 0;
         assert!(!soft.is_unread(&memory));
+    }
+
+    #[test]
+    fn a_guest_whose_fuel_does_not_move_is_nudged() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        soft.tick(5_000, &mut memory);
+        soft.tick(4_000, &mut memory);
+        assert_eq!(memory[12], 0, "it moves");
+        soft.tick(4_000, &mut memory);
+        assert_eq!(memory[12], 1);
+        memory[12] = 0;
+        soft.look(0, Duration::MAX, &mut memory);
+        soft.tick(4_000, &mut memory);
+        assert_eq!(memory[12], 0, "it was asked");
+        let mut unlimited = SoftStop::new(0, RESERVE);
+        unlimited.arm(pokes());
+        unlimited.tick(4_000, &mut memory);
+        unlimited.tick(4_000, &mut memory);
+        assert_eq!(memory[12], 0, "nobody will look at its fuel");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{collections::BTreeSet, fs, path::Path};
 
-use glovebox::{Language, Limits};
+use glovebox::{Language, Limits, ToolErrorKind};
 use wit_parser::{Resolve, SourceMap, TypeDefKind};
 
 fn package() -> Resolve {
@@ -50,6 +50,35 @@ fn outcomes_are_the_same_in_wit_and_rust() {
     assert_eq!(words(&package(), "outcome"), rust.map(str::to_owned).into());
     let languages: BTreeSet<String> = Language::ALL.iter().map(|language| language.name().to_owned()).collect();
     assert_eq!(words(&package(), "language"), languages);
+}
+
+#[test]
+fn what_an_execution_tells_has_its_place_in_the_contract() {
+    // In WIT the success and the exit code follow from the outcome, and what was kept of a stream tells what was not; the
+    // duration is in nanoseconds; host paths and going back are the engine's own.
+    let there = words(&package(), "execution");
+    for name in ["outcome", "interrupted", "value", "stdout", "stderr", "fuel_consumed", "tool_calls", "session_id"] {
+        assert!(there.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn failures_of_tools_are_the_same_in_wit_and_rust() {
+    let word = |kind| match kind {
+        ToolErrorKind::Failed => "failed",
+        ToolErrorKind::Limit => "limit",
+        ToolErrorKind::Timeout => "timeout",
+        ToolErrorKind::Unknown => "unknown",
+        _ => "invalid-arguments",
+    };
+    let rust = [
+        ToolErrorKind::Failed,
+        ToolErrorKind::Limit,
+        ToolErrorKind::Timeout,
+        ToolErrorKind::Unknown,
+        ToolErrorKind::InvalidArguments,
+    ];
+    assert_eq!(words(&package(), "tool-error"), rust.map(word).map(str::to_owned).into());
 }
 
 #[test]

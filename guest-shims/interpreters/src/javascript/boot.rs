@@ -30,7 +30,7 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 10] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
@@ -38,6 +38,8 @@ const SCRIPTS: [(&str, &str); 8] = [
     ("glovebox:globals", include_str!("globals.js")),
     ("glovebox:driver", include_str!("driver.js")),
     ("glovebox:values", include_str!("values.js")),
+    ("glovebox:tools", include_str!("tools.js")),
+    ("glovebox:context", include_str!("context.js")),
     ("glovebox:warm", include_str!("warm.js")),
 ];
 
@@ -190,6 +192,7 @@ impl Booted<'_> {
         self.at.facts = self.function(shared, "facts")?;
         self.at.report = self.function(shared, "report")?;
         self.at.complain = self.function(shared, "complain")?;
+        self.at.forget = self.function(shared, "forget")?;
         self.at.show = self.function(shared, "show")?;
         self.at.find = self.function(shared, "find")?;
         self.at.assign = self.function(shared, "assign")?;

@@ -20,20 +20,21 @@
   const weakGet = uncurry(WeakMap.prototype.get);
   const weakSet = uncurry(WeakMap.prototype.set);
   const { apply, defineProperty } = Reflect;
-  const { ceil } = Math;
+  const { ceil, max } = Math;
   const dateNow = Date.now;
   const PromiseClass = Promise;
   const Failure = TypeError;
   const OutOfRange = RangeError;
 
   // What the host reads after each call, in this order: see `state.rs`.
-  const words = new Int32Array(new ArrayBuffer(32));
+  const words = new Int32Array(new ArrayBuffer(40));
   const times = new Float64Array(words.buffer);
-  const TIMERS = 0;
+  const WAITING = 0;
   const EXITED = 1;
   const EXIT_CODE = 2;
   const FRESH_ORIGIN = 2;
   const OLD_ORIGIN = 3;
+  const LITTER = 8;
   $.buffer = words.buffer;
 
   // A heap of timers by due time, then by age, without a prototype: numeric setters on `Array.prototype` are a
@@ -75,8 +76,21 @@
     return top;
   };
 
+  // Calls of the host's tools that are to be answered.
+  let calls = 0;
+
   const count = () => {
-    words[TIMERS] = mapSize(live);
+    words[WAITING] = mapSize(live) + calls;
+  };
+
+  $.expect = (more) => {
+    calls += more;
+    count();
+  };
+
+  // Says whether there is something to `forget` at the end of the execution.
+  $.litter = (is) => {
+    words[LITTER] = is ? 1 : 0;
   };
 
   const start = (callback, delay, args, every) => {
@@ -106,14 +120,13 @@
   const clearTimeout = (id) => stop(id);
   const clearInterval = (id) => stop(id);
 
-  // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it.
+  // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it. Or waits for
+  // the next answer of the host's, where there may be one earlier, and returns nothing.
   $.tick = () => {
-    while (heapSize > 0) {
+    while (heapSize > 0 && mapGet(live, heap[0].id) !== heap[0]) pop();
+    if (calls > 0 && $.answer(heapSize > 0 ? max(ceil(heap[0].due - now()), 0) : null)) return undefined;
+    if (heapSize > 0) {
       const timer = heap[0];
-      if (mapGet(live, timer.id) !== timer) {
-        pop();
-        continue;
-      }
       for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
       pop();
       if (timer.every > 0) {
@@ -133,8 +146,10 @@
     heap = { __proto__: null };
     heapSize = 0;
     mapClear(live);
+    calls = 0;
     $.resetConsole();
-    words[TIMERS] = 0;
+    $.forget();
+    words[WAITING] = 0;
     words[EXITED] = 0;
   };
 

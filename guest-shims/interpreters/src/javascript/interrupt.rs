@@ -18,11 +18,14 @@ const KINDS: [(Interrupt, u32, &str); 3] = [
     (Interrupt::Cancelled, 3, "the execution was cancelled"),
 ];
 
+/// The counter's value with which the interpreter asks at the next call or round of a loop.
+const ASK_NOW: u32 = 1;
+
 /// The word that says why; then the counter, so that the interpreter asks at once.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
-    Ok(vec![Poke { at: anchors.get("interrupt")?, word }, Poke { at: counter, word: 1 }])
+    Ok(vec![Poke { at: anchors.get("interrupt")?, word }, Poke { at: counter, word: ASK_NOW }])
 }
 
 impl Booted<'_> {
@@ -35,6 +38,11 @@ impl Booted<'_> {
         }
         self.guest.write_word(self.at.interrupt, 0)?;
         Ok(KINDS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
+    }
+
+    /// Whether the interpreter has not asked since the host wrote its words.
+    pub(super) fn has_missed_interrupt(&mut self) -> Result<bool, DriverError> {
+        Ok(self.guest.read_word(self.at.interrupt_counter)? == ASK_NOW)
     }
 
     /// Whether the host has written its word.

@@ -73,6 +73,7 @@ impl Booted<'_> {
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
+        let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
         // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
         let exit = self.state()?.exit;
@@ -83,7 +84,15 @@ impl Booted<'_> {
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done(value)) => Report::Completed(value),
+            (None, Ending::Done(value)) => match asked.filter(|_| missed) {
+                None => Report::Completed(value),
+                // A wait was cut short for the interrupt, and nothing came after it that would have looked.
+                Some(why) => {
+                    let raised = Facts::default().into_stopped(why, script.name);
+                    self.complain(&raised.traceback)?;
+                    Report::Interrupted(raised)
+                }
+            },
             (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Ending::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
@@ -91,8 +100,12 @@ impl Booted<'_> {
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
-        if !matches!(report, Report::Completed(_)) && !script.last {
-            self.abandon()?;
+        if !script.last {
+            if !matches!(report, Report::Completed(_)) {
+                self.abandon()?;
+            } else if self.has_litter()? {
+                self.ask(self.at.forget, &[])?;
+            }
         }
         self.guest.flush()?;
         Ok(report)
@@ -190,7 +203,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs jobs and timers until nothing is left to do or something fails.
+    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails.
     fn drain(&mut self) -> Result<Ending, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -207,7 +220,7 @@ impl Booted<'_> {
                 let held = self.guest.hold(reason)?;
                 return Ok(Ending::Threw(held));
             }
-            if state.timers == 0 {
+            if state.waiting == 0 {
                 return Ok(Ending::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;

@@ -56,9 +56,10 @@ addresses! {
     global,
     /// The words that the boot scripts share with the host.
     words,
-    /// The functions of `driver.js`, `globals.js` and `values.js`.
+    /// The functions of `driver.js`, `globals.js`, `tools.js` and `values.js`.
     tick,
     reset,
+    forget,
     prepare,
     facts,
     report,
@@ -74,11 +75,14 @@ addresses! {
 /// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.
 const INPUT_OFFSET: u32 = 12;
 
+/// Behind the two doubles that `globals.js` leaves at boot.
+const LITTER_OFFSET: u32 = 32;
+
 /// What the boot scripts say between two calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    /// How many timers are waiting.
-    pub(super) timers: u32,
+    /// How many timers and answers the script waits for.
+    pub(super) waiting: u32,
     /// The code of `std.exit`, once it was called.
     pub(super) exit: Option<i32>,
     /// The fingerprint of the input that the guest was last given.
@@ -108,10 +112,15 @@ impl<'a> Booted<'a> {
         let [t0, t1, t2, t3, e0, e1, e2, e3, c0, c1, c2, c3, i0, i1, i2, i3] = bytes;
         let exited = u32::from_le_bytes([e0, e1, e2, e3]) != 0;
         Ok(State {
-            timers: u32::from_le_bytes([t0, t1, t2, t3]),
+            waiting: u32::from_le_bytes([t0, t1, t2, t3]),
             exit: exited.then_some(i32::from_le_bytes([c0, c1, c2, c3])),
             input: u32::from_le_bytes([i0, i1, i2, i3]),
         })
+    }
+
+    /// Whether the execution left something to forget.
+    pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
+        Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
     }
 
     pub(super) fn set_input(&mut self, fingerprint: u32) -> Result<(), DriverError> {

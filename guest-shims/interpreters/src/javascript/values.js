@@ -84,6 +84,8 @@
     return false;
   };
 
+  $.hasLoneSurrogate = hasLoneSurrogate;
+
   const json = (value) => {
     room = MOST_JSON;
     try {

@@ -111,7 +111,9 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
     let words = interpreter.find_interrupt()?;
     anchors.0.insert("files".to_owned(), files);
     anchors.0.extend(words);
-    Interpreter::new(machine, &anchors).check_interrupt(&python.interrupt(&anchors, Interrupt::Cancelled)?)?;
+    for pokes in [python.interrupt(&anchors, Interrupt::Cancelled)?, python.nudge(&anchors)?] {
+        Interpreter::new(machine, &anchors).check_interrupt(&pokes)?;
+    }
     // The way in from the host, too, costs a little more the first time.
     for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {

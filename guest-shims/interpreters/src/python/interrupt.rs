@@ -36,6 +36,12 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
     Ok(pokes)
 }
 
+/// What is to be written to have the evaluation loop look for signals and find none: `while True: pass` leaves it for
+/// nothing else.
+pub(super) fn nudge(anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
+    WORDS.iter().skip(1).map(|word| Ok(Poke { at: anchors.get(word)?, word: 1 })).collect()
+}
+
 impl Interpreter<'_> {
     /// Makes sure that an interrupt that came too late for a script, or a handler that it installed, meets nothing that runs
     /// afterwards. Costs the guest nothing where there is neither.

@@ -17,6 +17,7 @@ mod entry;
 mod error;
 mod path;
 mod place;
+mod session;
 mod snapshot;
 mod walk;
 
@@ -25,4 +26,5 @@ mod tests;
 
 pub use entry::{CopyReport, FileEntry, IfExists};
 pub use error::FilesError;
+pub use session::SessionFiles;
 pub use snapshot::Files;

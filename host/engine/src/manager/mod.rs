@@ -10,8 +10,6 @@ mod policy;
 mod resting;
 mod sessions;
 mod slot;
-#[cfg(test)]
-mod tests;
 mod transfer;
 
 pub use error::SessionsError;

@@ -4,9 +4,10 @@ use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    ExecuteError, Sandbox,
+    ExecuteError, Request, Sandbox,
     current::Run,
     guest::Guest,
+    run::Setting,
     runtime::Image,
     session::{pages::Pages, pristine},
 };
@@ -77,17 +78,33 @@ impl Checkpoint {
         self
     }
 
-    /// A new guest in this state. What the guest itself runs as it awakes is held to the limits of one execution.
-    pub(crate) fn guest(&self, sandbox: &Sandbox, awaken: Awaken, run: Run) -> Result<Guest, ExecuteError> {
+    /// Its WASI state over host directories as they are now, with what was changed and not committed put over them.
+    pub(crate) fn remounted(&self, sandbox: &Sandbox) -> Result<Wasi, ExecuteError> {
+        let setting = Setting::new(sandbox, Request::new(""))?;
+        let mut wasi = sandbox.wasi(&setting, &sandbox.0.workspace.files()?)?;
+        wasi.set_linear_memory_bytes(self.memory_bytes);
+        wasi.restore(&self.wasi.save())
+            .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be taken up again: {error}")))?;
+        Ok(wasi)
+    }
+
+    /// A new guest in this state, with a WASI state that goes with it. What the guest itself runs as it awakes is held to
+    /// the limits of one execution.
+    pub(crate) fn guest(
+        &self,
+        sandbox: &Sandbox,
+        mut wasi: Wasi,
+        awaken: Awaken,
+        run: Run,
+    ) -> Result<Guest, ExecuteError> {
         let inner = &sandbox.0;
         let broken = |what: &str| ExecuteError::Driver(format!("the saved session does not fit its image: {what}"));
         let image = inner.runtime.image().ok_or_else(|| broken("there is none"))?;
         if self.globals != image.pristine()?.globals() {
             return Err(broken("its globals are not at rest"));
         }
-        let mut wasi = self.wasi.clone();
         if let Some(key) = self.entropy_key {
-            let position = wasi.entropy_position().unwrap_or(0);
+            let position = self.wasi.entropy_position().unwrap_or(0);
             wasi.set_entropy(WasiEntropy::Seeded(key));
             wasi.set_entropy_position(position);
         }

@@ -9,10 +9,10 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
     run::Setting,
     session::{
-        CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, check_id,
+        CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
         checkpoint::{Awaken, Checkpoint},
         info::Status,
         line::{Left, Line, Turn},
@@ -52,6 +52,7 @@ struct Shared {
     sandbox: Sandbox,
     id: Arc<str>,
     line: Line,
+    workspace: Option<SharedWorkspace>,
     live: Mutex<Live>,
     status: Mutex<Status>,
 }
@@ -67,10 +68,12 @@ struct Held<'a> {
     live: MutexGuard<'a, Live>,
     shared: &'a Shared,
     _turn: Turn<'a>,
+    _workspace_turn: Option<Turn<'a>>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        self.live.give_files();
         let mut status = self.shared.status();
         self.live.report(&mut status);
         status.rests_since = Some(Instant::now());
@@ -90,10 +93,21 @@ impl Session {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
         let id = chosen_id(options.id)?;
+        let workspace = options.workspace;
+        if let Some(workspace) = &workspace {
+            workspace.check(sandbox)?;
+        }
         let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
         let setting = Setting::new(sandbox, Request::new(""))?;
-        let (guest, roots) = inner.engine.0.on_stack(|| sandbox.guest(&setting, passing_run(sandbox)))??;
-        let session = Self::around(sandbox, Arc::clone(&id), Live::new(sandbox, id, guest, roots, place));
+        let (guest, roots) = inner.engine.0.on_stack(|| {
+            let files = match &workspace {
+                Some(workspace) => workspace.guest_files(),
+                None => inner.workspace.files()?,
+            };
+            sandbox.guest(&setting, files, passing_run(sandbox))
+        })??;
+        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), place);
+        let session = Self::around(sandbox, id, workspace, live);
         if let Some(context) = &options.context {
             session.set_variable("context", context)?;
         }
@@ -113,14 +127,14 @@ impl Session {
         let roots = Roots::of(&state.wasi);
         let live =
             inner.engine.0.on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, place))??;
-        Ok(Self::around(sandbox, id, live))
+        Ok(Self::around(sandbox, id, None, live))
     }
 
-    fn around(sandbox: &Sandbox, id: Arc<str>, live: Live) -> Self {
+    fn around(sandbox: &Sandbox, id: Arc<str>, workspace: Option<SharedWorkspace>, live: Live) -> Self {
         let mut status = Status::default();
         live.report(&mut status);
         let (live, status) = (Mutex::new(live), Mutex::new(status));
-        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), live, status }))
+        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, live, status }))
     }
 
     /// The session's id.
@@ -203,8 +217,11 @@ impl Session {
         self.fork_with(SessionOptions::default())
     }
 
-    /// As [`fork`](Self::fork), with an id or another `context`.
+    /// As [`fork`](Self::fork), with an id or another `context`. Its files are a copy: it cannot be put into a shared workspace.
     pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
+        if options.workspace.is_some() {
+            return Err(ExecuteError::ForkWorkspace);
+        }
         if let Some(id) = &options.id {
             check_id(id)?;
         }
@@ -221,7 +238,12 @@ impl Session {
         self.turn()?.live.save()
     }
 
-    /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
+    /// The files as they are between two executions.
+    pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
+        self.turn()?.live.files()
+    }
+
+    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
     /// is committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
@@ -273,16 +295,20 @@ impl Session {
 
     fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, Left> {
         let shared = &*self.0;
-        let turn = match if_busy {
-            IfBusy::Refuse => shared.line.try_enter().ok_or(Left::Busy)?,
-            IfBusy::Wait => {
-                let end = Instant::now() + shared.sandbox.0.policy.limits.timeout();
-                shared.line.enter(end, cancel)?
-            }
+        let end = match if_busy {
+            IfBusy::Refuse => None,
+            IfBusy::Wait => Some(Instant::now() + shared.sandbox.0.policy.limits.timeout()),
+        };
+        let turn = shared.line.enter_by(end, cancel)?;
+        // Always in this order: whoever waits for the workspace holds its own session and nothing else.
+        let workspace_turn = match &shared.workspace {
+            Some(workspace) => Some(workspace.enter(end, cancel)?),
+            None => None,
         };
         shared.status().rests_since = None;
-        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Held { live, shared, _turn: turn })
+        let mut live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.take_files();
+        Ok(Held { live, shared, _turn: turn, _workspace_turn: workspace_turn })
     }
 
     fn busy(&self) -> ExecuteError {

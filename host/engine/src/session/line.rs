@@ -51,6 +51,14 @@ impl Line {
         Some(Turn(self))
     }
 
+    /// Waits for the turn until `end`, or until cancelled; without an end it must be free.
+    pub(crate) fn enter_by(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
+        match end {
+            Some(end) => self.enter(end, cancel),
+            None => self.try_enter().ok_or(Left::Busy),
+        }
+    }
+
     /// Waits for the turn until `end`, or until cancelled.
     pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
         if let Some(turn) = self.try_enter() {

@@ -3,20 +3,22 @@
 use std::{mem, sync::Arc};
 
 use glovebox_vfs::{RootId, Vfs};
+use glovebox_wasi::Wasi;
 
 use crate::{
-    CancelToken, Clock, Entropy, ExecuteError, Execution, GuestValue, Sandbox,
+    CancelToken, Clock, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     current::Run,
     guest::{After, Guest},
     run::Setting,
     runtime::Image,
     session::{
-        CheckpointId, CheckpointInfo, OnUnwind, WentBack,
+        CheckpointId, CheckpointInfo, OnUnwind, SharedWorkspace, WentBack,
         checkpoint::{Awaken, Checkpoint},
         history::{History, Saved},
         info::Status,
         ledger::Place,
         pages::Pages,
+        shared,
     },
     state,
     workspace::Roots,
@@ -28,9 +30,13 @@ pub(super) struct Live {
     id: Arc<str>,
     life: Life,
     roots: Roots,
+    workspace: Option<SharedWorkspace>,
+    /// In a shared workspace: what the host keeps for the guest as the turn began, with the files as they were. Between
+    /// turns its references to open files are those that the workspace knows of.
+    before: Option<Wasi>,
     history: History,
     /// What the pages of a first checkpoint may be shared with: those that a fork began with.
-    shared: Pages,
+    alike: Pages,
     /// Whether the guest may differ from the last checkpoint.
     changed: bool,
     executions: u64,
@@ -51,12 +57,19 @@ enum Life {
     Ended(String),
 }
 
-/// What an operation on a guest came to: its result, or what kept the guest from answering, in words.
+/// What calling into a guest came to, and what the guest is good for now.
 type Answered<T> = (Result<T, ExecuteError>, After);
 
 impl Live {
     /// A session around a new guest.
-    pub(super) fn new(sandbox: &Sandbox, id: Arc<str>, guest: Guest, roots: Roots, place: Place) -> Self {
+    pub(super) fn new(
+        sandbox: &Sandbox,
+        id: Arc<str>,
+        guest: Guest,
+        roots: Roots,
+        workspace: Option<SharedWorkspace>,
+        place: Place,
+    ) -> Self {
         let entropy_key = match sandbox.0.policy.entropy {
             Entropy::Host => None,
             Entropy::Seeded(seed) => seeded_key(seed),
@@ -66,8 +79,10 @@ impl Live {
             id,
             life: Life::Resting(Box::new(guest)),
             roots,
+            workspace,
+            before: None,
             history: History::default(),
-            shared: Pages::default(),
+            alike: Pages::default(),
             changed: true,
             executions: 0,
             went_back: 0,
@@ -89,13 +104,34 @@ impl Live {
         roots: Roots,
         place: Place,
     ) -> Result<Self, ExecuteError> {
-        let guest = state.guest(sandbox, awaken, passing_run(sandbox))?;
-        let mut live = Self::new(sandbox, id, guest, roots, place);
+        let guest = state.guest(sandbox, state.wasi.clone(), awaken, passing_run(sandbox))?;
+        let mut live = Self::new(sandbox, id, guest, roots, None, place);
         live.executions = state.executions;
         live.forks = state.forks;
         live.entropy_key = state.entropy_key;
-        live.shared = state.pages;
+        live.alike = state.pages;
         Ok(live)
+    }
+
+    /// Takes up the files as others have left them. Called when the turn in the workspace begins.
+    pub(super) fn take_files(&mut self) {
+        let Some(workspace) = &self.workspace else { return };
+        let current = workspace.current();
+        if let Life::Resting(guest) = &mut self.life {
+            *guest.wasi_mut().vfs_mut() = current;
+            self.before = Some(guest.wasi().clone());
+        } else if let Some(before) = &mut self.before {
+            *before.vfs_mut() = current;
+        }
+    }
+
+    /// Leaves the files to the others. Called when the turn ends.
+    pub(super) fn give_files(&mut self) {
+        let Some(workspace) = &self.workspace else { return };
+        if let Life::Resting(guest) = &self.life {
+            workspace.publish(guest.wasi().vfs().clone());
+            self.before = Some(guest.wasi().clone());
+        }
     }
 
     /// Runs a script. Called on a guest stack.
@@ -110,7 +146,11 @@ impl Live {
                 return Err(error);
             }
         };
-        self.commits += u64::from(executed.committed.any);
+        if executed.committed.any {
+            self.commits += 1;
+            // What is in the host's directories is there to stay, even if the guest now goes back.
+            self.keep_files(&guest);
+        }
         self.executions += u64::from(executed.after == After::Alive);
         executed.execution.went_back = self.leave(guest, executed.after, || executed.execution.outcome.describe());
         executed.into_result()
@@ -157,7 +197,12 @@ impl Live {
     /// A state for one more fork.
     pub(super) fn save_for_fork(&mut self) -> Result<Checkpoint, ExecuteError> {
         self.forks += 1;
-        Ok(self.save()?.forked())
+        let mut state = self.save()?;
+        if self.workspace.is_some() {
+            // A copy of the files without what others have open.
+            state.wasi = state.remounted(&self.sandbox)?;
+        }
+        Ok(state.forked())
     }
 
     /// Sets the session back to a checkpoint: the given one, or the last that differs from now. Called on a guest stack.
@@ -183,31 +228,26 @@ impl Live {
         self.history.list()
     }
 
-    /// Lets the host look at the files, or change them. What it changed is committed as after a successful execution.
+    /// The files as they are. Looking at them is no change that a checkpoint would be due for.
+    pub(super) fn files(&mut self) -> Result<Files, ExecuteError> {
+        let mut guest = self.take()?;
+        let files = Files { vfs: guest.wasi_mut().vfs_mut().clone(), root: self.roots.workspace() };
+        self.life = Life::Resting(guest);
+        Ok(files)
+    }
+
+    /// Lets the host change the files. What it changed is committed as after a successful execution.
     pub(super) fn with_files<R, E: From<ExecuteError>>(
         &mut self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
     ) -> Result<R, E> {
-        let Some(root) = self.roots.workspace() else {
-            return Err(ExecuteError::Driver("the session has no workspace".into()).into());
-        };
         let mut guest = self.take()?;
-        let vfs = guest.wasi_mut().vfs_mut();
-        vfs.mark();
-        vfs.set_now_ns(match self.sandbox.0.policy.clock {
-            Clock::Host => state::realtime_ns(),
-            Clock::Fixed(realtime_ns) => realtime_ns,
-        });
-        let result = work(vfs, root);
-        let committed = self.sandbox.0.workspace.commit(vfs, &self.roots, result.is_ok());
-        self.commits += u64::from(committed.any);
+        let (result, committed) = shared::change(&self.sandbox, &self.roots, guest.wasi_mut().vfs_mut(), work);
+        self.commits += u64::from(committed);
         self.changed = true;
         self.life = Life::Resting(guest);
         self.account();
-        match committed.failed {
-            Some((_, source)) if result.is_ok() => Err(ExecuteError::Mount(source).into()),
-            _ => result,
-        }
+        result
     }
 
     /// Runs the exit handlers, commits what they wrote, and ends the session. Called on a guest stack.
@@ -215,9 +255,19 @@ impl Live {
         if matches!(self.life, Life::Ended(_)) {
             return Ok(());
         }
-        let guest = self.take();
+        let mut guest = match self.take() {
+            Ok(guest) => guest,
+            // It was lost, and there was nothing to go back to.
+            Err(ExecuteError::SessionEnded { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let closed = self.close_guest(&mut guest);
+        self.part_from(&guest);
         self.end("it was closed".into());
-        let mut guest = guest?;
+        closed
+    }
+
+    fn close_guest(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
         guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
         guest.wasi_mut().begin_execution();
@@ -253,7 +303,7 @@ impl Live {
         // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
         wasi.vfs_mut().mark();
         if self.is_due() {
-            let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.shared));
+            let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.alike));
             match self.save_from(&mut guest, earlier) {
                 Ok(state) => self.push(state, true),
                 Err(error) => {
@@ -279,6 +329,7 @@ impl Live {
                 None
             }
             After::Left => {
+                self.part_from(&guest);
                 self.end(why());
                 None
             }
@@ -287,6 +338,21 @@ impl Live {
                 drop(guest);
                 self.go_back(why())
             }
+        }
+    }
+
+    /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
+    fn keep_files(&mut self, guest: &Guest) {
+        if let Some(before) = &mut self.before {
+            *before = guest.wasi().clone();
+        }
+    }
+
+    /// In a shared workspace: leaves the files as a guest has left them that is not entered again.
+    fn part_from(&mut self, guest: &Guest) {
+        if let Some(workspace) = &self.workspace {
+            workspace.publish(guest.wasi().clone().unbind());
+            self.before = None;
         }
     }
 
@@ -361,7 +427,16 @@ impl Live {
 
     /// A new guest in a saved state.
     fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
-        saved.state.guest(&self.sandbox, Awaken::Same, passing_run(&self.sandbox))
+        let mut wasi = if self.commits == saved.commits || self.workspace.is_some() {
+            saved.state.wasi.clone()
+        } else {
+            // The saved file system knows host directories as they were before.
+            saved.state.remounted(&self.sandbox)?
+        };
+        if let Some(before) = &self.before {
+            wasi.rebind(before.clone().unbind());
+        }
+        saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox))
     }
 
     fn rest_at(&mut self, guest: Guest, saved: &Saved) {
@@ -373,8 +448,11 @@ impl Live {
 
     fn end(&mut self, reason: String) {
         self.life = Life::Ended(reason);
+        if let (Some(workspace), Some(mut before)) = (&self.workspace, self.before.take()) {
+            workspace.publish(before.unbind());
+        }
         self.history.clear();
-        self.shared = Pages::default();
+        self.alike = Pages::default();
         self.place = None;
     }
 
@@ -396,7 +474,7 @@ impl Live {
     fn earlier(&mut self) -> Pages {
         match self.history.last() {
             Some(saved) => saved.state.pages.clone(),
-            None => mem::take(&mut self.shared),
+            None => mem::take(&mut self.alike),
         }
     }
 
@@ -427,6 +505,15 @@ impl Live {
             let linear_bytes = guest.machine.memory().len() as u64;
             let host_bytes = guest.wasi_mut().host_bytes();
             place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + checkpoint_bytes);
+        }
+    }
+}
+
+impl Drop for Live {
+    /// Others may be executing: what this session had open is given up when it is their turn to take the files.
+    fn drop(&mut self) {
+        if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
+            workspace.depart(before);
         }
     }
 }

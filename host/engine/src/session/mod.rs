@@ -4,6 +4,7 @@
 //! * [`live`]: what it is made of, and what becomes of it when its guest is unwound.
 //! * [`checkpoint`]: a saved state: private [`pages`], compared with the [`pristine`] image, and what the host keeps;
 //!   [`history`]: those that a session can be set back to.
+//! * [`shared`]: files that several sessions have in common.
 //! * [`ledger`]: what an engine's sessions hold together.
 
 mod checkpoint;
@@ -17,6 +18,7 @@ mod options;
 mod pages;
 mod policy;
 mod pristine;
+mod shared;
 
 pub(crate) use checkpoint::{Awaken, Checkpoint};
 pub(crate) use ledger::SessionLedger;
@@ -28,3 +30,4 @@ pub use handle::Session;
 pub use info::{CheckpointId, CheckpointInfo, SessionInfo, WentBack};
 pub use options::SessionOptions;
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
+pub use shared::SharedWorkspace;

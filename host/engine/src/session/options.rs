@@ -1,6 +1,6 @@
 //! How a session is opened.
 
-use crate::ExecuteError;
+use crate::{ExecuteError, SharedWorkspace};
 
 /// How a session is opened. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,8 @@ pub struct SessionOptions {
     /// What its scripts find in the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of
     /// JSON text.
     pub context: Option<serde_json::Value>,
+    /// Files that it has in common with other sessions. Default: files of its own.
+    pub workspace: Option<SharedWorkspace>,
 }
 
 impl SessionOptions {
@@ -26,6 +28,13 @@ impl SessionOptions {
     #[must_use]
     pub fn context(mut self, context: impl Into<serde_json::Value>) -> Self {
         self.context = Some(context.into());
+        self
+    }
+
+    /// Sets [`workspace`](Self::workspace).
+    #[must_use]
+    pub fn workspace(mut self, workspace: &SharedWorkspace) -> Self {
+        self.workspace = Some(workspace.clone());
         self
     }
 }

@@ -63,7 +63,7 @@ impl<'a, R: Read> Reader<'a, R> {
     pub(super) fn next(&mut self) -> Result<Option<(Told, Entry<'a, R>)>, FilesError> {
         let mut extension = Extension::default();
         let mut is_extended = false;
-        while let Some(entry) = self.entries.next() {
+        for entry in self.entries.by_ref() {
             let mut entry = entry.map_err(FilesError::io("read the archive"))?;
             let name = entry.path_bytes().into_owned();
             self.headers_left = self

@@ -287,7 +287,7 @@ fn damaged_archives_are_imported_or_refused() {
         let mut bytes = good.clone();
         for _ in 0..=next() % 3 {
             let at = usize::try_from(next()).unwrap() % bytes.len();
-            bytes[at] = next() as u8;
+            bytes[at] = next().to_le_bytes()[0];
         }
         if next() % 4 == 0 {
             // A changed header with a right sum gets further.

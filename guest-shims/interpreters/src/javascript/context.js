@@ -1,0 +1,64 @@
+'use strict';
+// Helpers for a `context` that is longer than anybody wants to read at once.
+{
+  const $ = globalThis.$glovebox;
+  const { uncurry } = $;
+
+  const charCodeAt = uncurry(String.prototype.charCodeAt);
+  const slice = uncurry(String.prototype.slice);
+  const includes = uncurry(String.prototype.includes);
+  const exec = uncurry(RegExp.prototype.exec);
+  const { max } = Math;
+  const { isInteger } = Number;
+  const { stringify } = JSON;
+  const Pattern = RegExp;
+  const OutOfRange = RangeError;
+  const WrongType = TypeError;
+
+  // The nearest place before `at`, or there, that does not part the halves of a character.
+  const between = (text, at) => {
+    if (at <= 0 || at >= text.length) return at;
+    const before = charCodeAt(text, at - 1);
+    const after = charCodeAt(text, at);
+    return before >= 0xd800 && before <= 0xdbff && after >= 0xdc00 && after <= 0xdfff ? at - 1 : at;
+  };
+
+  const helpers = {
+    // Cuts text into pieces of `size` characters, each beginning with the last `overlap` of the one before.
+    chunk_text(text, size, overlap = 0) {
+      if (typeof text !== 'string') throw new WrongType('the text must be a string');
+      if (!isInteger(size) || !isInteger(overlap) || size < 1 || overlap < 0 || overlap >= size) {
+        throw new OutOfRange('size must be at least 1, and overlap at least 0 and less than size');
+      }
+      const pieces = [];
+      for (let start = 0; text !== '' && start < max(text.length - overlap, 1); start += size - overlap) {
+        const piece = slice(text, between(text, start), between(text, start + size));
+        if (piece !== '') pieces[pieces.length] = piece;
+      }
+      return pieces;
+    },
+
+    // Finds a regular expression in the global `context` (in its JSON text, unless it is a string). Returns an array of
+    // `{ match, start, end, context }`, the last with `window` characters on either side.
+    search_context(pattern, window = 100) {
+      const text = typeof context === 'string' ? context : stringify(context);
+      if (text === undefined) throw new WrongType('the `context` is nothing that can be searched');
+      const isPattern = pattern instanceof Pattern;
+      const flags = isPattern ? pattern.flags : '';
+      const search = new Pattern(isPattern ? pattern.source : pattern, includes(flags, 'g') ? flags : `${flags}g`);
+      const found = [];
+      for (let hit = exec(search, text); hit !== null; hit = exec(search, text)) {
+        const match = hit[0];
+        const start = hit.index;
+        const end = start + match.length;
+        const around = slice(text, between(text, max(start - window, 0)), between(text, end + window));
+        found[found.length] = { match, start, end, context: around };
+        if (match === '') search.lastIndex = end + 1;
+      }
+      return found;
+    },
+  };
+
+  $.global('chunk_text', helpers.chunk_text);
+  $.global('search_context', helpers.search_context);
+}

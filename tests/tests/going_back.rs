@@ -1,0 +1,281 @@
+//! What becomes of a session whose guest was unwound.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test program: a panic is a failed test"
+)]
+
+use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
+
+use glovebox::{
+    CancelToken, Checkpoints, Commit, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox, Session, WentBack,
+};
+use glovebox_tests::{sandbox, short};
+use tempfile::TempDir;
+
+/// Short of fuel, and unwound without being asked to stop before.
+fn hard(policy: &mut Policy) {
+    policy.limits.fuel = 300_000_000;
+    policy.limits.fuel_reserve = 0;
+    policy.limits.timeout_reserve_ms = 0;
+}
+
+fn unwinding(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
+    sandbox(language, |policy| {
+        hard(policy);
+        edit(policy);
+    })
+}
+
+/// Sets `x` and a file to a number; the same and a word of output, and then never ends; shows both.
+struct Scripts {
+    language: Language,
+    set: fn(u32) -> String,
+    show: &'static str,
+}
+
+impl Scripts {
+    fn set_and_hang(&self, number: u32) -> String {
+        let hang = match self.language {
+            Language::Python => "print('here')\nwhile True: pass",
+            Language::JavaScript => "console.log('here'); for (;;);",
+        };
+        format!("{}\n{hang}", (self.set)(number))
+    }
+
+    fn shown(&self, session: &Session) -> String {
+        let execution = session.execute(self.show).unwrap();
+        assert!(execution.is_success(), "{}", execution.stderr.text());
+        execution.stdout.text()
+    }
+}
+
+const BOTH: [Scripts; 2] = [
+    Scripts {
+        language: Language::Python,
+        set: |number| format!("x = {number}\nopen('file', 'w').write('{number}')"),
+        show: "print(x, open('file').read())",
+    },
+    Scripts {
+        language: Language::JavaScript,
+        set: |number| format!("var x = {number}; {{ let f = std.open('file', 'w'); f.puts('{number}'); f.close(); }}"),
+        show: "console.log(x, std.loadFile('file'))",
+    },
+];
+
+fn lost(execution: &glovebox::Execution) -> Option<u64> {
+    execution.went_back.as_ref().map(|WentBack { executions_lost, .. }| *executions_lost)
+}
+
+#[test]
+fn an_unwound_session_is_what_it_was_before_and_its_output_stays() {
+    for scripts in BOTH {
+        let session = unwinding(scripts.language, |_| {}).session().unwrap();
+        assert_eq!(lost(&session.execute(&(scripts.set)(1)).unwrap()), None);
+        for round in 1..=3 {
+            let unwound = session.execute(&scripts.set_and_hang(2)).unwrap();
+            assert_eq!(short(&unwound.outcome), "exhausted fuel");
+            assert_eq!((lost(&unwound), unwound.stdout.text().as_str()), (Some(0), "here\n"));
+            assert_eq!(unwound.files().read("file").unwrap(), b"2", "as the script left it");
+            assert_eq!(scripts.shown(&session), "1 1\n", "{}", scripts.language);
+            assert_eq!(session.info().went_back, round);
+        }
+        assert_eq!(session.ended(), None);
+    }
+}
+
+#[test]
+fn a_cancelled_or_damaged_guest_goes_back_too() {
+    for scripts in BOTH {
+        let session = unwinding(scripts.language, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        let cancel = CancelToken::new();
+        let other = cancel.clone();
+        let source = scripts.set_and_hang(2);
+        let request = Request::new(&source).cancel(&cancel).on_output(move |_, _| other.cancel());
+        let execution = session.run(request).unwrap();
+        assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("cancelled", Some(0)));
+        assert_eq!(scripts.shown(&session), "1 1\n");
+    }
+}
+
+#[test]
+fn an_execution_that_is_not_entered_leaves_the_session_alone() {
+    for scripts in BOTH {
+        let session = unwinding(scripts.language, |_| {}).session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        let cancelled = CancelToken::new();
+        cancelled.cancel();
+        let source = (scripts.set)(2);
+        let execution = session.run(Request::new(&source).cancel(&cancelled)).unwrap();
+        assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("cancelled", None));
+        assert_eq!(scripts.shown(&session), "1 1\n");
+        assert_eq!((session.info().went_back, session.info().executions), (0, 2));
+    }
+}
+
+#[test]
+fn with_a_checkpoint_every_so_often_the_executions_since_are_lost_and_counted() {
+    for scripts in BOTH {
+        let session =
+            unwinding(scripts.language, |policy| policy.session.checkpoints = Checkpoints::Every(3)).session().unwrap();
+        for number in 1..=3 {
+            session.execute(&(scripts.set)(number)).unwrap();
+        }
+        // One before the first, and one now.
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(9)).unwrap()), Some(0));
+        assert_eq!(scripts.shown(&session), "3 3\n");
+        session.execute(&(scripts.set)(4)).unwrap();
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(9)).unwrap()), Some(2));
+        assert_eq!(scripts.shown(&session), "3 3\n");
+        assert_eq!(session.info().executions, 4);
+    }
+}
+
+#[test]
+fn without_checkpoints_it_ends_unless_one_was_asked_for() {
+    for scripts in BOTH {
+        let sandbox = unwinding(scripts.language, |policy| policy.session.checkpoints = Checkpoints::Never);
+        let session = sandbox.session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(2)).unwrap()), None);
+        let error = session.execute("1").unwrap_err().to_string();
+        assert!(error.contains("out of fuel") && error.contains("no checkpoint"), "{error}");
+
+        let session = sandbox.session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        session.checkpoint().unwrap();
+        session.execute(&(scripts.set)(2)).unwrap();
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(3)).unwrap()), Some(1));
+        assert_eq!(scripts.shown(&session), "1 1\n");
+    }
+}
+
+#[test]
+fn a_listener_that_panics_sets_the_session_back() {
+    for scripts in BOTH {
+        let session = unwinding(scripts.language, |_| {}).session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        let source = scripts.set_and_hang(2);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            session.run(Request::new(&source).on_output(|_, _| panic!("the listener's own")))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(scripts.shown(&session), "1 1\n");
+        assert_eq!(session.info().went_back, 1);
+    }
+}
+
+#[test]
+fn under_the_other_policy_it_ends() {
+    for scripts in BOTH {
+        let session = unwinding(scripts.language, |policy| policy.session.on_unwind = OnUnwind::End).session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(2)).unwrap()), None);
+        assert!(matches!(session.execute("1"), Err(ExecuteError::SessionEnded { .. })));
+        assert!(matches!(session.undo(), Err(ExecuteError::SessionEnded { .. })));
+    }
+}
+
+#[test]
+fn a_script_that_leaves_for_good_ends_the_session() {
+    let session = unwinding(Language::Python, |_| {}).session().unwrap();
+    session.execute("x = 1").unwrap();
+    assert_eq!(short(&session.execute("import os; os._exit(3)").unwrap().outcome), "exited 3");
+    let error = session.execute("x").unwrap_err().to_string();
+    assert!(error.contains("exited with 3"), "{error}");
+}
+
+#[test]
+fn open_files_go_on_where_the_checkpoint_has_them() {
+    let session = unwinding(Language::Python, |_| {}).session().unwrap();
+    session.execute("f = open('log', 'w')\nf.write('a')").unwrap();
+    assert_eq!(short(&session.execute("f.write('b'); f.flush()\nwhile True: pass").unwrap().outcome), "exhausted fuel");
+    assert_eq!(
+        short(&session.execute("f.close(); import os; os.remove('log')\nwhile True: pass").unwrap().outcome),
+        "exhausted fuel"
+    );
+    let execution = session.execute("f.write('c'); f.close(); print(open('log').read())").unwrap();
+    assert_eq!(execution.stdout.text(), "ac\n", "{}", execution.stderr.text());
+}
+
+#[test]
+fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
+    for scripts in BOTH {
+        let dir = TempDir::new().unwrap();
+        let on_host = || fs::read_to_string(dir.path().join("file")).unwrap();
+        let session =
+            unwinding(scripts.language, |policy| policy.workspace = Some(dir.path().into())).session().unwrap();
+        session.execute(&(scripts.set)(1)).unwrap();
+        assert_eq!(on_host(), "1");
+        assert_eq!(lost(&session.execute(&scripts.set_and_hang(2)).unwrap()), Some(0));
+        assert_eq!(on_host(), "2");
+        assert_eq!(scripts.shown(&session), "1 2\n", "variables go back, the host's files do not");
+        session.execute(&(scripts.set)(3)).unwrap();
+        assert_eq!(on_host(), "3", "no conflict with what it wrote itself");
+        session.undo().unwrap();
+        assert_eq!((on_host().as_str(), scripts.shown(&session).as_str()), ("3", "1 3\n"));
+    }
+}
+
+#[test]
+fn what_was_not_committed_goes_back() {
+    for (commit, wanted) in [(Commit::OnSuccess, Some("1")), (Commit::Never, None)] {
+        for scripts in BOTH {
+            let dir = TempDir::new().unwrap();
+            let on_host = || fs::read_to_string(dir.path().join("file")).ok();
+            let session = unwinding(scripts.language, |policy| {
+                policy.workspace = Some(dir.path().into());
+                policy.commit = commit;
+            });
+            let session = session.session().unwrap();
+            session.execute(&(scripts.set)(1)).unwrap();
+            assert_eq!(lost(&session.execute(&scripts.set_and_hang(2)).unwrap()), Some(0));
+            assert_eq!(on_host().as_deref(), wanted);
+            assert_eq!(scripts.shown(&session), "1 1\n");
+        }
+    }
+}
+
+#[test]
+fn a_variable_whose_look_never_ends_sets_the_session_back() {
+    let session = unwinding(Language::Python, |policy| policy.limits.timeout_ms = 60_000).session().unwrap();
+    session.execute("class Slow:\n    def __repr__(self):\n        global x\n        x = 2\n        while True: pass\nslow = Slow()\nx = 1").unwrap();
+    let error = session.get_variable("slow").unwrap_err();
+    assert!(matches!(&error, ExecuteError::Variable { reason, .. } if reason.contains("out of fuel")), "{error}");
+    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1");
+    assert_eq!(session.info().went_back, 1);
+}
+
+#[test]
+fn clocks_never_go_back() {
+    let session = unwinding(Language::Python, |_| {}).session().unwrap();
+    session.execute("import time; t = time.monotonic()").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    session.checkpoint().unwrap();
+    session.execute("while True: pass").unwrap();
+    let shown = session.execute("print(time.monotonic() - t >= 0.02, time.monotonic() - t < 600)").unwrap();
+    assert_eq!(shown.stdout.text(), "True True\n");
+}
+
+#[test]
+fn a_large_session_goes_back_whole() {
+    let session = sandbox(Language::Python, |policy| {
+        hard(policy);
+        policy.limits.memory_bytes = 512 << 20;
+    });
+    let session = session.session().unwrap();
+    let fill =
+        "import hashlib, random\nb = bytearray(random.randbytes(1 << 20) * 64)\ndigest = hashlib.sha256(b).hexdigest()";
+    let filled = session.execute(fill).unwrap();
+    assert!(filled.is_success(), "{:?}", filled.outcome);
+    session.checkpoint().unwrap();
+    let spoil = "for i in range(0, len(b), 4096): b[i] ^= 1\nwhile True: pass";
+    assert_eq!(lost(&session.execute(spoil).unwrap()), Some(0));
+    let execution = session.execute("print(hashlib.sha256(b).hexdigest() == digest)").unwrap();
+    assert_eq!(execution.stdout.text(), "True\n");
+    assert!(session.info().private_bytes >= 64 << 20);
+}
