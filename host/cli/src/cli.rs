@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{bench, doctor, policy, repl, run, runtimes, validate};
+use crate::commands::{bench, doctor, policy, repl, run, runtimes, session, validate};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -13,6 +13,9 @@ Examples:
   glovebox run --json -e 'print(1)'          what it did and used, as JSON
   glovebox run --fuel 5_000_000 loop.py      stop it after so much work
   glovebox run --workspace out report.py     keep the files it writes to /app
+  glovebox run --session trip -e 'x = 1'      go on where the last run with this name ended
+  glovebox repl                              type code and see what it does
+  glovebox session list                      the sessions that are kept
   glovebox validate *.py *.js                check the syntax, run nothing
   glovebox doctor                            is this machine all right?
 
@@ -82,6 +85,7 @@ impl Color {
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     Repl(Box<repl::ReplArgs>),
+    Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),
     Policy(policy::PolicyCommandArgs),

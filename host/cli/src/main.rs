@@ -8,12 +8,15 @@ mod args;
 mod cli;
 mod commands;
 mod engine;
+mod file;
 mod interrupt;
+mod kept;
 mod logging;
 mod output;
 mod progress;
 mod source;
 mod state;
+
 mod terminal;
 
 use clap::Parser;

@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{CancelToken, Execution, Outcome, Resource, Stream};
+use glovebox::{CancelToken, Execution, Outcome, Resource, Stream, WentBack};
 
-use crate::terminal::{grouped, note};
+use crate::terminal::{counted, grouped, note, printable};
 
 /// Passes a guest's output on, byte for byte. When our own output is gone, so is the reason to go on.
 #[derive(Clone, Debug)]
@@ -70,6 +70,27 @@ pub(crate) fn explain(execution: &Execution) {
         // The script's own doing, which its own output tells.
         _ => {}
     }
+    match execution.went_back {
+        Some(WentBack { executions_lost: 0, .. }) => note("the session is as it was before this"),
+        Some(WentBack { executions_lost, .. }) => {
+            note(&format!(
+                "the session is as it was before this and {}",
+                counted(executions_lost, "earlier execution")
+            ));
+        }
+        None => {}
+    }
+}
+
+/// Writes a value on a line of its own, as the interpreter does. The script chose it: a terminal is not driven by it.
+pub(crate) fn show_value(repr: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        writeln!(out, "{}", printable(repr))?;
+    } else {
+        writeln!(out, "{repr}")?;
+    }
+    out.flush()
 }
 
 fn way_out(resource: Resource) -> &'static str {

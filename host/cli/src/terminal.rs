@@ -31,8 +31,8 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Box::new(source));
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
         self
     }
 }

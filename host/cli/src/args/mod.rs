@@ -1,8 +1,10 @@
 //! Flags that several subcommands share.
 
 mod policy;
-mod quantity;
+pub(crate) mod quantity;
 mod source;
+mod store;
 
 pub(crate) use policy::PolicyArgs;
 pub(crate) use source::{RuntimeArgs, SourceArgs};
+pub(crate) use store::{StoreArgs, WakeArgs};

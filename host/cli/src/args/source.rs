@@ -30,7 +30,7 @@ pub(crate) struct SourceArgs {
 }
 
 /// The interpreter.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct RuntimeArgs {
     /// An interpreter by name (see `glovebox runtimes list`) [default: the language's]
     #[arg(long, value_name = "NAME")]

@@ -6,6 +6,7 @@ pub(crate) mod policy;
 pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod runtimes;
+pub(crate) mod session;
 pub(crate) mod validate;
 
 use crate::cli::{Cli, Command};
@@ -17,6 +18,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
+        Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),

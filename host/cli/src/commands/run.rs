@@ -1,17 +1,18 @@
-//! `glovebox run`: runs scripts, each in a fresh sandbox.
+//! `glovebox run`: runs scripts, each in a fresh sandbox or all in a kept session.
 
 use std::{fs::File, io, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{CancelToken, ExecuteError, Language, Policy, Sandbox};
+use glovebox::{CancelToken, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError};
 
 use crate::{
-    args::{PolicyArgs, RuntimeArgs, SourceArgs},
+    args::{PolicyArgs, RuntimeArgs, SourceArgs, StoreArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
-    output::{Passthrough, explain},
+    kept::{Shelf, runtime_of},
+    output::{Passthrough, explain, show_value},
     source::{STDIN, Source, bounded},
     terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, out_json},
 };
@@ -26,6 +27,8 @@ Examples:
   glovebox run --workspace out --mount data:/data:ro report.py
   glovebox run --timeout-ms 500 --memory-bytes 64MiB untrusted.py
   glovebox run --seed 7 --json -e 'import random; print(random.random())'
+  glovebox run --session trip -e 'cities = [\"Oslo\", \"Lima\"]'
+  glovebox run --session trip -e 'len(cities)'
 
 Without --json the script's output goes straight through, byte for byte, and so does its exit code:
   0    it ran to its end            124  out of time
@@ -34,11 +37,17 @@ Without --json the script's output goes straight through, byte for byte, and so 
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
 With several files it is the first failing one's; all of them are run.
 
-With --json one line per script goes to standard output, an object with these names: success, outcome,
-exit_code, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed, memory_used_bytes,
-duration_ms, files_created, files_modified, files_deleted, workspace_path, session_id, metadata.";
+With --session the scripts run one after another in one interpreter that remembers: variables, functions,
+imports, open files. It is made the first time and saved after each script, also one that raises; the value of
+a trailing expression of -e is shown. One that a limit or Ctrl-C ends leaves the session as it was before it.
+`glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` goes on with one.
 
-/// Run scripts, each in a fresh sandbox
+With --json one line per script goes to standard output, an object with these names: success, outcome,
+exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
+memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
+session_id, went_back, metadata.";
+
+/// Run scripts, each in a fresh sandbox, or in a session that remembers
 ///
 /// A script sees an empty /app as its working directory, no network, no host files and no host environment, unless
 /// the policy says otherwise. Its standard input is empty unless --stdin gives it one: a run never waits for a pipe
@@ -60,9 +69,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 
-    /// A session id to stand in the result and the log
-    #[arg(long, value_name = "ID")]
-    session_id: Option<String>,
+    /// Run in the kept session of this name, made where there is none, instead of a fresh sandbox each
+    #[arg(long, value_name = "ID", help_heading = "Sessions")]
+    session: Option<SessionId>,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     #[command(flatten)]
     policy: PolicyArgs,
@@ -70,78 +82,139 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let policy = args.policy.resolve()?;
-    let sources = Source::read_all(&args.source, policy.limits.source_bytes)?;
-    let languages: Vec<Option<Language>> =
-        sources.iter().map(|source| source.language(&args.source, &args.runtime)).collect::<Result<_, _>>()?;
+    let scripts = Source::read_all(&args.source, policy.limits.source_bytes)?
+        .into_iter()
+        .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let stdin = read_stdin(args, &policy)?;
     // From here on nothing blocks without looking for Ctrl-C.
     let cancel = interrupt::install()?;
-    let host = Host::open(global, Pooling::Single)?;
-
-    let mut sandboxes: Vec<(Option<Language>, Sandbox)> = Vec::new();
-    let mut exit_code = 0;
-    for (source, language) in sources.iter().zip(languages) {
-        let sandbox = match sandboxes.iter().find(|(of, _)| *of == language) {
-            Some((_, sandbox)) => sandbox.clone(),
-            None => {
-                let sandbox = host.sandbox(&args.runtime, language, &policy)?;
-                sandboxes.push((language, sandbox.clone()));
-                sandbox
-            }
-        };
-        let code = run_one(args, &sandbox, source, &stdin, &cancel)?;
-        if exit_code == 0 {
-            exit_code = code;
-        }
-        if cancel.is_cancelled() {
-            break;
-        }
+    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, cancel };
+    match &args.session {
+        Some(id) => job.run_in_session(&scripts, id),
+        None => job.run_fresh(&scripts),
     }
-    Ok(exit_code)
 }
 
-/// Runs one script and gives its exit code.
-fn run_one(
-    args: &RunArgs,
-    sandbox: &Sandbox,
-    source: &Source,
-    stdin: &[u8],
-    cancel: &CancelToken,
-) -> anyhow::Result<i32> {
-    let passed = Passthrough::new(cancel);
-    let mut request = source.request().stdin(stdin).cancel(cancel);
-    if let Some(id) = &args.session_id {
-        request = request.session_id(id);
+/// A script and its language, where something says it.
+struct Script {
+    source: Source,
+    language: Option<Language>,
+}
+
+/// What all scripts have in common.
+struct Job<'a> {
+    args: &'a RunArgs,
+    host: Host,
+    policy: Policy,
+    stdin: Vec<u8>,
+    cancel: CancelToken,
+}
+
+impl Job<'_> {
+    fn run_fresh(&self, scripts: &[Script]) -> anyhow::Result<i32> {
+        let mut sandboxes: Vec<(Option<Language>, Sandbox)> = Vec::new();
+        self.run_each(scripts, |script| {
+            let sandbox = match sandboxes.iter().find(|(of, _)| *of == script.language) {
+                Some((_, sandbox)) => sandbox.clone(),
+                None => {
+                    let sandbox = self.host.sandbox(&self.args.runtime, script.language, &self.policy)?;
+                    sandboxes.push((script.language, sandbox.clone()));
+                    sandbox
+                }
+            };
+            self.run_one(&script.source, |request| Ok(sandbox.run(request)?))
+        })
     }
-    if !args.json {
-        let passed = passed.clone();
-        request = request.on_output(move |stream, bytes| passed.write(stream, bytes));
-    }
-    let failure = format!("cannot run `{}`", source.label);
-    let execution = match interrupt::guarded(|| sandbox.run(request)) {
-        Ok(execution) => execution,
-        Err(error) => {
-            // The script has run; what it did is worth knowing though its files did not reach the host.
-            if let ExecuteError::Commit { execution, .. } = &error
-                && args.json
+
+    fn run_in_session(&self, scripts: &[Script], id: &SessionId) -> anyhow::Result<i32> {
+        let shelf = Shelf::open(&self.args.store, &self.cancel)?;
+        let record = shelf.record(id)?;
+        let mut language = record.as_ref().map(|record| record.language);
+        for script in scripts {
+            if let (Some(has), Some(wanted)) = (language, script.language)
+                && has != wanted
             {
-                out_json(execution)?;
+                return Err(Hinted::new(
+                    format!("session `{id}` runs {has}, and `{}` is {wanted}", script.source.label),
+                    "run it in a session of its own: --session with another ID",
+                )
+                .into());
             }
-            return Err(error).context(failure);
+            language = language.or(script.language);
         }
-    };
-    if let Some(error) = passed.failure() {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Ok(BROKEN_PIPE_EXIT_CODE);
+        let runtime = match &record {
+            Some(record) => runtime_of(record, &self.args.runtime)?,
+            None => self.args.runtime.clone(),
+        };
+        let session = shelf.awake(self.host.sandbox(&runtime, language, &self.policy)?, id)?;
+        self.run_each(scripts, |script| self.run_one(&script.source, |request| Ok(session.run(request)?)))
+    }
+
+    /// Runs the scripts and gives the first exit code that is not 0.
+    fn run_each(&self, scripts: &[Script], mut run: impl FnMut(&Script) -> anyhow::Result<i32>) -> anyhow::Result<i32> {
+        let mut exit_code = 0;
+        for script in scripts {
+            let code = run(script)?;
+            if exit_code == 0 {
+                exit_code = code;
+            }
+            if self.cancel.is_cancelled() {
+                break;
+            }
         }
-        return Err(error).context("cannot write the script's output");
+        Ok(exit_code)
     }
-    if args.json {
-        out_json(&execution)?;
-    } else {
-        explain(&execution);
+
+    /// Runs one script and gives its exit code.
+    fn run_one(
+        &self,
+        source: &Source,
+        execute: impl FnOnce(Request<'_>) -> anyhow::Result<Execution>,
+    ) -> anyhow::Result<i32> {
+        let passed = Passthrough::new(&self.cancel);
+        let mut request = source.request().stdin(&self.stdin).cancel(&self.cancel);
+        if !self.args.json {
+            let passed = passed.clone();
+            request = request.on_output(move |stream, bytes| passed.write(stream, bytes));
+        }
+        let execution = match interrupt::guarded(|| execute(request)) {
+            Ok(execution) => execution,
+            Err(error) => {
+                // The script has run; what it did is worth knowing though it was not kept.
+                if let Some(execution) = all_the_same(&error)
+                    && self.args.json
+                {
+                    out_json(execution)?;
+                }
+                return Err(error.context(format!("cannot run `{}`", source.label)));
+            }
+        };
+        if let Some(error) = passed.failure() {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                return Ok(BROKEN_PIPE_EXIT_CODE);
+            }
+            return Err(error).context("cannot write the script's output");
+        }
+        if self.args.json {
+            out_json(&execution)?;
+        } else {
+            if let Some(value) = execution.value.as_ref().filter(|_| self.args.source.code.eval.is_some()) {
+                show_value(&value.repr)?;
+            }
+            explain(&execution);
+        }
+        Ok(execution.outcome.exit_code())
     }
-    Ok(execution.outcome.exit_code())
+}
+
+/// What a guest did, where what went wrong came after it.
+fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
+    error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(ExecuteError::Commit { execution, .. }), _) => Some(&**execution),
+        (_, Some(SessionsError::Unsaved { execution, .. })) => Some(&**execution),
+        _ => None,
+    })
 }
 
 /// What the script gets to read. Never our own standard input unasked: it may be a pipe that nobody ever closes.

@@ -3,31 +3,36 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::{self, IsTerminal, Write},
+    fs::File,
+    io::{self, Write},
+    path::Path,
 };
 
 use anyhow::Context as _;
-use glovebox::{Execution, Language, Outcome, Request, Sandbox, Session, WentBack};
+use glovebox::{Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session};
 
 use super::{
     directive::{self, Directive},
+    held::Held,
     lines::{Input, Lines, prompt},
     undo,
 };
 use crate::{
-    interrupt,
-    output::{Passthrough, explain},
+    commands::session::listed,
+    file, interrupt,
+    output::{Passthrough, explain, show_value},
+    source::bounded,
     terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out, printable},
 };
 
-/// The name of the session that a REPL begins with.
-const FIRST: &str = "main";
+/// The most that `:load` reads: what it makes is held to the limits.
+const LOAD_BYTES_MOST: u64 = 1 << 30;
 
 /// Sessions, and which of them the next input is for.
 pub(super) struct Console {
     sandbox: Sandbox,
     lines: Lines,
-    sessions: BTreeMap<String, Session>,
+    sessions: BTreeMap<String, Held>,
     current: String,
 }
 
@@ -38,10 +43,9 @@ enum Next {
 }
 
 impl Console {
-    pub(super) fn open(sandbox: Sandbox, lines: Lines) -> anyhow::Result<Self> {
-        let session = sandbox.session().context("cannot open a session")?;
-        let sessions = BTreeMap::from([(FIRST.to_owned(), session)]);
-        Ok(Self { sandbox, lines, sessions, current: FIRST.to_owned() })
+    /// Begins with one session.
+    pub(super) fn new(sandbox: Sandbox, lines: Lines, name: String, session: Held) -> Self {
+        Self { sandbox, lines, sessions: BTreeMap::from([(name.clone(), session)]), current: name }
     }
 
     /// Reads, runs and shows until there is no more to read, and gives the process's exit code.
@@ -66,8 +70,8 @@ impl Console {
                 Err(error) => terminal::report(&error),
             }
         };
-        for session in self.sessions.values().filter(|session| session.ended().is_none()) {
-            session.close().context("cannot close the session")?;
+        for session in self.sessions.values() {
+            session.finish()?;
         }
         Ok(exit_code)
     }
@@ -81,20 +85,24 @@ impl Console {
         format!("{language} {version} in glovebox {}; `:help` helps, Ctrl-D leaves\n", env!("CARGO_PKG_VERSION"))
     }
 
-    fn session(&self) -> anyhow::Result<&Session> {
+    fn held(&self) -> anyhow::Result<&Held> {
         self.sessions.get(&self.current).context("the current session is gone")
+    }
+
+    fn session(&self) -> anyhow::Result<Session> {
+        self.held()?.session()
     }
 
     /// Runs an input and shows its value.
     fn execute(&self, text: &str) -> anyhow::Result<Next> {
-        let session = self.session()?;
-        undo::remember(session)?;
+        let (held, session) = (self.held()?, self.session()?);
+        undo::remember(&session)?;
         let (passed, executed) = interrupt::stoppable(|token| {
             let passed = Passthrough::new(token);
             let listener = passed.clone();
             let request =
                 Request::new(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
-            (passed, session.run(request))
+            (passed, held.run(request))
         });
         if let Some(error) = passed.failure() {
             if error.kind() == io::ErrorKind::BrokenPipe {
@@ -103,8 +111,11 @@ impl Console {
             return Err(error).context("cannot write the output");
         }
         let execution = executed.map_err(|error| match session.ended() {
-            Some(_) => anyhow::Error::from(Hinted::new("cannot run this", "`:reset` begins again").because(error)),
-            None => anyhow::Error::from(error).context("cannot run this"),
+            Some(_) => {
+                let hint = "`:reset` begins again, `:load FILE` brings a saved session back";
+                Hinted::new("cannot run this", hint).because(error).into()
+            }
+            None => error.context("cannot run this"),
         })?;
         self.show(&execution)?;
         Ok(match execution.outcome {
@@ -125,14 +136,6 @@ impl Console {
             show_value(&value.repr)?;
         }
         explain(execution);
-        match execution.went_back {
-            Some(WentBack { executions_lost: 0, .. }) => note("the session is as it was before this input"),
-            Some(WentBack { executions_lost, .. }) => note(&format!(
-                "the session is as it was before this input and the {} before it",
-                counted(executions_lost, "input")
-            )),
-            None => {}
-        }
         Ok(())
     }
 
@@ -143,9 +146,29 @@ impl Console {
             Directive::Fork(name) => self.fork(name)?,
             Directive::Switch(Some(name)) => self.switch(name)?,
             Directive::Switch(None) => out(&self.listed())?,
-            Directive::Undo(count) => note(&undo::undo(self.session()?, count)?),
+            Directive::Undo(count) => {
+                let undone = undo::undo(&self.session()?, count)?;
+                self.held()?.save()?;
+                note(&undone);
+            }
+            Directive::Save(path) => {
+                let state =
+                    self.session()?.hibernate(&HibernateOptions::default()).context("cannot save the session")?;
+                file::replace(Path::new(&path), &state)?;
+            }
+            Directive::Load(path) => {
+                let session = self.loaded(&path)?;
+                self.replace(session)?;
+            }
+            Directive::Files(pattern) => {
+                let entries = self.session()?.files().list(pattern.as_deref().unwrap_or("**"))?;
+                out(&listed(&entries))?;
+            }
             Directive::Limits => out(&limits(&self.sandbox))?,
-            Directive::Reset => self.reset()?,
+            Directive::Reset => {
+                let session = self.sandbox.session().context("cannot open another session")?;
+                self.replace(session)?;
+            }
             Directive::Quit => return Ok(Next::Leave { exit_code: 0 }),
         }
         Ok(Next::Input)
@@ -159,7 +182,7 @@ impl Console {
             )
             .into());
         }
-        let fork = self.session()?.fork().context("cannot fork the session")?;
+        let fork = self.held()?.fork(&name)?;
         note(&format!("`{name}` has all that `{}` has; `:switch {name}` goes there", self.current));
         self.sessions.insert(name, fork);
         Ok(())
@@ -182,28 +205,26 @@ impl Console {
         let mut text = String::new();
         for (name, session) in &self.sessions {
             let mark = if *name == self.current { "*" } else { " " };
-            let executions = counted(session.info().executions, "input");
+            let executions = session.session().map_or(0, |session| session.info().executions);
+            let executions = counted(executions, "input");
             let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {executions}", printable(name));
         }
         text
     }
 
-    fn reset(&mut self) -> anyhow::Result<()> {
-        let session = self.sandbox.session().context("cannot open another session")?;
-        self.sessions.insert(self.current.clone(), session);
-        Ok(())
+    /// A session from a file.
+    fn loaded(&self, path: &str) -> anyhow::Result<Session> {
+        let what = format!("session file `{path}`");
+        let file = File::open(path)
+            .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
+        let state = bounded(&what, file, LOAD_BYTES_MOST, "--max-bytes of `glovebox session import`")?;
+        self.sandbox.resume(&state, ResumeOptions::default()).with_context(|| format!("cannot load {what}"))
     }
-}
 
-/// Writes a value on a line of its own, as the interpreter does. The script chose it: a terminal is not driven by it.
-fn show_value(repr: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if out.is_terminal() {
-        writeln!(out, "{}", printable(repr))?;
-    } else {
-        writeln!(out, "{repr}")?;
+    /// Puts another session in the place of the current one.
+    fn replace(&mut self, other: Session) -> anyhow::Result<()> {
+        self.sessions.get_mut(&self.current).context("the current session is gone")?.replace(other)
     }
-    out.flush()
 }
 
 /// The limits of one input, as a policy file has them.

@@ -11,6 +11,9 @@ pub(super) enum Directive {
     Fork(String),
     Switch(Option<String>),
     Undo(u64),
+    Save(String),
+    Load(String),
+    Files(Option<String>),
     Limits,
     Reset,
     Quit,
@@ -24,7 +27,7 @@ struct Entry {
     details: &'static str,
 }
 
-const ENTRIES: [Entry; 7] = [
+const ENTRIES: [Entry; 10] = [
     Entry {
         name: "help",
         arguments: "[COMMAND]",
@@ -50,6 +53,25 @@ const ENTRIES: [Entry; 7] = [
         summary: "take back the last input, or the last N",
         details: "Variables and files are again what they were before it. What was printed stays printed, and what was\n\
                   written to host directories stays written.",
+    },
+    Entry {
+        name: "save",
+        arguments: "FILE",
+        summary: "write the session to a host file",
+        details: "`:load FILE` brings it back, here or on another machine with the same interpreter. Anything in its\n\
+                  variables is in the file.",
+    },
+    Entry {
+        name: "load",
+        arguments: "FILE",
+        summary: "replace this session by one from a host file",
+        details: "What this session holds is gone unless you `:save` or `:fork` it first.",
+    },
+    Entry {
+        name: "files",
+        arguments: "[PATTERN]",
+        summary: "list the files in /app, all or those that match",
+        details: "A pattern is as in shells, with `**` for any directories: `:files 'src/**'`, `:files *.csv`.",
     },
     Entry {
         name: "limits",
@@ -116,6 +138,9 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
             Ok(count) if count > 0 => Ok(Directive::Undo(count)),
             _ => Err(Hinted::new(format!("`{rest}` is no number of inputs"), usage())),
         },
+        "save" => required().map(Directive::Save),
+        "load" => required().map(Directive::Load),
+        "files" => Ok(Directive::Files(optional())),
         "limits" => none(Directive::Limits),
         "reset" => none(Directive::Reset),
         _ => none(Directive::Quit),
@@ -162,6 +187,9 @@ mod tests {
             (":u 12", Directive::Undo(12)),
             (":fork  b ", Directive::Fork("b".into())),
             (":switch", Directive::Switch(None)),
+            (":save a b.glovebox", Directive::Save("a b.glovebox".into())),
+            (":save 'a b.glovebox'", Directive::Save("a b.glovebox".into())),
+            (":files \"src/**\"", Directive::Files(Some("src/**".into()))),
             (":help :undo", Directive::Help(Some(":undo".into()))),
             (": limits", Directive::Limits),
         ] {
@@ -174,6 +202,7 @@ mod tests {
         for (line, message) in [
             (":", "there is no command `:`"),
             (":frok b", "there is no command `:frok`"),
+            (":s x", "`:s` could be `:switch` or `:save`"),
             (":fork", "`:fork` needs to know which"),
             (":quit now", "`:quit` takes nothing after it"),
             (":undo 0", "`0` is no number of inputs"),

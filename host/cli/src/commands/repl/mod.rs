@@ -3,26 +3,31 @@
 mod complete;
 mod console;
 mod directive;
+mod held;
 mod lines;
 mod undo;
 
 use std::io::{self, IsTerminal};
 
 use clap::Args;
-use glovebox::{Language, Policy};
+use glovebox::{Language, Policy, Sandbox, SessionId, SessionRecord};
 
-use self::{complete::Parser, console::Console, lines::Lines};
+use self::{complete::Parser, console::Console, held::Held, lines::Lines};
 use crate::{
-    args::{PolicyArgs, RuntimeArgs},
+    args::{PolicyArgs, RuntimeArgs, StoreArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
-    interrupt, state,
+    interrupt,
+    kept::{Shelf, runtime_of},
+    state,
+    terminal::Hinted,
 };
 
 const AFTER_HELP: &str = "\
 Examples:
   glovebox repl                           Python
   glovebox repl -l javascript
+  glovebox repl --session trip            one that is kept: `glovebox run --session trip` goes on with it
   glovebox repl --mount data:/data:ro
   printf 'x = 20\\nx + 1\\n' | glovebox repl
 
@@ -32,7 +37,7 @@ session as it is. Ctrl-C stops what runs, or clears the line. Ctrl-D leaves, and
 whose code becomes the REPL's.
 
 Beside code there are commands, `:help` explains them:
-  :fork NAME  :switch [NAME]  :undo [N]  :limits  :reset  :quit
+  :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
 
 The limits hold for each input by itself. Inputs are kept in a history file of your own, one for each
 language, under $XDG_STATE_HOME/glovebox; those that begin with a space are not.";
@@ -48,15 +53,37 @@ pub(crate) struct ReplArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
+    /// Go on with the kept session of this name, made where there is none; it is saved after each input
+    #[arg(long, value_name = "ID", help_heading = "Sessions")]
+    session: Option<SessionId>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
     #[command(flatten)]
     policy: PolicyArgs,
 }
 
+/// The name of a session that has none.
+const UNNAMED: &str = "main";
+
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let policy = args.policy.resolve()?;
-    interrupt::install()?;
+    let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let sandbox = host.sandbox(&args.runtime, args.language, &policy)?;
+    let (sandbox, name, session) = match &args.session {
+        Some(id) => {
+            let shelf = Shelf::open(&args.store, &cancel)?;
+            let sandbox = kept_sandbox(&host, args, &policy, shelf.record(id)?.as_ref())?;
+            let session = shelf.awake(sandbox.clone(), id)?;
+            (sandbox, id.to_string(), Held::Kept(Box::new(session)))
+        }
+        None => {
+            let sandbox = host.sandbox(&args.runtime, args.language, &policy)?;
+            let session = Held::own(&sandbox)?;
+            (sandbox, UNNAMED.to_owned(), session)
+        }
+    };
     let language = sandbox.language();
     // The session's directories are none of the parser's business, and its limits may be too tight for it.
     let parser = Parser::new(host.sandbox(&args.runtime, Some(language), &Policy::default())?);
@@ -67,5 +94,23 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };
-    Console::open(sandbox, lines)?.run()
+    Console::new(sandbox, lines, name, session).run()
+}
+
+/// The sandbox that a kept session runs in.
+fn kept_sandbox(
+    host: &Host,
+    args: &ReplArgs,
+    policy: &Policy,
+    record: Option<&SessionRecord>,
+) -> anyhow::Result<Sandbox> {
+    let Some(record) = record else { return host.sandbox(&args.runtime, args.language, policy) };
+    if let Some(wanted) = args.language.filter(|wanted| *wanted != record.language) {
+        return Err(Hinted::new(
+            format!("session `{}` runs {}, not {wanted}", record.id, record.language),
+            "leave --language out, or open another session",
+        )
+        .into());
+    }
+    host.sandbox(&runtime_of(record, &args.runtime)?, Some(record.language), policy)
 }

@@ -1,0 +1,288 @@
+//! `glovebox session files`: the files of a kept session.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, IsTerminal, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId};
+
+use crate::{
+    args::WakeArgs,
+    cli::GlobalArgs,
+    engine::{Host, Pooling},
+    file,
+    kept::Shelf,
+    source::{STDIN, bounded},
+    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, printable, table},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox session files trip ls
+  glovebox session files trip ls 'src/**/*.py'
+  glovebox session files trip cat plan.json
+  glovebox session files trip put ./data        a file or a directory, under its own name
+  glovebox session files trip put in.csv data/in.csv --replace
+  glovebox session files trip get out ./out
+  glovebox session files trip rm -r data
+  glovebox session files trip tar - | tar -tv
+  tar -c src | glovebox session files trip untar -
+
+Paths are those of the session's workspace, /app in its scripts, and nothing leads out of it. What is brought in
+is held to the session's quotas, and a change that fails changes nothing.";
+
+/// List, read, write and delete a session's files, and carry them in and out
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct FilesArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    id: SessionId,
+
+    #[command(subcommand)]
+    action: Action,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(flatten)]
+    wake: WakeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the files, all or those that match
+    Ls {
+        /// As in shells, with `**` for any directories
+        #[arg(value_name = "PATTERN", default_value = "**")]
+        pattern: String,
+    },
+    /// Write a file to standard output
+    Cat {
+        /// The file
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+    /// Copy a file or directory of the host in
+    Put {
+        /// The file or directory; `-` is standard input
+        #[arg(value_name = "HOST")]
+        host: PathBuf,
+
+        /// What it becomes in the session [default: its own name]
+        #[arg(value_name = "PATH")]
+        path: Option<String>,
+
+        /// Take the place of files that are there
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Copy a file or directory out to the host
+    Get {
+        /// The file or directory; `.` is all of them
+        #[arg(value_name = "PATH")]
+        path: String,
+
+        /// What it becomes on the host [default: its own name, here]
+        #[arg(value_name = "HOST")]
+        host: Option<PathBuf>,
+
+        /// Take the place of files that are there
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Give a file or directory another name
+    Mv {
+        /// Its name
+        #[arg(value_name = "FROM")]
+        from: String,
+
+        /// The new one
+        #[arg(value_name = "TO")]
+        to: String,
+
+        /// Take the place of a file that is there
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Delete a file or an empty directory
+    Rm {
+        /// The file or directory
+        #[arg(value_name = "PATH")]
+        path: String,
+
+        /// A directory with all that is in it
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Write all files as a tar archive
+    Tar {
+        /// The archive, replaced where it is there; `-` is standard output
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Unpack a tar archive
+    Untar {
+        /// The archive, not compressed; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+
+        /// Take the place of files that are there
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
+impl Action {
+    /// Whether it changes the session, which is then to be saved.
+    fn changes(&self) -> bool {
+        !matches!(self, Self::Ls { .. } | Self::Cat { .. } | Self::Get { .. } | Self::Tar { .. })
+    }
+}
+
+pub(super) fn run(global: &GlobalArgs, shelf: &Shelf, args: &FilesArgs) -> anyhow::Result<i32> {
+    let host = Host::open(global, Pooling::Single)?;
+    let session = shelf.wake(&host, &args.wake, &args.id)?;
+    act(args, &session.session()?).map_err(hinted)?;
+    if args.action.changes() {
+        session.save().with_context(|| format!("cannot save session `{}`", args.id))?;
+    }
+    Ok(0)
+}
+
+fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
+    let files = session.files();
+    match &args.action {
+        Action::Ls { pattern } => {
+            let entries = files.list(pattern)?;
+            if args.json { out_json(&entries)? } else { out(&listed(&entries))? }
+        }
+        Action::Cat { path } => {
+            let bytes = files.read(path)?;
+            let mut out = io::stdout().lock();
+            out.write_all(&bytes)?;
+            out.flush()?;
+        }
+        Action::Put { host, path, replace } if host.as_os_str() == STDIN => {
+            let path = path.as_deref().ok_or_else(|| {
+                Hinted::new("what comes from standard input has no name", "give it one: `put - PATH`")
+            })?;
+            let most = session.sandbox().policy().limits.workspace_bytes;
+            let bytes = bounded("standard input", io::stdin().lock(), most, "--workspace-bytes")?;
+            files.write(path, bytes, if_exists(*replace))?;
+        }
+        Action::Put { host, path, replace } => {
+            let to = match path {
+                Some(path) => path.clone(),
+                None => name_of(host)?,
+            };
+            report(args, &files.copy_in(host, &to, if_exists(*replace))?)?;
+        }
+        Action::Get { path, host, replace } => {
+            let own_name = || Path::new(path).file_name().map_or_else(|| PathBuf::from("."), PathBuf::from);
+            let to = host.clone().unwrap_or_else(own_name);
+            report(args, &files.copy_out(path, to, if_exists(*replace))?)?;
+        }
+        Action::Mv { from, to, replace } => files.rename(from, to, if_exists(*replace))?,
+        Action::Rm { path, recursive: true } => files.delete_all(path)?,
+        Action::Rm { path, recursive: false } => remove(session, path)?,
+        Action::Tar { file } if file.as_os_str() == STDIN => {
+            let out = io::stdout().lock();
+            if out.is_terminal() {
+                return Err(Hinted::new(
+                    "an archive is no text for a terminal",
+                    "name a file, or send `-` through a pipe",
+                )
+                .into());
+            }
+            let mut out = BufWriter::new(out);
+            files.export_tar(&mut out)?;
+            out.flush()?;
+        }
+        Action::Tar { file } => {
+            let mut archive = Vec::new();
+            let written = files.export_tar(&mut archive)?;
+            file::replace(file, &archive)?;
+            report(args, &written)?;
+        }
+        Action::Untar { file, replace } => {
+            let reader: Box<dyn Read> = if file.as_os_str() == STDIN {
+                Box::new(io::stdin().lock())
+            } else {
+                let wrong = |error| {
+                    Hinted::new(format!("cannot read archive `{}`", file.display()), "check the path").because(error)
+                };
+                Box::new(File::open(file).map_err(wrong)?)
+            };
+            report(args, &files.import_tar(reader, if_exists(*replace))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Names the flag that allows what was refused.
+fn hinted(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(FilesError::Exists { .. }) => Hinted::new(error.to_string(), "say --replace").into(),
+        _ => error,
+    }
+}
+
+fn remove(session: &Session, path: &str) -> anyhow::Result<()> {
+    let files = session.files();
+    files.delete(path).map_err(|error| match files.stat(path) {
+        Ok(entry) if entry.kind == FileKind::Directory => {
+            let hint = "`rm -r` deletes a directory with all that is in it";
+            Hinted::new(format!("could not delete `{path}`"), hint).because(error).into()
+        }
+        _ => anyhow::Error::from(error),
+    })
+}
+
+fn if_exists(replace: bool) -> IfExists {
+    if replace { IfExists::Replace } else { IfExists::Fail }
+}
+
+/// What a host file is called in a session that has no other name for it.
+fn name_of(host: &Path) -> anyhow::Result<String> {
+    let name = host.file_name().and_then(|name| name.to_str());
+    let unnamed = || {
+        Hinted::new(
+            format!("`{}` has no name that the session could use", host.display()),
+            "say which: `put HOST PATH`",
+        )
+    };
+    Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
+}
+
+/// A listing for people.
+pub(crate) fn listed(entries: &[FileEntry]) -> String {
+    let head = ["SIZE", "PATH"].map(str::to_owned);
+    let rows = entries.iter().map(|entry| {
+        let (size, mark) = match entry.kind {
+            FileKind::Directory => (String::new(), "/"),
+            FileKind::Symlink => (String::new(), "@"),
+            FileKind::File => (bytes(entry.size_bytes), ""),
+        };
+        [size, printable(&entry.path).replace('\n', "\\n") + mark]
+    });
+    let rows: Vec<[String; 2]> = std::iter::once(head).chain(rows).collect();
+    table([Align::Right, Align::Left], &rows)
+}
+
+/// Says what was carried over.
+fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
+    if args.json {
+        return out_json(report);
+    }
+    let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
+    if report.skipped_count > 0 {
+        text += &format!("; {} left out: what is no file, or leads out", grouped(report.skipped_count));
+    }
+    Ok(out(&format!("{text}\n"))?)
+}

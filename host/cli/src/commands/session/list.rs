@@ -1,0 +1,137 @@
+//! `glovebox session list` and `show`.
+
+use std::{fmt::Write as _, time::Duration};
+
+use clap::Args;
+use glovebox::{SessionId, StoredEntry, Timestamp};
+use serde::Serialize;
+
+use crate::{
+    kept::{Shelf, missing},
+    terminal::{Align, HEAD, bytes, counted, grouped, out, out_json, printable, table},
+};
+
+/// List the sessions that are kept, the last used first
+#[derive(Args, Debug)]
+pub(super) struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show what is known about one session
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    id: SessionId,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn list(shelf: &Shelf, args: &ListArgs) -> anyhow::Result<i32> {
+    let mut entries = shelf.store().list()?;
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at()));
+    if args.json {
+        out_json(&entries)?;
+        return Ok(0);
+    }
+    let now = Timestamp::now();
+    let head = ["ID", "LANGUAGE", "EXECUTIONS", "FILES", "SIZE", "LAST USED"].map(str::to_owned);
+    let rows = entries.iter().map(|entry| {
+        let id = entry.id.to_string();
+        let (size, used) = (bytes(entry.stored_bytes), ago(now.since(entry.updated_at())));
+        match &entry.record {
+            Some(record) => [
+                id,
+                record.language.to_string(),
+                grouped(record.executions),
+                record.files.map_or_else(String::new, grouped),
+                size,
+                used,
+            ],
+            None => [id, "damaged".into(), String::new(), String::new(), size, used],
+        }
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+    out(&table([Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Left], &rows))?;
+    Ok(0)
+}
+
+/// What `show` prints.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    entry: StoredEntry,
+    in_use: bool,
+}
+
+pub(super) fn show(shelf: &Shelf, args: &ShowArgs) -> anyhow::Result<i32> {
+    let entries = shelf.store().list()?;
+    let entry = entries.into_iter().find(|entry| entry.id == args.id).ok_or_else(|| missing(&args.id))?;
+    let in_use = shelf.store().try_lock(&args.id)?.is_none();
+    if args.json {
+        out_json(&Shown { entry, in_use })?;
+        return Ok(0);
+    }
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{HEAD}{name:<11}{HEAD:#} {}", printable(value));
+    };
+    line("id", entry.id.as_str());
+    if let Some(record) = &entry.record {
+        let version = record.version.as_deref().unwrap_or_default();
+        line("runtime", format!("{} {version}", record.runtime).trim_end());
+        line("executions", &grouped(record.executions));
+        if let Some(files) = record.files {
+            line("files", &grouped(files));
+        }
+        line("created", &record.created_at.to_string());
+        line("image", &record.image_sha256);
+    }
+    line("last used", &format!("{}, {}", entry.updated_at(), ago(Timestamp::now().since(entry.updated_at()))));
+    line("size", &bytes(entry.stored_bytes));
+    line("in use", if in_use { "yes" } else { "no" });
+    if let Some(damage) = &entry.damage {
+        line("damaged", damage);
+    }
+    out(&text)?;
+    Ok(0)
+}
+
+/// How long ago something was, in the largest unit that fits.
+fn ago(since: Duration) -> String {
+    let seconds = since.as_secs();
+    let (count, unit) = match seconds {
+        0..60 => return "just now".into(),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{} ago", counted(count, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::ago;
+
+    #[test]
+    fn times_are_told_in_the_largest_unit_that_fits() {
+        for (seconds, text) in [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 minute ago"),
+            (3_599, "59 minutes ago"),
+            (3_600, "1 hour ago"),
+            (86_399, "23 hours ago"),
+            (86_400, "1 day ago"),
+            (86_400 * 1_000, "1,000 days ago"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), text, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `glovebox session prune` and `delete`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::Args;
+use glovebox::{Prune, PruneReason, PruneReport, SessionId, SkipReason};
+
+use crate::{
+    args::quantity,
+    kept::{Shelf, missing},
+    terminal::{Align, bytes, counted, note, out, out_json, table},
+};
+
+const PRUNE_HELP: &str = "\
+Examples:
+  glovebox session prune --older-than 30d --dry-run   what would go
+  glovebox session prune --older-than 12h
+  glovebox session prune --keep 100 --max-bytes 1GB   those longest unused go first
+
+A session that another process has open is left alone, and so is one that was used meanwhile. The exit code is 1
+when something that should go could not be deleted.";
+
+/// Delete sessions by age, number and size
+#[derive(Args, Debug)]
+#[command(after_help = PRUNE_HELP)]
+pub(super) struct PruneArgs {
+    #[command(flatten)]
+    what: WhatArgs,
+
+    /// Delete nothing, say what would be
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which sessions go. At least one is to be said.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+struct WhatArgs {
+    /// Those not used for so long, such as `30d`, `12h` or `90min`
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    older_than: Option<Duration>,
+
+    /// All but so many of those used last
+    #[arg(long, value_name = "N", value_parser = kept)]
+    keep: Option<usize>,
+
+    /// Those that make it more than so many bytes, counted from the one used last
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    max_bytes: Option<u64>,
+}
+
+fn kept(text: &str) -> Result<usize, String> {
+    usize::try_from(quantity::count(text)?).map_err(|_| format!("the most is {}", usize::MAX))
+}
+
+/// Delete sessions
+#[derive(Args, Debug)]
+pub(super) struct DeleteArgs {
+    /// The sessions
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<SessionId>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn prune(shelf: &Shelf, args: &PruneArgs) -> anyhow::Result<i32> {
+    let mut prune = Prune::default();
+    prune.older_than = args.what.older_than;
+    prune.most_count = args.what.keep;
+    prune.most_bytes = args.what.max_bytes;
+    prune.dry_run = args.dry_run;
+    let report = shelf.sessions().prune(&prune)?;
+    if args.json {
+        out_json(&report)?;
+    } else {
+        print(&report)?;
+    }
+    Ok(i32::from(!report.errors.is_empty()))
+}
+
+fn print(report: &PruneReport) -> anyhow::Result<()> {
+    if !report.deleted.is_empty() {
+        let head = ["ID", "SIZE", "BECAUSE OF"].map(str::to_owned);
+        let rows = report.deleted.iter().map(|pruned| {
+            let reason = match pruned.reason {
+                PruneReason::Age => "--older-than",
+                PruneReason::Count => "--keep",
+                PruneReason::Bytes => "--max-bytes",
+                _ => "",
+            };
+            [pruned.id.to_string(), bytes(pruned.bytes), reason.into()]
+        });
+        let rows: Vec<[String; 3]> = std::iter::once(head).chain(rows).collect();
+        out(&table([Align::Left, Align::Right, Align::Left], &rows))?;
+    }
+    for skipped in &report.skipped {
+        let reason = match skipped.reason {
+            SkipReason::InUse => "another process has it open",
+            _ => "it was used meanwhile",
+        };
+        note(&format!("`{}` was left alone: {reason}", skipped.id));
+    }
+    for error in &report.errors {
+        note(&format!("`{}` could not be deleted: {}", error.id, error.message));
+    }
+    let verb = if report.dry_run { "would delete" } else { "deleted" };
+    let count = counted(report.deleted.len().try_into().unwrap_or(u64::MAX), "session");
+    out(&format!("{verb} {count}, {}\n", bytes(report.reclaimed_bytes)))?;
+    Ok(())
+}
+
+pub(super) fn delete(shelf: &Shelf, args: &DeleteArgs) -> anyhow::Result<i32> {
+    let sizes: BTreeMap<SessionId, u64> =
+        shelf.store().list()?.into_iter().map(|entry| (entry.id, entry.stored_bytes)).collect();
+    let sessions = shelf.sessions();
+    for id in &args.ids {
+        if !sessions.delete(id)? {
+            return Err(missing(id));
+        }
+        let freed_bytes = sizes.get(id).copied().unwrap_or(0);
+        if args.json {
+            out_json(&serde_json::json!({ "id": id, "freed_bytes": freed_bytes }))?;
+        } else {
+            out(&format!("{id}: freed {}\n", bytes(freed_bytes)))?;
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,66 @@
+//! Host files that are written whole or not at all.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::terminal::Hinted;
+
+/// Writes a file for this user alone, in place of one that is there. Whoever reads it meanwhile, or after a crash, finds the
+/// old one or the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let beside = beside(path);
+    let written = write_new(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        // The other error is the one to tell.
+        let _ = fs::remove_file(&beside);
+        Hinted::new(format!("cannot write `{}`", path.display()), "name a file in a directory you can write to")
+            .because(error)
+            .into()
+    })
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A name in the same directory that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::replace;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        fs::write(&path, "an older and longer one").unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("taken");
+        fs::create_dir_all(path.join("full")).unwrap();
+        assert!(replace(&path, b"new").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
+        assert!(replace(&dir.path().join("missing/s.gbx"), b"new").is_err());
+    }
+}

@@ -1,0 +1,1 @@
+globalThis.n = (globalThis.n ?? 0) + 1;
