@@ -29,7 +29,7 @@ fn show(case: &Case, backend: &dyn Backend) -> Result<(), Failed> {
     let mut report = String::new();
     for (step, result) in case.steps.iter().zip(&results) {
         for wrong in check(&step.expect, result, case.language) {
-            report += &format!("[{}] {wrong}\n", step.script);
+            report += &format!("[{}] {wrong}\n", step.name);
         }
     }
     if results.len() != case.steps.len() {

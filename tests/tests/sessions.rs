@@ -39,6 +39,7 @@ fn after_a_limit_the_session_says_so_and_another_can_be_opened() {
     for (language, source) in scripts {
         let sandbox = sandbox(language, |policy| {
             policy.limits.timeout_ms = 300;
+            policy.limits.timeout_reserve_ms = 0;
             policy.session.on_unwind = OnUnwind::End;
         });
         let session = sandbox.session().unwrap();

@@ -112,10 +112,13 @@ impl Vfs {
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
+        // Of a directory that was restored (see `saved`) it may be known what some names stand for, or that they are gone.
+        let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
+        let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
         let mut inodes = Vec::new();
         for entry in listed {
-            if self.is_known(dir, &entry.name)? {
+            if kept.get(&entry.name).is_some() || journal.has(dir, &entry.name) {
                 continue;
             }
             if let Some(mut inode) = self.mounted_inode(root, &path, &entry, &*source) {
@@ -128,19 +131,11 @@ impl Vfs {
         if !self.make_room(bytes) {
             return Err(VfsError::MountTooLarge);
         }
-        self.install(dir, length(&path), inodes)?;
+        self.install(dir, length(&path), inodes, &kept)?;
         let usage = &mut Arc::make_mut(&mut self.state).usage;
         usage.mount_bytes = usage.mount_bytes.saturating_add(bytes);
         self.note_peak();
         Ok(())
-    }
-
-    /// Whether it is known what a name in a directory that is not listed stands for: its entry was kept when the rest was
-    /// forgotten (see [`save`](Self::save)), or what the source has there was removed.
-    fn is_known(&self, dir: InodeId, name: &str) -> Result<bool, VfsError> {
-        let inode = self.inode(dir)?;
-        let kept = inode.entries().is_some_and(|entries| entries.get(name).is_some());
-        Ok(kept || self.root(inode.root)?.committed.has(dir, name))
     }
 
     fn install(
@@ -148,6 +143,7 @@ impl Vfs {
         dir: InodeId,
         path_charge: u64,
         inodes: Vec<(Name, Inode, SourceStat)>,
+        kept: &Entries,
     ) -> Result<(), VfsError> {
         let state = Arc::make_mut(&mut self.state);
         let mut made = Entries::default();
@@ -158,7 +154,6 @@ impl Vfs {
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
         // What was kept comes behind: its places were not known without the rest.
-        let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
         for (_, name) in kept.between(FIRST_PLACE, kept.next_place()) {
             if let Some(entry) = kept.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;

@@ -17,7 +17,7 @@ pub struct WasiLimits {
     /// Open descriptors, standard streams and preopens included (default 256); beyond it the guest sees `EMFILE`.
     pub open_files: u32,
     /// Linear memory, file system, output, standard input, arguments, environment and the tools device together (default
-    /// 128,000,000). The file system beyond it: `ENOSPC`; the device: `ENOMEM`; output is dropped as past its cap.
+    /// 128,000,000). The file system beyond it: `ENOSPC`; a message to the device: `ENOMEM`; output is dropped as past its cap.
     pub memory_bytes: u64,
 }
 

@@ -68,7 +68,8 @@ pub trait Host {
     }
 
     /// Waits for the next reply to the guest's messages; none where no reply is due, or the time that the guest set is over.
-    /// Must be cancellable, and end with [`Stop::Deadline`] at the latest at the deadline.
+    /// A reply must be within the guest's memory limit already: it is delivered whatever room there is. Must be cancellable, and
+    /// end with [`Stop::Deadline`] at the latest at the deadline.
     fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
         Ok(None)
     }

@@ -21,13 +21,18 @@
 //! assert_eq!(u32::from(Errno::NotCapable), 76);
 //! ```
 //!
+//! Between executions the state can be put down and taken up again, in another process and from bytes that are not trusted:
+//! [`Wasi::save`] and [`Wasi::restore`]. Functions that the embedder offers to scripts are reached through a device,
+//! [`TOOLS_DEVICE`].
+//!
 //! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
-//! [`SecurityEvent`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
+//! [`SecurityEvent`]; [`RestoreError`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
 //!
 //! What it does not protect against: a [`Host`] that does not stop a guest that is out of fuel, and an embedder that
 //! lets linear memory grow without asking [`Wasi::host_bytes`].
 
 mod access;
+mod binding;
 mod calls;
 mod clock;
 mod config;

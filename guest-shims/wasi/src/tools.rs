@@ -8,9 +8,6 @@ use crate::stdin::Source;
 /// Where the device is for the guest. It is seen through the preopen `/`, whatever is mounted, and listed nowhere.
 pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
 
-/// What a reply has in front.
-pub(crate) const FRAME_HEADER_BYTES: u64 = 4;
-
 /// The reply that the guest is reading. There is one, however many descriptors refer to the device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolsDevice {

@@ -29,6 +29,7 @@ impl State {
         let reserve_bytes = OUTPUT_RESERVE_BYTES.min(memory_limit_bytes / 8);
         let mut limiter = MemoryLimiter { limit_bytes: memory_limit_bytes, reserve_bytes, ..MemoryLimiter::default() };
         limiter.set_host_bytes(wasi.host_bytes());
+        limiter.see_peak();
         Self { limiter, wasi, memory: None, run }
     }
 }
@@ -64,10 +65,15 @@ impl MemoryLimiter {
         self.peak_bytes.max(self.sum_bytes())
     }
 
+    /// Says what the host holds beside calls of tools.
     pub(crate) fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
-        self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
         self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
+    }
+
+    /// What is in use now may be the most.
+    pub(crate) fn see_peak(&mut self) {
+        self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
     /// Begins an execution, whose calls of tools are on this account.
@@ -76,7 +82,6 @@ impl MemoryLimiter {
         self.peak_bytes = 0;
         self.tools = tools;
         self.set_host_bytes(self.host_bytes);
-        self.peak_bytes = 0;
     }
 
     fn sum_bytes(&self) -> u64 {

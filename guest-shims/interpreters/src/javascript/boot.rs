@@ -128,6 +128,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     booted.evaluate(FINISH, EVAL_MODULE)?;
     booted.at.random_state = booted.find_random_state()?;
     booted.at.global = booted.find_global()?;
+    (booted.at.modules, booted.at.module_link) = booted.find_modules()?;
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     let runtime = booted.at.runtime;

@@ -156,6 +156,19 @@ impl Booted<'_> {
     }
 }
 
+impl Booted<'_> {
+    /// Frees a module that was evaluated, if nothing can refer to it: `false` if it stays. The interpreter never frees one, since
+    /// modules refer to each other by address. But only modules that were loaded after it can have found it.
+    pub(super) fn free_module(&mut self, module: u32) -> Result<bool, DriverError> {
+        let next = self.guest.read_word(module.saturating_add(self.at.module_link + 4))?;
+        if next != self.at.modules {
+            return Ok(false);
+        }
+        self.guest.call("js_free_module_def", &[self.at.context, module].map(Value::I32))?;
+        Ok(true)
+    }
+}
+
 /// A name as a C string: cut to what the buffer holds, and at the first zero.
 fn name_bytes(name: &str) -> Vec<u8> {
     let most = usize::try_from(NAME_BYTES - 1).unwrap_or_default();

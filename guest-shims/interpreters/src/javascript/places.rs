@@ -5,7 +5,12 @@
 
 use crate::{DriverError, Value};
 
-use super::{boot::fault, guest::Guest, state::Booted, value::JsValue};
+use super::{
+    boot::fault,
+    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest},
+    state::Booted,
+    value::JsValue,
+};
 
 /// How much of the shadow stack the first call may have used when the runtime notes where it begins.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;
@@ -21,6 +26,9 @@ const BINDING_VALUE: u32 = 7;
 
 /// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
+
+/// In how much of `JSModuleDef` its link is looked for.
+const MODULE_BYTES: u32 = 32;
 
 /// The largest memory that boot may have grown to.
 const MEMORY_BYTES_MOST: u64 = 16 << 20;
@@ -178,5 +186,32 @@ impl Booted<'_> {
             [place] => Ok(*place),
             _ => Err(fault("it has no interrupt counter, or several")),
         }
+    }
+
+    /// The head of the context's list of modules, and where a module has its link in it: the newest is the last.
+    pub(super) fn find_modules(&mut self) -> Result<(u32, u32), DriverError> {
+        let program = self.value_of("glovebox:module", "0", EVAL_MODULE | EVAL_COMPILE_ONLY)?;
+        let module = program.module().ok_or_else(|| fault("it compiles no modules"))?;
+        let context = self.at.context..self.at.context + STRUCT_BYTES;
+        let mut found = None;
+        for link in (0..MODULE_BYTES).step_by(4) {
+            let head = self.guest.read_word(module + link + 4)?;
+            if context.contains(&head)
+                && self.guest.read_word(head)? == module + link
+                && found.replace((head, link)).is_some()
+            {
+                return Err(fault("its list of modules is ambiguous"));
+            }
+        }
+        let (head, link) = found.ok_or_else(|| fault("it keeps no list of modules"))?;
+        let before = self.guest.read_word(module + link)?;
+        let done = self.guest.run(program)?;
+        self.guest.free(done)?;
+        while self.guest.job()?.is_some() {}
+        (self.at.modules, self.at.module_link) = (head, link);
+        if !self.free_module(module)? || self.guest.read_word(head)? != before {
+            return Err(fault("its modules cannot be freed"));
+        }
+        Ok((head, link))
     }
 }

@@ -68,8 +68,9 @@ impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
         // The host's last word may have come after the end of what it was meant for.
         self.take_interrupt()?;
+        let mut module = None;
         let ending = if self.hand_over(script)? {
-            self.compile_and_run(script)?
+            self.compile_and_run(script, &mut module)?
         } else {
             Ending::Refused(Facts::out_of_memory().into_raised(script.name))
         };
@@ -105,6 +106,9 @@ impl Booted<'_> {
                 self.abandon()?;
             } else if self.has_litter()? {
                 self.ask(self.at.forget, &[])?;
+            }
+            if let Some(module) = module {
+                self.free_module(module)?;
             }
         }
         self.guest.flush()?;
@@ -149,7 +153,8 @@ impl Booted<'_> {
         Ok(done.is_some())
     }
 
-    fn compile_and_run(&mut self, script: &Script<'_>) -> Result<Ending, DriverError> {
+    /// `module` is set to the module that the script was, once nothing waits for its evaluation any longer.
+    fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Ending, DriverError> {
         let (program, grammar) = match self.compile(script)? {
             Compiled::Program(program, grammar) => (program, grammar),
             Compiled::Failed(thrown, _) => return Ok(Ending::Threw(thrown)),
@@ -160,9 +165,19 @@ impl Booted<'_> {
         }
         let result = match self.start(script, program, grammar)? {
             Started::Value(result) => result,
-            Started::Threw(thrown) => return Ok(Ending::Threw(thrown)),
+            Started::Threw(thrown) => {
+                // What stopped it from outside may have left it half done.
+                if self.state()?.exit.is_none() && !self.is_interrupted()? {
+                    *module = program.module();
+                }
+                return Ok(Ending::Threw(thrown));
+            }
         };
         let mut ending = self.drain()?;
+        // A promise that is pending may go on in a later execution.
+        if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
+            *module = program.module();
+        }
         if matches!(ending, Ending::Done(_)) && self.state()?.exit.is_none() {
             if grammar.is_async() && self.promise_state(result)? == PROMISE_PENDING {
                 ending = self.never_ends()?;

@@ -54,6 +54,10 @@ addresses! {
     random_state,
     /// `JSContext.global_obj`; the table of `let`, `const` and `class` bindings, `global_var_obj`, stands right behind it.
     global,
+    /// The head of the context's list of modules.
+    modules,
+    /// Where in a module its link in that list is.
+    module_link,
     /// The words that the boot scripts share with the host.
     words,
     /// The functions of `driver.js`, `globals.js`, `tools.js` and `values.js`.

@@ -7,6 +7,7 @@
 pub(super) struct JsValue(pub(super) u64);
 
 const TAG_OBJECT: u64 = 0xffff_ffff;
+const TAG_MODULE: u64 = 0xffff_fffd;
 const TAG_NULL: u64 = 2;
 const TAG_UNDEFINED: u64 = 3;
 const TAG_UNINITIALIZED: u64 = 4;
@@ -48,6 +49,15 @@ impl JsValue {
 
     /// The address of an object, `None` for anything else.
     pub(super) fn address(self) -> Option<u32> {
-        if self.0 >> 32 == TAG_OBJECT { u32::try_from(self.0 & 0xffff_ffff).ok() } else { None }
+        self.pointer(TAG_OBJECT)
+    }
+
+    /// The address of a compiled module, `None` for anything else.
+    pub(super) fn module(self) -> Option<u32> {
+        self.pointer(TAG_MODULE)
+    }
+
+    fn pointer(self, tag: u64) -> Option<u32> {
+        if self.0 >> 32 == tag { u32::try_from(self.0 & 0xffff_ffff).ok() } else { None }
     }
 }

@@ -1,12 +1,12 @@
 //! Random operations, in memory and over a mount, with forks, marks and commits in between.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use glovebox_vfs::{Access, FileKind, Follow, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
+use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
 use proptest::prelude::*;
 
-use crate::reference::{End, Kind, Reference};
+use crate::check::{check, read_all};
+use crate::reference::{End, Reference};
 use crate::runner;
 use crate::support::{FakeHost, HostNode};
 
@@ -316,59 +316,6 @@ impl World {
         self.vfs.mark_committed(self.root, []).unwrap();
         assert_eq!((self.vfs.bytes_used(), self.vfs.inodes_used()), (0, 0));
     }
-}
-
-fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
-    let mut data = vec![0; usize::try_from(vfs.stat(inode).unwrap().size_bytes).unwrap()];
-    let mut done = 0;
-    while done < data.len() {
-        // In odd steps, to meet chunk borders everywhere.
-        let end = data.len().min(done + 3_001);
-        let read = vfs.read_at(inode, done as u64, &mut data[done..end]).unwrap();
-        assert!(read > 0);
-        done += read;
-    }
-    data
-}
-
-/// Compares the whole tree, and what is said to have changed. Changes first: they must not depend
-/// on what was listed.
-fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
-    assert_eq!(vfs.changes(root), model.changes());
-    let mut found = BTreeMap::new();
-    let mut dirs = vec![String::new()];
-    while let Some(dir) = dirs.pop() {
-        for entry in vfs.list(root, &dir).unwrap() {
-            let path = if dir.is_empty() { entry.name.to_string() } else { format!("{dir}/{}", entry.name) };
-            let kind = match entry.kind {
-                FileKind::Directory => {
-                    dirs.push(path.clone());
-                    Kind::Dir
-                }
-                FileKind::File => Kind::File,
-                FileKind::Symlink => Kind::Link,
-            };
-            let top = vfs.root_dir(root).unwrap();
-            match model.tree.get(&path) {
-                Some((id, Kind::File)) => {
-                    let stat = vfs.stat(entry.inode).unwrap();
-                    let names = model.tree.values().filter(|(other, _)| other == id);
-                    assert_eq!(stat.links, names.count() as u64, "{path}");
-                    assert_eq!(stat.size_bytes, model.data[id].len() as u64, "{path}");
-                    assert_eq!(&read_all(vfs, entry.inode), &model.data[id], "{path}");
-                }
-                Some((id, Kind::Link)) => {
-                    let target = vfs.read_link(top, path.as_bytes()).unwrap();
-                    assert_eq!(*target, *model.targets[id], "{path}");
-                }
-                _ => {}
-            }
-            found.insert(path, kind);
-        }
-    }
-    let expected: BTreeMap<String, Kind> = model.tree.iter().map(|(path, &(_, kind))| (path.clone(), kind)).collect();
-    assert_eq!(found, expected);
-    assert_eq!(vfs.changes(root), model.changes());
 }
 
 fn run(name: &str, mounted: bool) {

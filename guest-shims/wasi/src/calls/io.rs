@@ -10,7 +10,7 @@ use crate::failure::{Call, Failure};
 use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
 use crate::stdin::Source;
 use crate::table::Target;
-use crate::tools::{FRAME_HEADER_BYTES, ToolsDevice};
+use crate::tools::ToolsDevice;
 use crate::{Errno, Host, Stream, Wasi, prices, rights};
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
@@ -284,11 +284,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
         let Some(reply) = host.tool_receive()? else {
             return Ok(0);
         };
-        let room = wasi.room_bytes();
-        // The host bounds its replies; this is for one that memory has no room for.
-        if u64::try_from(reply.len()).unwrap_or(u64::MAX).saturating_add(FRAME_HEADER_BYTES) > room {
-            return Err(Errno::NoMem.into());
-        }
+        // It is within the memory limit: the host has counted it as held for the guest, and does until this call is over.
         wasi.tools.put(&reply)?;
     }
     let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;

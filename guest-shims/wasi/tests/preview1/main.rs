@@ -21,6 +21,8 @@ mod reading_and_writing;
 #[cfg(test)]
 mod saving;
 #[cfg(test)]
+mod saving_hostile;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;

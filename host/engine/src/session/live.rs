@@ -6,7 +6,7 @@ use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    CancelToken, Clock, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    CancelToken, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     current::Run,
     guest::{After, Guest},
     run::Setting,
@@ -20,7 +20,6 @@ use crate::{
         pages::Pages,
         shared,
     },
-    state,
     workspace::Roots,
 };
 
@@ -433,8 +432,11 @@ impl Live {
             // The saved file system knows host directories as they were before.
             saved.state.remounted(&self.sandbox)?
         };
-        if let Some(before) = &self.before {
-            wasi.rebind(before.clone().unbind());
+        if let Some(mut before) = self.before.clone() {
+            // In this order: a deleted file that both have open must not be lost in between.
+            wasi.rebind(before.vfs().clone());
+            *before.vfs_mut() = wasi.vfs().clone();
+            *wasi.vfs_mut() = before.unbind();
         }
         saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox))
     }

@@ -18,7 +18,7 @@ use super::{
     exchange::Exchange,
     message::{Message, weight},
     record::Records,
-    reply::{Answer, Reply},
+    reply::{self, Answer, Reply},
     toolbox::Entry,
     worker::{self, Fate, Job},
 };
@@ -259,12 +259,16 @@ impl Calls {
         self.start();
         match self.unread.pop_front() {
             Some(reply) => {
-                let text = reply.text(|| self.toolbox.catalogue());
-                if let Reply::Answer { ran, held, .. } = reply {
-                    self.taken = Some(held);
-                    self.unread_ran -= usize::from(ran);
-                    self.start();
-                }
+                let text = match reply {
+                    Reply::Catalogue => self.catalogue(),
+                    Reply::NotUnderstood(reason) => reply::not_understood(reason),
+                    Reply::Answer { id, answer, ran, held } => {
+                        self.taken = Some(held);
+                        self.unread_ran -= usize::from(ran);
+                        self.start();
+                        reply::answered(id, answer)
+                    }
+                };
                 Taken::Reply(text)
             }
             None => match self.running.iter().map(|call| call.deadline).min() {
@@ -272,6 +276,15 @@ impl Calls {
                 None => Taken::NothingDue,
             },
         }
+    }
+
+    fn catalogue(&mut self) -> String {
+        let text = self.toolbox.catalogue();
+        self.taken = self.exchange.account.hold(text.len() as u64);
+        if self.taken.is_some() {
+            return text;
+        }
+        reply::not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
     }
 
     /// Takes what the handlers have answered, and gives up those whose time is over.

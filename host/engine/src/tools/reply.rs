@@ -24,20 +24,19 @@ pub(super) enum Reply {
     NotUnderstood(&'static str),
 }
 
-impl Reply {
-    /// The JSON text.
-    pub(super) fn text(&self, catalogue: impl FnOnce() -> String) -> String {
-        match self {
-            Self::Catalogue => catalogue(),
-            // The result is JSON text that was made from a value, so it can stand in another.
-            Self::Answer { id, answer: Ok(result), .. } => format!("{{\"id\":{id},\"ok\":{result}}}"),
-            Self::Answer { id, answer: Err(failure), .. } => {
-                json!({ "id": id, "error": { "type": failure.kind.name(), "message": failure.message } }).to_string()
-            }
-            Self::NotUnderstood(reason) => {
-                let message = format!("the message was not understood: {reason}");
-                json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
-            }
+/// A call's answer, as JSON text.
+pub(super) fn answered(id: u64, answer: Answer) -> String {
+    match answer {
+        // The result is JSON text that was made from a value, so it can stand in another.
+        Ok(result) => format!("{{\"id\":{id},\"ok\":{result}}}"),
+        Err(Failure { kind, message }) => {
+            json!({ "id": id, "error": { "type": kind.name(), "message": message } }).to_string()
         }
     }
+}
+
+/// The answer to a message that was none, as JSON text.
+pub(super) fn not_understood(reason: &str) -> String {
+    let message = format!("the message was not understood: {reason}");
+    json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
 }

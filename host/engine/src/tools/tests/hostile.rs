@@ -43,7 +43,9 @@ fn a_catalogue_that_is_asked_for_and_not_read_holds_nothing() {
         guest.send(&json!({"list": true}));
     }
     assert_eq!(guest.calls.account().held_bytes(), 0);
-    assert!(guest.read().is_some());
+    assert!(guest.read().unwrap()["tools"].is_array());
+    guest.calls.account().set_room(1_000_000);
+    assert!(guest.read().unwrap()["error"].is_object(), "there is no room for it");
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Which file system is under a guest.
+
+use glovebox_vfs::Vfs;
+
+use crate::mounts::{is_mountable, is_within};
+use crate::table::{Descriptor, Target};
+use crate::{Mount, TOOLS_DEVICE, Wasi, WasiError};
+
+impl Wasi {
+    /// Puts another file system under a guest that comes from an image.
+    ///
+    /// Preopens keep their descriptor and path and refer to the mount of the same path among the new ones; every
+    /// one must have one. Other files and directories that the guest had open are closed. On an error nothing has changed.
+    pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
+        check_mounts(&vfs, &mounts)?;
+        let mut table = self.table.clone();
+        for slot in table.iter_mut() {
+            let Some(descriptor) = slot else { continue };
+            if let (Some(path), Target::Directory { .. }) = (&descriptor.preopen, &descriptor.target) {
+                let mount = mounts.iter().find(|mount| mount.path == *path);
+                let mount = mount.ok_or_else(|| WasiError::PreopenWithoutMount(path.clone()))?;
+                descriptor.target = directory(&vfs, mount)?;
+            } else if descriptor.preopen.is_none() && descriptor.target.inode().is_some() {
+                *slot = None;
+            }
+        }
+        table.recount();
+        self.table = table;
+        self.vfs = vfs;
+        self.mounts = mounts;
+        Ok(())
+    }
+
+    /// Takes the file system away from under the guest, which gives up its references to open files and loses the descriptors.
+    /// What stays is an empty file system without roots, to be followed by [`rebind`](Self::rebind) or dropped.
+    pub fn unbind(&mut self) -> Vfs {
+        for slot in self.table.iter_mut() {
+            if let Some(Descriptor { preopen: None, target, .. }) = slot
+                && let Some(inode) = target.inode()
+            {
+                self.vfs.release(inode);
+                *slot = None;
+            }
+        }
+        self.table.recount();
+        let empty = Vfs::new(*self.vfs.limits());
+        std::mem::replace(&mut self.vfs, empty)
+    }
+
+    /// Puts another version of the same file system under the guest, such as a workspace that went on while the guest went
+    /// back: with the same roots, and with the references of all who use it but this guest's.
+    ///
+    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets references; those
+    /// whose inode is not there are closed.
+    pub fn rebind(&mut self, vfs: Vfs) {
+        self.vfs = vfs;
+        for slot in self.table.iter_mut() {
+            let Some(Descriptor { preopen, target, .. }) = slot else { continue };
+            if let (Some(path), Target::Directory { inode }) = (&preopen, &mut *target) {
+                let mount = self.mounts.iter().find(|mount| mount.path == *path);
+                *inode = mount.and_then(|mount| self.vfs.root_dir(mount.root)).unwrap_or(*inode);
+            } else if let Some((inode, kind)) = target.opened() {
+                let same = self.vfs.stat(inode).is_ok_and(|stat| stat.kind == kind);
+                if !same || self.vfs.retain(inode).is_err() {
+                    *slot = None;
+                }
+            }
+        }
+        self.table.recount();
+    }
+
+    /// Mounts a root of the present file system; what was mounted at the same path is replaced.
+    ///
+    /// A guest that has started sees a mount at a new path only through the preopen `/`
+    /// ([`WasiConfig::root_preopen`](crate::WasiConfig::root_preopen)).
+    pub fn add_mount(&mut self, mount: Mount) -> Result<(), WasiError> {
+        check_mounts(&self.vfs, std::slice::from_ref(&mount))?;
+        let target = directory(&self.vfs, &mount)?;
+        for slot in self.table.iter_mut() {
+            if let Some(Descriptor { preopen: Some(path), target: old @ Target::Directory { .. }, .. }) = slot
+                && *path == mount.path
+            {
+                *old = target.clone();
+            }
+        }
+        match self.mounts.iter_mut().find(|known| known.path == mount.path) {
+            Some(known) => *known = mount,
+            None => self.mounts.push(mount),
+        }
+        Ok(())
+    }
+}
+
+/// The directory that a mount shows.
+pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<Target, WasiError> {
+    let inode = vfs.root_dir(mount.root).ok_or_else(|| WasiError::UnknownRoot(mount.path.clone()))?;
+    Ok(Target::Directory { inode })
+}
+
+/// Whether these can be mounted, beside one another.
+pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
+    for (index, mount) in mounts.iter().enumerate() {
+        if !is_mountable(&mount.path) {
+            return Err(WasiError::MountPath(mount.path.clone()));
+        }
+        if is_within(&mount.path, TOOLS_DEVICE) {
+            return Err(WasiError::MountAtDevice(mount.path.clone()));
+        }
+        if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {
+            return Err(WasiError::MountTwice(mount.path.clone()));
+        }
+        directory(vfs, mount)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Whatever a guest did before, and whatever somebody did to the bytes.
+
+use crate::hostile::{FUNCTIONS, MEMORY, Random, hostile_guest, refill, scribble};
+use crate::support::Guest;
+
+/// Random calls; the answers.
+fn run(guest: &mut Guest, random: &mut Random, count: u32) -> Vec<String> {
+    let mut answers = Vec::new();
+    for round in 0..count {
+        if round % 200 == 0 {
+            scribble(&mut guest.host, random);
+        }
+        if round % 50 == 0 {
+            refill(guest);
+        }
+        let index = usize::try_from(random.below(u64::try_from(FUNCTIONS.len()).unwrap())).unwrap();
+        let (name, function) = FUNCTIONS[index];
+        answers.push(format!("{name}: {:?}", function(guest, random)));
+        let held = guest.wasi.host_bytes() + u64::from(MEMORY);
+        assert!(held <= 2_000_000, "{name}: {held} bytes");
+    }
+    answers
+}
+
+fn fork_host(guest: &Guest) -> Guest {
+    let mut fork = hostile_guest();
+    fork.host.memory.clone_from(&guest.host.memory);
+    fork.host.replies.clone_from(&guest.host.replies);
+    fork
+}
+
+#[test]
+fn a_guest_cannot_tell_that_it_was_put_down() {
+    for seed in 1..=30_u64 {
+        println!("seed {seed}");
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut guest = hostile_guest();
+        for _ in 0..4 {
+            let _ = run(&mut guest, &mut random, 700);
+            guest.wasi.begin_execution();
+            guest.wasi.vfs_mut().mark();
+            let mut resumed = fork_host(&guest);
+            let saved = guest.wasi.save();
+            resumed.wasi.restore(&saved).unwrap();
+            assert_eq!(resumed.wasi.save(), saved);
+            assert_eq!(resumed.wasi.host_bytes(), guest.wasi.host_bytes() - guest.wasi.stdin_position());
+            let state = random.0;
+            let expected = run(&mut guest, &mut random, 700);
+            assert_eq!(run(&mut resumed, &mut Random(state), 700), expected);
+            assert!(resumed.host.memory == guest.host.memory);
+            assert!(guest.host.messages.ends_with(&resumed.host.messages));
+        }
+    }
+}
+
+#[test]
+fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
+    let (mut accepted, mut tried) = (0, 0);
+    for seed in 1..=20_u64 {
+        println!("seed {seed}");
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut guest = hostile_guest();
+        let _ = run(&mut guest, &mut random, 600);
+        let saved = guest.wasi.save();
+        for len in (0..saved.len()).filter(|len| *len < 300 || random.below(40) == 0) {
+            assert!(hostile_guest().wasi.restore(&saved[..len]).is_err(), "cut at {len}");
+        }
+        for _ in 0..400 {
+            let mut bytes = saved.clone();
+            for _ in 0..=random.below(3) {
+                let at = usize::try_from(random.below(u64::try_from(bytes.len()).unwrap())).unwrap();
+                match random.below(4) {
+                    0 => bytes[at] ^= 1 << random.below(8),
+                    1 => bytes[at] = random.pick(&[0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF]),
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, random.pick(&[0, 1, 5, 0xFF])),
+                }
+            }
+            tried += 1;
+            let mut other = fork_host(&guest);
+            if other.wasi.restore(&bytes).is_err() {
+                continue;
+            }
+            accepted += 1;
+            // What is accepted is saved and taken up as it is, and a guest can go on in it.
+            let again = other.wasi.save();
+            let mut third = fork_host(&guest);
+            third.wasi.restore(&again).unwrap();
+            assert_eq!(third.wasi.save(), again);
+            assert_eq!(third.wasi.vfs().bytes_used(), other.wasi.vfs().bytes_used());
+            let _ = run(&mut other, &mut random, 60);
+        }
+    }
+    println!("{accepted} of {tried} accepted");
+    assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
+}
