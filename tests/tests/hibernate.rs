@@ -130,14 +130,14 @@ fn equal_sessions_give_equal_bytes() {
             run(session, set);
         }
         let saved = bytes(&one);
-        assert_eq!(saved, bytes(&one), "{language}: saving changes nothing");
-        assert_eq!(saved, bytes(&two), "{language}");
+        assert!(saved == bytes(&one), "{language}: saving changes nothing");
+        assert!(saved == bytes(&two), "{language}");
         let resumed = again(&sandbox, &saved);
-        assert_eq!(saved, bytes(&resumed), "{language}: nor does resuming");
+        assert!(saved == bytes(&resumed), "{language}: nor does resuming");
         for session in [&one, &resumed] {
             run(session, show);
         }
-        assert_eq!(bytes(&one), bytes(&resumed), "{language}: and both go on alike");
+        assert!(bytes(&one) == bytes(&resumed), "{language}: and both go on alike");
     }
 }
 

@@ -63,7 +63,7 @@ pub enum SessionsError {
         /// The session.
         id: SessionId,
         /// Why.
-        source: ResumeError,
+        source: Box<ResumeError>,
     },
     /// It could not be written to the store. It lives on, unsaved.
     #[error("session `{id}` could not be saved")]
@@ -71,7 +71,7 @@ pub enum SessionsError {
         /// The session.
         id: SessionId,
         /// Why.
-        source: HibernateError,
+        source: Box<HibernateError>,
     },
     /// The script ran, but the session could not be written to the store afterwards. It lives on, unsaved.
     #[error("the execution in session `{id}` could not be saved")]

@@ -2,7 +2,10 @@
 
 use std::{
     ops::Deref,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -73,24 +76,35 @@ impl KeptSession {
         state.users += 1;
         state.used_at = Instant::now();
         drop(state);
-        Ok(AwakeSession { session: live.session.clone(), live: Arc::downgrade(&live), slot })
+        Ok(AwakeSession {
+            session: live.session.clone(),
+            live: Arc::downgrade(&live),
+            slot,
+            is_touched: AtomicBool::new(false),
+        })
     }
 }
 
-/// A kept session while it is used: a [`Session`] that does not go to rest.
+/// A kept session while it is used: a [`Session`] that does not go to rest. What is done with a clone of the session after
+/// this is gone may be lost.
 #[derive(Debug)]
 pub struct AwakeSession {
     session: Session,
     /// The slot alone owns it, so that the session's lock is free as soon as the slot lets it go.
     live: Weak<Live>,
     slot: SlotRef,
+    /// Whether anything was done with the session since it was saved.
+    is_touched: AtomicBool,
 }
 
 impl AwakeSession {
     /// Writes the session to the store as it is now. It lasts when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live.upgrade().ok_or_else(|| SessionsError::NotFound { id: self.slot.id.clone() })?;
-        live.changes.fetch_add(1, Ordering::SeqCst);
+        // What is done from now on may not be in it.
+        if self.is_touched.swap(false, Ordering::SeqCst) {
+            live.changes.fetch_add(1, Ordering::SeqCst);
+        }
         live.save(&self.slot.inner)
     }
 }
@@ -99,6 +113,7 @@ impl Deref for AwakeSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
+        self.is_touched.store(true, Ordering::SeqCst);
         &self.session
     }
 }
@@ -106,7 +121,7 @@ impl Deref for AwakeSession {
 impl Drop for AwakeSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        if let Some(live) = &state.live {
+        if let Some(live) = state.live.as_ref().filter(|_| self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         state.users -= 1;

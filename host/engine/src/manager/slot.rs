@@ -126,7 +126,7 @@ impl Live {
         let options =
             ResumeOptions { id: Some(id.to_string()), key: inner.key.clone(), bound_to: Some(id.to_string()) };
         let resumed = inner.sandbox_for(&stored.record)?.resume(&stored.state, options);
-        let session = resumed.map_err(|source| SessionsError::Resume { id: id.clone(), source })?;
+        let session = resumed.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
         events::session("session.resumed", id);
         Ok(Self { created_at: stored.record.created_at, changes: AtomicU64::new(0), ..Self::new(session, lock, place) })
     }
@@ -142,7 +142,7 @@ impl Live {
         let id = self.lock.id();
         let options = HibernateOptions { key: inner.key.clone(), bound_to: Some(id.to_string()) };
         let hibernated = self.session.hibernate_for_store(&options);
-        let state = hibernated.map_err(|source| SessionsError::Save { id: id.clone(), source })?;
+        let state = hibernated.map_err(|source| SessionsError::Save { id: id.clone(), source: Box::new(source) })?;
         let sandbox = self.session.sandbox();
         let record = SessionRecord {
             id: id.clone(),

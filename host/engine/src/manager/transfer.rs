@@ -66,5 +66,5 @@ impl Sessions {
 }
 
 fn unusable(id: &SessionId, source: ResumeError) -> SessionsError {
-    SessionsError::Resume { id: id.clone(), source }
+    SessionsError::Resume { id: id.clone(), source: Box::new(source) }
 }

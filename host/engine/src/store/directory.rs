@@ -152,7 +152,7 @@ fn file_name(id: &SessionId) -> String {
 struct DirectoryLock {
     dir: Arc<TrustedDir>,
     name: String,
-    _file: File,
+    file: File,
 }
 
 impl DirectoryLock {
@@ -173,7 +173,7 @@ impl DirectoryLock {
                 None => None,
             };
             if current.is_some_and(|current| (current.dev(), current.ino()) == (locked.dev(), locked.ino())) {
-                return Ok(Some(Self { dir: Arc::clone(dir), name, _file: file }));
+                return Ok(Some(Self { dir: Arc::clone(dir), name, file }));
             }
         }
         Err(failed(io::Error::other("the lock file is removed again and again")))
@@ -185,6 +185,11 @@ impl Drop for DirectoryLock {
         // Before the lock is given back with the file: nobody else can hold it now. Where it stays, it harms nobody.
         if let Err(error) = self.dir.remove(&self.name) {
             tracing::debug!(%error, "a session's lock file stays");
+        }
+        // Closing the file would not do: a child that another thread is just starting has the descriptor too, until it runs its
+        // own program.
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "a session's lock is given back when its file is closed");
         }
     }
 }
