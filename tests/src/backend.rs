@@ -89,6 +89,15 @@ pub enum StepResult {
     },
     /// It was validated.
     Validated(Vec<DiagnosticSeen>),
+    /// A variable was read: `{"repr": …, "json": …}`, nothing where there is none.
+    Variable(Option<serde_json::Value>),
+    /// Files were listed: their paths.
+    Listed(Vec<String>),
+    /// It was done, and there is nothing to tell but the files that its expectations name.
+    Done {
+        /// By path.
+        files: BTreeMap<String, Vec<u8>>,
+    },
     /// The sandbox refused it, with this message.
     Refused(String),
 }

@@ -8,8 +8,12 @@ use std::{
 
 use glovebox::{Language, Policy};
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::Expect;
+use crate::{
+    Expect,
+    step::{CaseTool, Step, StepFile},
+};
 
 /// What is asked of the sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -38,19 +42,6 @@ pub struct Request {
     pub session_id: Option<String>,
 }
 
-/// One execution of a case.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// The script's file, without its extension.
-    pub script: String,
-    /// The source text.
-    pub source: String,
-    /// What comes with it.
-    pub request: Request,
-    /// What is expected.
-    pub expect: Expect,
-}
-
 /// One case in one language.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -62,13 +53,17 @@ pub struct Case {
     pub scenarios: Vec<String>,
     /// Whether its steps run one after the other in one kept interpreter; otherwise each gets a fresh one.
     pub kept: bool,
+    /// What its first session finds in `context`.
+    pub context: Option<Value>,
+    /// The tools its scripts may call, by name.
+    pub tools: BTreeMap<String, CaseTool>,
     /// Whether its fuel is held by a golden.
     pub golden: bool,
     /// What it may do.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Its executions.
+    /// What is done, in order.
     pub steps: Vec<Step>,
 }
 
@@ -83,6 +78,10 @@ struct CaseFile {
     about: Option<String>,
     #[serde(default)]
     kept: bool,
+    /// JSON text: TOML has no null.
+    context: Option<String>,
+    #[serde(default)]
+    tools: BTreeMap<String, CaseTool>,
     #[serde(default)]
     golden: bool,
     #[serde(default)]
@@ -92,15 +91,6 @@ struct CaseFile {
     expect: Option<toml::Table>,
     #[serde(default)]
     step: Vec<StepFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepFile {
-    script: String,
-    #[serde(default)]
-    request: Request,
-    expect: toml::Table,
 }
 
 /// The directory that holds the cases.
@@ -137,14 +127,25 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
 
     let steps = match (file.expect, file.step) {
         (Some(expect), steps) if steps.is_empty() => {
-            vec![StepFile { script: "script".into(), request: file.request, expect }]
+            vec![StepFile::single(file.request, expect)]
         }
         (None, steps) if !steps.is_empty() => steps,
         _ => return Err("give either one `[expect]` (for `script.*`) or `[[step]]` tables".into()),
     };
 
+    let context = match &file.context {
+        Some(_) if !file.kept => return Err("only a case with `kept = true` has a `context`".into()),
+        Some(text) => Some(serde_json::from_str(text).map_err(|error| format!("`context` is no JSON text: {error}"))?),
+        None => None,
+    };
+
     let mut unclaimed = BTreeSet::new();
     let mut languages = BTreeSet::new();
+    for language in Language::ALL {
+        if steps.iter().any(|step| step.inline(language).is_some()) {
+            languages.insert(language);
+        }
+    }
     let mut files = BTreeMap::new();
     for path in sorted(dir)? {
         let entry = path.file_name().and_then(|name| name.to_str()).ok_or("a file's name is not UTF-8")?;
@@ -167,18 +168,32 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             language,
             scenarios: file.scenario.clone(),
             kept: file.kept,
+            context: context.clone(),
+            tools: file.tools.clone(),
             golden: file.golden,
             policy: policy.clone(),
             files: files.clone(),
             steps: Vec::new(),
         };
-        for step in &steps {
-            let script = format!("{}.{}", step.script, extension(language));
-            let source = fs::read_to_string(dir.join(&script)).map_err(|error| format!("`{script}`: {error}"))?;
-            unclaimed.remove(&script);
-            let expect =
-                for_language(&step.expect, language).map_err(|error| format!("step `{}`: {error}", step.script))?;
-            case.steps.push(Step { script: step.script.clone(), source, request: step.request.clone(), expect });
+        for (number, step) in steps.iter().enumerate() {
+            let wrong = |error: String| format!("step {number} ({language}): {error}");
+            let source = match (&step.script, step.inline(language)) {
+                (Some(_), Some(_)) => return Err(wrong("give either a script's file or its source".into())),
+                (Some(script), None) => {
+                    let script = format!("{script}.{}", extension(language));
+                    unclaimed.remove(&script);
+                    Some(fs::read_to_string(dir.join(&script)).map_err(|error| wrong(format!("`{script}`: {error}")))?)
+                }
+                (None, Some(source)) => Some(source.clone()),
+                (None, None) if step.runs() => return Err(wrong("there is no source in this language".into())),
+                (None, None) => None,
+            };
+            let expect = match &step.expect {
+                Some(expect) => for_language(expect, language, step.runs()).map_err(wrong)?,
+                None if step.runs() => return Err(wrong("there is no `expect`".into())),
+                None => Expect::default(),
+            };
+            case.steps.push(step.step(number, source, expect, file.kept).map_err(wrong)?);
         }
         cases.push(case);
     }
@@ -189,7 +204,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
 }
 
 /// The expectations for one language: the general ones, and over them key by key those of its own table.
-fn for_language(general: &toml::Table, language: Language) -> Result<Expect, String> {
+fn for_language(general: &toml::Table, language: Language, runs: bool) -> Result<Expect, String> {
     let mut merged = general.clone();
     let mut own = toml::Table::new();
     for each in Language::ALL {
@@ -208,7 +223,8 @@ fn for_language(general: &toml::Table, language: Language) -> Result<Expect, Str
     merged.extend(own);
     let expect = Expect::deserialize(toml::Value::Table(merged)).map_err(|error| error.to_string())?;
     let answers = [expect.outcome.is_some(), expect.error.is_some(), expect.diagnostics.is_some()];
-    if answers.iter().filter(|given| **given).count() != 1 {
+    let given = answers.iter().filter(|given| **given).count();
+    if given > 1 || (runs && given == 0) {
         return Err("expect exactly one of `outcome`, `error` and `diagnostics`".into());
     }
     Ok(expect)

@@ -1,6 +1,6 @@
 //! Compares what came out of a step with what its case expects.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use glovebox::Language;
 use serde_json::Value;
@@ -14,14 +14,12 @@ pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<St
     match (result, &expect.error, &expect.diagnostics) {
         (StepResult::Refused(error), Some(wanted), _) => text(&mut wrong, "error", wanted, error),
         (StepResult::Validated(seen), _, Some(wanted)) => diagnostics(&mut wrong, wanted, seen),
+        (StepResult::Variable(seen), None, None) => value(&mut wrong, expect, seen.as_ref()),
+        (StepResult::Listed(seen), None, None) => same(&mut wrong, "paths", expect.paths.as_ref(), seen),
+        (StepResult::Done { files }, None, None) if expect.outcome.is_none() => contents(&mut wrong, expect, files),
         (StepResult::Ran { observed, files }, None, None) => {
             ran(&mut wrong, expect, observed, language);
-            for (name, wanted) in &expect.files {
-                match files.get(name) {
-                    Some(bytes) => text(&mut wrong, &format!("file `{name}`"), wanted, &String::from_utf8_lossy(bytes)),
-                    None => wrong.push(format!("file `{name}`: not in the workspace")),
-                }
-            }
+            contents(&mut wrong, expect, files);
             if !wrong.is_empty() {
                 wrong.push(summary(observed));
             }
@@ -29,6 +27,51 @@ pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<St
         (result, ..) => wrong.push(format!("expected another kind of answer than\n{result:#?}")),
     }
     wrong
+}
+
+fn contents(wrong: &mut Vec<String>, expect: &Expect, files: &BTreeMap<String, Vec<u8>>) {
+    for (name, wanted) in &expect.files {
+        match files.get(name) {
+            Some(bytes) => text(wrong, &format!("file `{name}`"), wanted, &String::from_utf8_lossy(bytes)),
+            None => wrong.push(format!("file `{name}`: not in the workspace")),
+        }
+    }
+}
+
+fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
+    same(wrong, "has_value", expect.has_value, seen.is_some());
+    if let Some(wanted) = &expect.value {
+        text(wrong, "value", wanted, seen.and_then(|seen| seen["repr"].as_str()).unwrap_or(""));
+    }
+    let json = seen.and_then(|seen| seen.get("json"));
+    same(wrong, "is_json", expect.is_json, json.is_some());
+    if let Some(wanted) = &expect.value_json {
+        let wanted: Value = serde_json::from_str(wanted).expect("`value_json` is JSON text");
+        same(wrong, "value_json", Some(Some(&wanted)), json);
+    }
+}
+
+/// What sessions and tools add to an execution.
+fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
+    value(wrong, expect, seen.value.as_ref());
+    same(wrong, "went_back", Some(expect.went_back), seen.went_back.is_some());
+    for (name, key, wanted) in [
+        ("interrupted", "type", &expect.interrupted),
+        ("interrupted_traceback", "traceback", &expect.interrupted_traceback),
+    ] {
+        if let Some(wanted) = wanted {
+            let told = seen.interrupted.as_ref().and_then(|raised| raised[key].as_str());
+            text(wrong, name, wanted, told.unwrap_or(""));
+        }
+    }
+    let names: Vec<String> =
+        seen.tool_calls.iter().map(|call| call["name"].as_str().unwrap_or("").to_owned()).collect();
+    same(wrong, "tool_calls", Some(&expect.tool_calls), &names);
+    if !expect.tool_outcomes.is_empty() {
+        let outcome = |call: &Value| call["error"]["type"].as_str().unwrap_or("returned").to_owned();
+        let outcomes: Vec<String> = seen.tool_calls.iter().map(outcome).collect();
+        same(wrong, "tool_outcomes", Some(&expect.tool_outcomes), &outcomes);
+    }
 }
 
 fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Language) {
@@ -73,6 +116,8 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration in a test's report")]
     let duration_ms = seen.duration_ms as u64;
     between(wrong, "duration_ms", expect.duration_least_ms, expect.duration_most_ms, duration_ms);
+
+    kept(wrong, expect, seen);
 
     // What holds for every execution, whatever the case is about.
     same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());

@@ -5,11 +5,16 @@ use std::{
     env,
     path::PathBuf,
     sync::{Mutex, OnceLock},
+    thread,
+    time::Duration,
 };
 
-use glovebox::{Engine, EngineConfig, ExecuteError, Execution, Language, Request, Sandbox, SourceKind};
+use glovebox::{Engine, EngineConfig, Execution, Language, Request, Sandbox, SourceKind, Tool, ToolError};
 
-use crate::{Backend, Case, DiagnosticSeen, Operation, Step, StepResult};
+use crate::{
+    Action, Backend, Case, DiagnosticSeen, Operation, Request as Asked, Step, StepResult,
+    engine_sessions::EngineSessions,
+};
 
 /// Where prepared runtimes are kept: `GLOVEBOX_CACHE_DIR`, or the engine's own default.
 #[must_use]
@@ -53,7 +58,7 @@ impl EngineBackend {
 
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
         let key = (case.language, case.policy.to_toml());
-        let shared = case.files.is_empty();
+        let shared = case.files.is_empty() && case.tools.is_empty();
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
             return Ok(sandbox.clone());
         }
@@ -73,52 +78,74 @@ fn build(runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
     for (name, bytes) in &case.files {
         builder = builder.file(name, bytes.clone());
     }
+    for (name, tool) in &case.tools {
+        let answers = tool.clone();
+        let mut made = Tool::new(name, &tool.description).handler(move |_, arguments| {
+            thread::sleep(Duration::from_millis(answers.delay_ms));
+            answers.answer(arguments).map_err(ToolError::from)
+        });
+        if let Some(schema) = &tool.schema {
+            made = made.schema(serde_json::from_str(schema).map_err(|error| format!("`{name}`: {error}"))?);
+        }
+        builder = builder.tool(made);
+    }
     builder.build().map_err(|error| error.to_string())
 }
 
 impl Backend for EngineBackend {
     fn run(&self, case: &Case) -> Vec<StepResult> {
+        let refused = |error: String| case.steps.iter().map(|_| StepResult::Refused(error.clone())).collect();
         let sandbox = match self.sandbox(case) {
             Ok(sandbox) => sandbox,
-            Err(error) => return case.steps.iter().map(|_| StepResult::Refused(error.clone())).collect(),
+            Err(error) => return refused(error),
         };
-        let session = case.kept.then(|| sandbox.session().expect("a session opens"));
-        let mut results = Vec::new();
-        for step in &case.steps {
-            if step.request.operation == Operation::Validate {
-                results.push(match sandbox.validate_request(request(step)) {
-                    Ok(found) => StepResult::Validated(
-                        found
-                            .into_iter()
-                            .map(|each| DiagnosticSeen { line: each.line, column: each.column, message: each.message })
-                            .collect(),
-                    ),
-                    Err(error) => StepResult::Refused(error.to_string()),
-                });
-                continue;
-            }
-            let names: Vec<&String> = step.expect.files.keys().collect();
-            results.push(seen(
-                match &session {
-                    Some(session) => session.run(request(step)),
-                    None => sandbox.run(request(step)),
-                },
-                &names,
-            ));
+        if !case.kept {
+            return case.steps.iter().map(|step| fresh(&sandbox, step)).collect();
         }
-        results
+        let mut sessions = match EngineSessions::open(sandbox.clone(), case) {
+            Ok(sessions) => sessions,
+            Err(error) => return refused(error),
+        };
+        let one = |step: &Step| match &step.action {
+            Action::Run { request, .. } if request.operation == Operation::Validate => fresh(&sandbox, step),
+            _ => sessions.step(step),
+        };
+        case.steps.iter().map(one).collect()
     }
 }
 
-fn request(step: &Step) -> Request<'_> {
-    let mut request = Request::new(&step.source);
-    if let Some(name) = &step.request.name {
+/// A step in an interpreter of its own.
+fn fresh(sandbox: &Sandbox, step: &Step) -> StepResult {
+    let Action::Run { source, request: asked } = &step.action else {
+        return StepResult::Refused("only a session can do this".into());
+    };
+    let request = request(source, asked);
+    if asked.operation == Operation::Execute {
+        return match sandbox.run(request) {
+            Ok(execution) => seen(execution, step),
+            Err(error) => StepResult::Refused(error.to_string()),
+        };
+    }
+    match sandbox.validate_request(request) {
+        Ok(found) => StepResult::Validated(
+            found
+                .into_iter()
+                .map(|each| DiagnosticSeen { line: each.line, column: each.column, message: each.message })
+                .collect(),
+        ),
+        Err(error) => StepResult::Refused(error.to_string()),
+    }
+}
+
+pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
+    let mut request = Request::new(source);
+    if let Some(name) = &asked.name {
         request = request.name(name);
     }
-    if let Some(stdin) = &step.request.stdin {
+    if let Some(stdin) = &asked.stdin {
         request = request.stdin(stdin.as_bytes());
     }
-    if let Some(kind) = &step.request.kind {
+    if let Some(kind) = &asked.kind {
         request = request.kind(match kind.as_str() {
             "detect" => SourceKind::Detect,
             "script" => SourceKind::Script,
@@ -126,21 +153,17 @@ fn request(step: &Step) -> Request<'_> {
             other => panic!("`{other}` is no kind of source"),
         });
     }
-    if let Some(id) = &step.request.session_id {
+    if let Some(id) = &asked.session_id {
         request = request.session_id(id);
     }
     request
 }
 
-fn seen(result: Result<Execution, ExecuteError>, names: &[&String]) -> StepResult {
-    match result {
-        Ok(execution) => {
-            let json = serde_json::to_value(&execution).expect("an execution is JSON");
-            let observed = serde_json::from_value(json).expect("it has exactly the names the contract lists");
-            let files = execution.files();
-            let files = names.iter().filter_map(|name| Some(((*name).clone(), files.read(name).ok()?))).collect();
-            StepResult::Ran { observed: Box::new(observed), files }
-        }
-        Err(error) => StepResult::Refused(error.to_string()),
-    }
+pub(crate) fn seen(execution: Execution, step: &Step) -> StepResult {
+    let json = serde_json::to_value(&execution).expect("an execution is JSON");
+    let observed = serde_json::from_value(json).expect("it has exactly the names the contract lists");
+    let files = execution.files();
+    let names = step.expect.files.keys();
+    let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();
+    StepResult::Ran { observed: Box::new(observed), files }
 }

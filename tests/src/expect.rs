@@ -150,7 +150,7 @@ pub struct DiagnosticMatch {
     pub message: Option<TextMatch>,
 }
 
-/// What a case expects of one execution. Strict where it is silent: no output, no changed files.
+/// What a case expects of one step. Strict where it is silent: no output, no changed files.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
@@ -183,6 +183,26 @@ pub struct Expect {
     pub stdout: Option<TextMatch>,
     /// Standard error; empty unless said, for an execution that ended well. Otherwise not checked unless said.
     pub stderr: Option<TextMatch>,
+    /// The value of the last expression, or of a variable, as the language shows it.
+    pub value: Option<TextMatch>,
+    /// The same as JSON, as JSON text: equal as values, whatever the spelling.
+    pub value_json: Option<String>,
+    /// Whether there is such a value. Not checked unless said.
+    pub has_value: Option<bool>,
+    /// Whether the value is JSON.
+    pub is_json: Option<bool>,
+    /// The class of the exception by which a script ended that was asked to stop; empty for none. Not checked unless said.
+    pub interrupted: Option<TextMatch>,
+    /// The traceback of that exception.
+    pub interrupted_traceback: Option<TextMatch>,
+    /// Whether the session went back to its last checkpoint; not unless said.
+    pub went_back: bool,
+    /// The tools that were called, in order; none unless said.
+    pub tool_calls: Vec<String>,
+    /// What became of each of them: `returned`, `Unfinished` or the name of the error. Not checked unless said.
+    pub tool_outcomes: Vec<String>,
+    /// `list`: the paths, in order.
+    pub paths: Option<Vec<String>>,
     /// Files created, sorted; none unless said.
     pub files_created: Vec<String>,
     /// Files modified, sorted; none unless said.

@@ -84,7 +84,7 @@ pub use execution::{Execution, Metadata, Output};
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
-pub use glovebox_vfs::FileKind;
+pub use glovebox_vfs::{FileKind, SourceError, VfsError};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,

@@ -1,0 +1,99 @@
+//! A case's sessions on the Rust engine.
+
+use std::{collections::BTreeMap, error::Error};
+
+use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOptions, Sandbox, Session, SessionOptions};
+
+use crate::{Action, Case, Step, StepResult, engine_backend};
+
+/// The sessions of one case, by the names that its steps call them by.
+pub(crate) struct EngineSessions {
+    sandbox: Sandbox,
+    sessions: BTreeMap<String, Session>,
+    checkpoints: BTreeMap<String, CheckpointId>,
+    hibernated: BTreeMap<String, Vec<u8>>,
+}
+
+impl EngineSessions {
+    /// Opens the first session, which the first step is about.
+    pub(crate) fn open(sandbox: Sandbox, case: &Case) -> Result<Self, String> {
+        let mut options = SessionOptions::default();
+        options.context = case.context.clone();
+        let session = sandbox.open_session(options).map_err(|error| error.to_string())?;
+        let first = case.steps.first().map_or_else(String::new, |step| step.session.clone());
+        let sessions = BTreeMap::from([(first, session)]);
+        Ok(Self { sandbox, sessions, checkpoints: BTreeMap::new(), hibernated: BTreeMap::new() })
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) -> StepResult {
+        match self.act(step) {
+            Ok(result) => result,
+            Err(error) => StepResult::Refused(error.to_string()),
+        }
+    }
+
+    fn act(&mut self, step: &Step) -> Result<StepResult, Box<dyn Error>> {
+        if let Action::Resume { label } = &step.action {
+            let bytes = self.hibernated.get(label).ok_or("nothing was hibernated under this name")?;
+            let session = self.sandbox.resume(bytes, ResumeOptions::default())?;
+            self.sessions.insert(step.session.clone(), session);
+            return self.done(step);
+        }
+        let session = self.sessions.get(&step.session).ok_or("there is no session of this name")?;
+        match &step.action {
+            Action::Run { source, request } => {
+                let execution: Execution = session.run(engine_backend::request(source, request))?;
+                return Ok(engine_backend::seen(execution, step));
+            }
+            Action::Get { name } => {
+                let value = session.get_variable(name)?;
+                return Ok(StepResult::Variable(value.map(serde_json::to_value).transpose()?));
+            }
+            Action::Set { values } => {
+                for (name, value) in values {
+                    session.set_variable(name, value)?;
+                }
+            }
+            Action::Fork { to } => {
+                let fork = session.fork()?;
+                self.sessions.insert(to.clone(), fork);
+            }
+            Action::Checkpoint { label } => {
+                self.checkpoints.insert(label.clone(), session.checkpoint()?);
+            }
+            Action::Undo { to: None } => drop(session.undo()?),
+            Action::Undo { to: Some(label) } => {
+                session.undo_to(*self.checkpoints.get(label).ok_or("there is no checkpoint of this name")?)?;
+            }
+            Action::Hibernate { label } => {
+                self.hibernated.insert(label.clone(), session.hibernate(&HibernateOptions::default())?);
+                self.sessions.remove(&step.session);
+                return Ok(StepResult::Done { files: BTreeMap::new() });
+            }
+            Action::Write { files } => {
+                for (path, text) in files {
+                    session.files().write(path, text, IfExists::Replace)?;
+                }
+            }
+            Action::Delete { path } => session.files().delete_all(path)?,
+            Action::List { pattern } => {
+                let found = session.files().list(pattern)?;
+                return Ok(StepResult::Listed(found.into_iter().map(|entry| entry.path).collect()));
+            }
+            Action::Resume { .. } => unreachable!("it was done above"),
+        }
+        self.done(step)
+    }
+
+    fn done(&self, step: &Step) -> Result<StepResult, Box<dyn Error>> {
+        let mut files = BTreeMap::new();
+        if let Some(session) = self.sessions.get(&step.session) {
+            for name in step.expect.files.keys() {
+                if let Ok(bytes) = session.files().read(name) {
+                    files.insert(name.clone(), bytes);
+                }
+            }
+        }
+        Ok(StepResult::Done { files })
+    }
+}
