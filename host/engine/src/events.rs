@@ -47,7 +47,7 @@ pub(crate) fn complete(execution: &Execution) {
 }
 
 /// What the embedder asks of a session's files, before it is done.
-pub(crate) fn file(session_id: &str, operation: &str, path: &str) {
+pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
