@@ -117,13 +117,10 @@ def parsed(name):
     return compile(source, name, "exec", 0, True), None
 
 
-def valued(value):
-    """The report that carries a script's value. What its `repr` raises, the script raised."""
-    return None if value is None else described(value)
-
-
 def described(value):
-    return reply(b"V", clip(repr(value), REPR_CHARS), json_of(value))
+    """The report that carries a value. What its `repr` raises, the script raised."""
+    text = repr(value)
+    return reply(b"V", text if len(text) <= REPR_CHARS else clip(text, REPR_CHARS - 7), json_of(value))
 
 
 def json_of(value):
