@@ -321,8 +321,10 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
 #[test]
 fn a_value_does_not_drive_the_terminal() {
     let home = Home::new();
-    let steps = [(">>> ", "type('E', (), {'__repr__': lambda self: '\\x1b[2J!'})()\r"), ("u{1b}[2J!", "\x04")];
-    let (shown, _) = home.at_terminal(&[], &["repl"], &steps);
+    let typed = "type('E', (), {'__repr__': lambda self: '\\x1b[2J!'})()\r";
+    let steps = [(">>> ", typed), ("u{1b}[2J!", ""), (">>> ", "\x04")];
+    let (shown, code) = home.at_terminal(&[], &["repl"], &steps);
+    assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("\\u{1b}[2J!"), "{shown}");
     assert!(!shown.contains("\x1b[2J"), "{shown}");
 }

@@ -52,7 +52,10 @@ impl<'a> SessionCases<'a> {
         block(&mut into.checkpoint, PER_TURN, || checkpoint(&self.small, self.source))?;
         block(&mut into.fork, PER_TURN, || made(|| Ok(self.forked.fork()?)))?;
         let options = HibernateOptions::default();
-        block(&mut into.hibernate, PER_TURN, || made(|| Ok(self.small.hibernate(&options)?)))?;
+        block(&mut into.hibernate, PER_TURN, || {
+            self.small.execute(self.source)?;
+            made(|| Ok(self.small.hibernate(&options)?))
+        })?;
         let state = self.small.hibernate(&options)?;
         block(&mut into.resume, PER_TURN, || made(|| Ok(self.sandbox.resume(&state, ResumeOptions::default())?)))
     }
