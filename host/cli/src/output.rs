@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use glovebox::{CancelToken, Execution, Outcome, Resource, Stream, WentBack};
@@ -22,6 +22,10 @@ impl Passthrough {
     }
 
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
+        // What a script says when it is stopped for that is said to nobody.
+        if self.lock().is_some() {
+            return;
+        }
         let written = match stream {
             Stream::Stdout => {
                 let mut out = io::stdout().lock();
@@ -32,13 +36,17 @@ impl Passthrough {
         };
         if let Err(error) = written {
             self.cancel.cancel();
-            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.lock().get_or_insert(error);
         }
     }
 
     /// What kept the output from being written, once.
     pub(crate) fn failure(&self) -> Option<io::Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<io::Error>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
