@@ -69,6 +69,7 @@ fn is_live(sessions: &Sessions, name: &str) -> bool {
     sessions.list().unwrap().into_iter().any(|kept| kept.stored.id == id(name) && kept.live.is_some())
 }
 
+// scenario: javascript-runtime: Update session metadata after execution
 #[test]
 fn a_session_outlives_its_process() {
     let dir = tempdir().unwrap();

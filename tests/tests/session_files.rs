@@ -4,7 +4,7 @@
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
-use glovebox::{Commit, FilesError, IfExists, Language, OnUnwind, Request, Session};
+use glovebox::{Commit, FilesError, IfExists, Language, OnUnwind, Request, Session, SessionOptions, SharedWorkspace};
 use glovebox_tests::{fixed, sandbox, short};
 
 const LANGUAGES: [Language; 2] = Language::ALL;
@@ -273,4 +273,29 @@ fn times_are_those_of_the_policys_clock() {
     session.files().write("f", "", IfExists::Fail).unwrap();
     let modified = std::time::UNIX_EPOCH + Duration::from_nanos(session.files().stat("f").unwrap().modified_ns);
     assert!(modified >= before - Duration::from_millis(10) && modified <= std::time::SystemTime::now());
+}
+
+#[test]
+fn a_shared_workspace_is_seen_from_outside_and_by_all_its_sessions() {
+    let (python, javascript) = (sandbox(Language::Python, |_| {}), sandbox(Language::JavaScript, |_| {}));
+    let shared = SharedWorkspace::new(&python).unwrap();
+    shared.files().write("first", "before anybody", IfExists::Fail).unwrap();
+    let one = python.open_session(SessionOptions::default().workspace(&shared)).unwrap();
+    let two = javascript.open_session(SessionOptions::default().workspace(&shared)).unwrap();
+    for (session, language) in [(&one, Language::Python), (&two, Language::JavaScript)] {
+        assert_eq!(session.execute(&cat(language, "first")).unwrap().stdout.text(), "before anybody");
+    }
+    two.execute(&put(Language::JavaScript, "second", "from two")).unwrap();
+    assert_eq!(one.execute(&cat(Language::Python, "second")).unwrap().stdout.text(), "from two");
+    for files in [shared.files(), one.files(), two.files()] {
+        assert_eq!(files.read("second").unwrap(), b"from two");
+        files.write("third", "again", IfExists::Replace).unwrap();
+    }
+    one.files().delete("third").unwrap();
+    assert!(two.files().stat("third").is_err());
+    let (fork, _one) = (one.fork().unwrap(), &one);
+    fork.files().write("own", "", IfExists::Fail).unwrap();
+    assert!(shared.files().stat("own").is_err());
+    drop((one, two));
+    assert_eq!(shared.files().read("second").unwrap(), b"from two");
 }

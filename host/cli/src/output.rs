@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use glovebox::{CancelToken, Execution, Outcome, Resource, Stream, WentBack};
@@ -22,8 +22,9 @@ impl Passthrough {
     }
 
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
-        // What a script says when it is stopped for that is said to nobody.
-        if self.lock().is_some() {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_some() {
+            // Nobody wants to know how the script ends now, either.
             return;
         }
         let written = match stream {
@@ -36,17 +37,13 @@ impl Passthrough {
         };
         if let Err(error) = written {
             self.cancel.cancel();
-            self.lock().get_or_insert(error);
+            *failure = Some(error);
         }
     }
 
     /// What kept the output from being written, once.
     pub(crate) fn failure(&self) -> Option<io::Error> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<io::Error>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -15,7 +15,9 @@
 //!
 //! * [`Engine`]: what all sandboxes of a program share. One per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
-//! * [`Session`]: an interpreter that is kept between executions.
+//! * [`Session`]: an interpreter that is kept between executions. [`Session::hibernate`] makes bytes of it, and
+//!   [`Sandbox::resume`] a session of them.
+//! * [`Sessions`]: many of them over a [`SessionStore`], live while they are used.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
 //! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
@@ -84,7 +86,7 @@ pub use execution::{Execution, Metadata, Output};
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
-pub use glovebox_vfs::FileKind;
+pub use glovebox_vfs::{FileKind, SourceError, VfsError};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,

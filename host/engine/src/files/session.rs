@@ -5,9 +5,10 @@ use std::{fmt, io::Read, io::Write, path::Path};
 use glovebox_vfs::{InodeId, RootId, Vfs};
 
 use super::{CopyReport, FileEntry, Files, FilesError, IfExists, archive, carry, change};
-use crate::{Session, events};
+use crate::{Session, SharedWorkspace, events};
 
-/// The files of a session as they are between two executions: to be had by [`Session::files`].
+/// The files of a session, or of a workspace that several share, as they are between two executions: to be had by
+/// [`Session::files`] and [`SharedWorkspace::files`].
 ///
 /// Whatever is asked waits for its turn, as an execution does. Looking takes a [`Files`] and reads from that, so that a
 /// long copy or archive holds nobody up; a change is made while the session waits, all of it or nothing. What is
@@ -30,12 +31,18 @@ use crate::{Session, events};
 /// ```
 #[derive(Clone)]
 pub struct SessionFiles {
-    session: Session,
+    owner: Owner,
+}
+
+#[derive(Clone)]
+enum Owner {
+    Session(Session),
+    Shared(SharedWorkspace),
 }
 
 impl fmt::Debug for SessionFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionFiles").field("session", &self.session.id()).finish()
+        f.debug_struct("SessionFiles").field("session_id", &self.session_id()).finish_non_exhaustive()
     }
 }
 
@@ -43,7 +50,15 @@ impl Session {
     /// The session's files.
     #[must_use]
     pub fn files(&self) -> SessionFiles {
-        SessionFiles { session: self.clone() }
+        SessionFiles { owner: Owner::Session(self.clone()) }
+    }
+}
+
+impl SharedWorkspace {
+    /// The files that the sessions have in common, whether or not there is a session.
+    #[must_use]
+    pub fn files(&self) -> SessionFiles {
+        SessionFiles { owner: Owner::Shared(self.clone()) }
     }
 }
 
@@ -53,7 +68,10 @@ impl SessionFiles {
     /// # Errors
     /// [`FilesError::Session`] when the session has ended.
     pub fn snapshot(&self) -> Result<Files, FilesError> {
-        Ok(self.session.snapshot_files()?)
+        match &self.owner {
+            Owner::Session(session) => Ok(session.snapshot_files()?),
+            Owner::Shared(shared) => shared.with_files(|vfs, root| Ok(Files { vfs: vfs.clone(), root: Some(root) })),
+        }
     }
 
     /// As [`Files::list`].
@@ -61,7 +79,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
-        events::file(self.session.id(), "list", pattern);
+        self.told("list", pattern);
         self.snapshot()?.list(pattern)
     }
 
@@ -78,7 +96,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
-        events::file(self.session.id(), "read", path);
+        self.told("read", path);
         self.snapshot()?.read(path)
     }
 
@@ -87,7 +105,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
-        events::file(self.session.id(), "read", path);
+        self.told("read", path);
         self.snapshot()?.read_at(path, offset, len_bytes)
     }
 
@@ -97,7 +115,7 @@ impl SessionFiles {
     /// [`FilesError::Path`]; [`FilesError::Exists`], for an empty file too; [`FilesError::Refused`] at a quota, or for a
     /// directory; [`FilesError::Session`].
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
-        events::file(self.session.id(), "write", path);
+        self.told("write", path);
         self.change(|vfs, root, _| change::write(vfs, root, path, bytes.as_ref(), if_exists))
     }
 
@@ -107,7 +125,7 @@ impl SessionFiles {
     /// [`FilesError::Path`], for the workspace itself too; [`FilesError::Refused`] when nothing is there, or the
     /// directory is not empty; [`FilesError::Session`].
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
-        events::file(self.session.id(), "delete", path);
+        self.told("delete", path);
         self.change(|vfs, root, _| change::delete(vfs, root, path))
     }
 
@@ -116,7 +134,7 @@ impl SessionFiles {
     /// # Errors
     /// As there.
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
-        events::file(self.session.id(), "delete", path);
+        self.told("delete", path);
         self.change(|vfs, root, _| change::delete_all(vfs, root, path))
     }
 
@@ -125,7 +143,7 @@ impl SessionFiles {
     /// # Errors
     /// [`FilesError::Path`]; [`FilesError::Exists`]; [`FilesError::Refused`]; [`FilesError::Session`].
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
-        events::file(self.session.id(), "rename", from);
+        self.told("rename", from);
         self.change(|vfs, root, _| change::rename(vfs, root, from, to, if_exists))
     }
 
@@ -139,7 +157,7 @@ impl SessionFiles {
     /// [`FilesError::Exists`]; [`FilesError::Refused`] at a quota; [`FilesError::HostLink`], [`FilesError::HostPath`],
     /// [`FilesError::HostRead`]; [`FilesError::Session`].
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        events::file(self.session.id(), "write", to);
+        self.told("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
     }
 
@@ -148,7 +166,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        events::file(self.session.id(), "read", from);
+        self.told("read", from);
         self.snapshot()?.copy_out(from, host, if_exists)
     }
 
@@ -157,7 +175,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
-        events::file(self.session.id(), "read", "");
+        self.told("read", "");
         self.snapshot()?.export_tar(writer)
     }
 
@@ -173,17 +191,33 @@ impl SessionFiles {
     /// to what the archive did not bring, headers over 64 KiB; [`FilesError::Exists`]; [`FilesError::Refused`] at a
     /// quota; [`FilesError::Io`]; [`FilesError::Session`].
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        events::file(self.session.id(), "write", "");
+        self.told("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        match &self.owner {
+            Owner::Session(session) => Some(session.id()),
+            Owner::Shared(_) => None,
+        }
+    }
+
+    /// Logs what is asked.
+    fn told(&self, operation: &str, path: &str) {
+        events::file(self.session_id(), operation, path);
     }
 
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Vfs, RootId, InodeId) -> Result<T, FilesError>,
     ) -> Result<T, FilesError> {
-        self.session.with_files(|vfs, root| {
+        let whole = |vfs: &mut Vfs, root| {
             let top = change::top(vfs, root)?;
             change::whole(vfs, |vfs| change(vfs, root, top))
-        })
+        };
+        match &self.owner {
+            Owner::Session(session) => session.with_files(whole),
+            Owner::Shared(shared) => shared.with_files(whole),
+        }
     }
 }

@@ -87,12 +87,12 @@ impl SharedWorkspace {
 
     /// The files that a new session begins with.
     pub(super) fn guest_files(&self) -> GuestFiles {
-        GuestFiles { vfs: self.files().vfs.clone(), roots: self.0.roots.clone() }
+        GuestFiles { vfs: self.held().vfs.clone(), roots: self.0.roots.clone() }
     }
 
     /// The files as they are. Only for whoever has the turn, like all that follows.
     pub(super) fn current(&self) -> Vfs {
-        let mut files = self.files();
+        let mut files = self.held();
         let Files { vfs, departed } = &mut *files;
         for mut wasi in departed.drain(..) {
             *wasi.vfs_mut() = vfs.clone();
@@ -102,12 +102,12 @@ impl SharedWorkspace {
     }
 
     pub(super) fn publish(&self, vfs: Vfs) {
-        self.files().vfs = vfs;
+        self.held().vfs = vfs;
     }
 
     /// Takes note of a session that is gone, and what it had open. Anybody may call this at any time.
     pub(super) fn depart(&self, wasi: Wasi) {
-        self.files().departed.push(wasi);
+        self.held().departed.push(wasi);
     }
 
     /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
@@ -125,7 +125,7 @@ impl SharedWorkspace {
         result
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn held(&self) -> MutexGuard<'_, Files> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
