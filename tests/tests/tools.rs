@@ -291,3 +291,24 @@ except AttributeError:
     print('no such')";
     assert_eq!(output(&sandbox, source), "12 34 {'x': [1]}\nWHY\nTrue\nno such\n");
 }
+
+#[test]
+fn javascript_calls_tools_by_name() {
+    let tools = [echo(), nap(), Tool::llm_query(|_, prompt| Ok(prompt.to_uppercase()))];
+    let source = "
+console.log(JSON.stringify(await Promise.all([tools.echo({x: [1]}), tools.nap({ms: 1}), llm_query('why')])));
+try {
+    await tools.missing();
+} catch (error) {
+    console.log(error instanceof TypeError || error.name);
+}
+try {
+    await llm_query(7);
+} catch (error) {
+    console.log(error.name);
+}";
+    let execution = sandbox(Language::JavaScript, &tools, |_| {}).execute(source).unwrap();
+    let (stdout, stderr) = (execution.stdout.text(), execution.stderr.text());
+    assert!(stdout.starts_with("[{\"x\":[1]},{\"ms\":1},\"WHY\"]\n"), "{stdout} {stderr}");
+    assert!(stdout.ends_with("\nInvalidArguments\n"), "{stdout} {stderr}");
+}

@@ -144,7 +144,7 @@ fn what_is_held_for_calls_is_the_guests_memory() {
 fn an_engine_runs_only_so_many_at_once() {
     let threads = ToolThreads::new(2);
     let (gate, open, begun) = gate();
-    let mut guest = Guest::on(&threads, &[gate.clone()], |_| {});
+    let mut guest = Guest::on(&threads, std::slice::from_ref(&gate), |_| {});
     let mut other = Guest::on(&threads, &[gate], |_| {});
     guest.call(1, "gate", &json!({}));
     other.call(1, "gate", &json!({}));

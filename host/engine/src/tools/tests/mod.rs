@@ -30,8 +30,7 @@ impl Guest {
     }
 
     fn on(threads: &Arc<ToolThreads>, tools: &[Tool], edit: impl FnOnce(&mut Limits)) -> Self {
-        let mut limits = Limits::default();
-        limits.timeout_ms = 60_000;
+        let mut limits = Limits { timeout_ms: 60_000, ..Limits::default() };
         edit(&mut limits);
         let wake = CancelToken::new();
         let toolbox = Arc::new(Toolbox::new(tools).unwrap());

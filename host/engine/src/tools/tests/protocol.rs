@@ -137,12 +137,12 @@ fn handlers_are_told_when_the_execution_is_over() {
         tell.send(call.cancel.wait_timeout(PATIENCE)).ok();
         Ok(json!(1))
     });
-    let mut guest = Guest::new(&[slow.clone()], |_| {});
+    let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     let records = guest.end();
     assert_eq!(records[0].outcome, ToolOutcome::Unfinished);
     assert!(told.recv_timeout(PATIENCE).unwrap(), "at its end");
-    let mut guest = Guest::new(&[slow.clone()], |_| {});
+    let mut guest = Guest::new(std::slice::from_ref(&slow), |_| {});
     guest.call(1, "slow", &json!({}));
     drop(guest);
     assert!(told.recv_timeout(PATIENCE).unwrap(), "when it is dropped");
