@@ -16,6 +16,7 @@
 //! * [`Engine`]: what all sandboxes of a program share. One per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
 //! * [`Session`]: an interpreter that is kept between executions.
+//! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, from outside.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
 //! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
