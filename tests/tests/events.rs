@@ -9,7 +9,9 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use glovebox::{IfExists, Language, Request};
+use std::sync::Arc;
+
+use glovebox::{DirectoryStore, IfExists, Language, NewSession, Prune, Request, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, sandbox};
 
 /// Runs a request under a session id of its own and returns the events that carry it.
@@ -127,4 +129,50 @@ fn executions_are_logged() {
     let id = session.id().to_owned();
     let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));
     assert_eq!(seen.len(), 2, "{seen:#?}");
+
+    kept_sessions_are_logged(&captured);
+}
+
+fn kept_sessions_are_logged(captured: &Captured) {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+        .sandbox(sandbox(Language::JavaScript, |_| {}))
+        .build();
+    let id = SessionId::new("kept").unwrap();
+    let seen = events(captured, "kept", || {
+        let session = sessions.open_or_create(id.clone(), NewSession::default()).unwrap();
+        sessions.hibernate(&id).unwrap();
+        session.execute("1").unwrap();
+        sessions.get(&id).unwrap().unwrap();
+        sessions.fork(&id, SessionId::new("fork").unwrap()).unwrap();
+        sessions.delete(&id).unwrap();
+        sessions.delete(&id).unwrap();
+    });
+    let messages: Vec<&str> = seen.iter().map(|event| event.get("message")).collect();
+    let expected = [
+        "session.created",
+        "session.hibernated",
+        "session.resumed",
+        "execution.start",
+        "execution.complete",
+        "session.retrieved",
+        // By `fork`, of what it forks.
+        "session.retrieved",
+        "session.deleted",
+    ];
+    assert_eq!(messages, expected);
+    assert!(seen.iter().all(|event| event.target == "glovebox" && event.level == "INFO"));
+
+    sessions.hibernate_all();
+    let mut prune = Prune::default();
+    (prune.most_count, prune.dry_run) = (Some(0), true);
+    let _ = captured.take();
+    sessions.prune(&prune).unwrap();
+    let seen = captured.take();
+    let [deleted, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };
+    assert_eq!(deleted.get("message"), "session.prune.delete");
+    assert_eq!(["session_id", "reason", "dry_run"].map(|field| deleted.get(field)), ["fork", "count", "true"]);
+    assert_eq!(complete.get("message"), "session.prune.complete");
+    assert_eq!(["deleted", "skipped", "failed"].map(|field| complete.get(field)), ["1", "0", "0"]);
+    assert_eq!(complete.get("reclaimed_bytes"), deleted.get("bytes"));
 }

@@ -246,8 +246,10 @@ fn a_variable_whose_look_never_ends_sets_the_session_back() {
     session.execute("class Slow:\n    def __repr__(self):\n        global x\n        x = 2\n        while True: pass\nslow = Slow()\nx = 1").unwrap();
     let error = session.get_variable("slow").unwrap_err();
     assert!(matches!(&error, ExecuteError::Variable { reason, .. } if reason.contains("out of fuel")), "{error}");
-    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1");
+    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1", "as it was before the look");
     assert_eq!(session.info().went_back, 1);
+    session.undo().unwrap();
+    assert_eq!(session.get_variable("slow").unwrap(), None, "before the execution, as if nobody had looked");
 }
 
 #[test]

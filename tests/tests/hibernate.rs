@@ -15,8 +15,8 @@ use std::{
 };
 
 use glovebox::{
-    Entropy, ExecuteError, HibernateOptions, HibernatedInfo, Language, ResumeError, ResumeOptions, Sandbox, Session,
-    SessionKey,
+    Commit, Entropy, ExecuteError, HibernateOptions, HibernatedInfo, Language, ResumeError, ResumeOptions, Sandbox,
+    Session, SessionKey, SessionOptions, SharedWorkspace,
 };
 use glovebox_tests::{
     fixed,
@@ -249,6 +249,61 @@ fn limits_are_the_receiving_policys() {
         let short_of_fuel = with(&|policy| policy.limits.fuel = 50_000_000).unwrap();
         let source = if language == Language::Python { "while True: pass" } else { "while (true);" };
         assert_eq!(short(&short_of_fuel.execute(source).unwrap().outcome), "exhausted fuel");
+    }
+}
+
+#[test]
+fn a_shared_workspaces_files_come_along_as_a_copy() {
+    let [python, javascript] = [Language::Python, Language::JavaScript].map(|language| sandbox(language, |_| {}));
+    let shared = SharedWorkspace::new(&python).unwrap();
+    let open = |sandbox: &Sandbox| sandbox.open_session(SessionOptions::default().workspace(&shared)).unwrap();
+    let (one, two) = (open(&python), open(&javascript));
+    run(&one, "f = open('ours', 'w+'); f.write('one'); f.flush(); f.seek(0)");
+    run(&two, "std.open('theirs', 'w').puts('two'); const g = std.open('gone', 'w+'); g.puts('g'); os.remove('gone')");
+    let saved = bytes(&one);
+    run(&two, "std.open('later', 'w').puts('x'); os.remove('theirs')");
+    let resumed = again(&python, &saved);
+    let look = "import os; print(sorted(os.listdir()), f.read(), open('theirs').read())";
+    assert_eq!(run(&resumed, look), "['ours', 'theirs'] one two\n");
+    run(&resumed, "os.remove('ours')");
+    assert_eq!(run(&one, "import os; print(sorted(os.listdir()), f.read())"), "['later', 'ours'] one\n");
+}
+
+#[test]
+fn what_was_not_committed_to_a_host_directory_still_is() {
+    let host = tempfile::tempdir().unwrap();
+    std::fs::write(host.path().join("old"), "old").unwrap();
+    std::fs::write(host.path().join("other"), "other").unwrap();
+    let sandbox = || {
+        sandbox(Language::Python, |policy| {
+            policy.workspace = Some(host.path().to_owned());
+            policy.commit = Commit::OnSuccess;
+        })
+    };
+    let session = sandbox().session().unwrap();
+    let execution = session.execute("open('new', 'w').write('new'); open('old', 'w').write('changed'); 1 / 0").unwrap();
+    assert_eq!(short(&execution.outcome), "raised ZeroDivisionError");
+    let saved = bytes(&session);
+    drop(session);
+    let read = |name: &str| std::fs::read_to_string(host.path().join(name)).ok();
+    assert_eq!((read("new"), read("old").as_deref()), (None, Some("old")));
+    std::fs::write(host.path().join("other"), "changed by the host").unwrap();
+    let resumed = again(&sandbox(), &saved);
+    assert_eq!(run(&resumed, "print(open('other').read(), open('new').read())"), "changed by the host new\n");
+    assert_eq!((read("new").as_deref(), read("old").as_deref()), (Some("new"), Some("changed")));
+}
+
+#[test]
+fn other_mounts_are_refused_by_name() {
+    let host = tempfile::tempdir().unwrap();
+    let mounted = sandbox(Language::JavaScript, |policy| {
+        policy.mounts = vec![format!("{}:/data:ro", host.path().display()).parse().unwrap()];
+    });
+    let bare = sandbox(Language::JavaScript, |_| {});
+    for (from, to) in [(&mounted, &bare), (&bare, &mounted)] {
+        let error = to.resume(&bytes(&from.session().unwrap()), ResumeOptions::default()).unwrap_err();
+        assert!(matches!(error, ResumeError::Files { .. }), "{error}");
+        assert!(error.to_string().contains("/data"), "{error}");
     }
 }
 

@@ -70,10 +70,7 @@ fn nap() -> Tool {
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
     let (tell, told) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !call.cancel.is_cancelled() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let _ = call.cancel.wait_timeout(Duration::from_secs(60));
         tell.send(Instant::now()).ok();
         Err(ToolError::new("cancelled"))
     });

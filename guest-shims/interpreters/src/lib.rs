@@ -1,6 +1,6 @@
 //! Drivers: how to boot a language interpreter once, park it, and call into it for each execution.
 //!
-//! An interpreter's state is its linear memory, so a driver boots the unmodified binary at
+//! An interpreter's state is its linear memory, so a driver boots the binary, no code of it changed, at
 //! preparation time, stops it where nothing live points into the C stack, and leaves *anchors*
 //! (addresses in the saved memory) with which every later instance is called directly.
 //!

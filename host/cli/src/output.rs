@@ -22,6 +22,11 @@ impl Passthrough {
     }
 
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_some() {
+            // Nobody wants to know how the script ends now, either.
+            return;
+        }
         let written = match stream {
             Stream::Stdout => {
                 let mut out = io::stdout().lock();
@@ -32,7 +37,7 @@ impl Passthrough {
         };
         if let Err(error) = written {
             self.cancel.cancel();
-            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            *failure = Some(error);
         }
     }
 

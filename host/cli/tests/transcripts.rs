@@ -110,6 +110,12 @@ fn check(transcript: &Path) -> String {
     differences
 }
 
+/// In an empty cache the first run says on standard error what it prepares; transcripts are about later ones.
+fn prepare() {
+    let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+}
+
 #[test]
 fn what_the_transcripts_show_is_what_happens() {
     let mut transcripts: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts"))
@@ -118,11 +124,24 @@ fn what_the_transcripts_show_is_what_happens() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     transcripts.sort();
-    // In an empty cache the first run says on standard error what it prepares; transcripts are about later ones.
-    let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
-    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    prepare();
     assert!(transcripts.len() >= 5, "the transcripts are gone");
     let differences: String = transcripts.iter().map(|transcript| check(transcript)).collect();
+    assert!(differences.is_empty(), "{differences}");
+}
+
+/// The README's tour is a transcript too: what stands under its heading, up to the next one.
+#[test]
+fn the_readmes_tour_is_what_happens() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let (_, tour) = readme.split_once("\n## Sessions in ten commands\n").unwrap();
+    let tour = tour.split_once("\n## ").unwrap().0;
+    assert_eq!(steps(tour).len(), 10);
+    let directory = tempfile::tempdir().unwrap();
+    let transcript = directory.path().join("README.md");
+    fs::write(&transcript, tour).unwrap();
+    prepare();
+    let differences = check(&transcript);
     assert!(differences.is_empty(), "{differences}");
 }
 

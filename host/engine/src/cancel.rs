@@ -75,6 +75,24 @@ impl CancelToken {
         self.0.state().cancelled
     }
 
+    /// Waits for at most `duration`, and says whether it is cancelled: for what has nothing else to wait for, such as a
+    /// [`Tool`](crate::Tool) between two attempts.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let cancel = glovebox::CancelToken::new();
+    /// assert!(!cancel.wait_timeout(Duration::from_millis(1)));
+    /// cancel.cancel();
+    /// assert!(cancel.wait_timeout(Duration::from_secs(3600)), "at once");
+    /// ```
+    #[must_use]
+    pub fn wait_timeout(&self, duration: Duration) -> bool {
+        // A year is as good as forever.
+        const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+        self.wait(Instant::now() + duration.min(MOST), true, || false);
+        self.is_cancelled()
+    }
+
     /// Has a cancellation unpark `thread`. Whoever parks looks at [`is_cancelled`](Self::is_cancelled) after this.
     pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
         self.0.state().parked.push(thread.clone());

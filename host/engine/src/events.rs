@@ -7,6 +7,7 @@
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
 //! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
+//! | `session.went_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
@@ -70,6 +71,11 @@ pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index
 pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     let detail = format!("{count} calls of tools were refused");
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
+}
+
+/// A session that was unwound lives on in an earlier state.
+pub(crate) fn went_back(session_id: &str, executions_lost: u64, reason: &str) {
+    tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.went_back");
 }
 
 /// Everything an operator may want to hear of: what limits were met, and what was tried.

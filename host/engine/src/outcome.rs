@@ -51,7 +51,8 @@ pub enum Outcome {
     },
     /// An exception reached the top.
     Raised(RaisedOutcome),
-    /// A limit was reached and the guest was unwound, or could not go on.
+    /// A limit was reached: the guest was unwound, could not go on, or ended when it was asked to shortly before
+    /// ([`Execution::interrupted`](crate::Execution::interrupted)).
     Exhausted {
         /// Which limit.
         resource: Resource,
@@ -60,7 +61,7 @@ pub enum Outcome {
         /// What had been used, in the same unit.
         used: u64,
     },
-    /// The caller cancelled it.
+    /// The caller cancelled it: it was unwound, or ended when it was asked to.
     Cancelled,
     /// The guest broke itself: a WebAssembly trap.
     Trapped {

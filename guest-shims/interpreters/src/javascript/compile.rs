@@ -154,9 +154,7 @@ impl Booted<'_> {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-impl Booted<'_> {
     /// Frees a module that was evaluated, if nothing can refer to it: `false` if it stays. The interpreter never frees one, since
     /// modules refer to each other by address. But only modules that were loaded after it can have found it.
     pub(super) fn free_module(&mut self, module: u32) -> Result<bool, DriverError> {

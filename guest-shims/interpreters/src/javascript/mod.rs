@@ -5,6 +5,10 @@
 //! timers, reports), and notes where things are. An execution is `JS_Eval`, the jobs and timers that it leaves, and
 //! `fflush`: a handful of calls.
 //!
+//! A session asks for more: the value of the last statement and variables ([`variables`]), the same names declared again
+//! ([`declare`]), and an end that leaves the interpreter alive ([`interrupt`]). What that takes of the interpreter's own
+//! structures is found at boot by its effects ([`places`]), or preparation fails.
+//!
 //! The boot scripts rely on nothing that a script can replace, and share with the host only the addresses in
 //! [`state::Addresses`]. A script that damages them damages its own interpreter.
 

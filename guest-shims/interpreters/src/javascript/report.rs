@@ -117,7 +117,12 @@ fn position_in(frame: &str, name: &str) -> Option<Position> {
 impl Booted<'_> {
     /// Asks a describing function about a thrown value, which stays the caller's.
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
-        let answer = self.guest.apply(JsValue::object(function), &[thrown])?;
+        let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;
+        if answer.is_exception() && self.take_interrupt()?.is_some() {
+            // Too late for the script: it has thrown already.
+            self.guest.discard_exception()?;
+            answer = self.guest.apply(JsValue::object(function), &[thrown])?;
+        }
         if answer.is_exception() {
             // Describing a value takes memory; where none is left, that is what happened to the script too.
             let failure = self.guest.exception()?;

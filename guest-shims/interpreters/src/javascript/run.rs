@@ -105,7 +105,7 @@ impl Booted<'_> {
             if !matches!(report, Report::Completed(_)) {
                 self.abandon()?;
             } else if self.has_litter()? {
-                self.ask(self.at.forget, &[])?;
+                self.insist(self.at.forget, &[])?;
             }
             if let Some(module) = module {
                 self.free_module(module)?;
@@ -288,7 +288,7 @@ impl Booted<'_> {
         if string.is_exception() {
             return Ok(self.guest.discard_exception()?);
         }
-        self.ask(self.at.complain, &[string])?;
+        self.insist(self.at.complain, &[string])?;
         Ok(self.guest.free(string)?)
     }
 
@@ -306,7 +306,7 @@ impl Booted<'_> {
         }
         self.guest.write_word(self.at.stack_limit_at, self.at.stack_limit)?;
         self.forget_rejections()?;
-        self.ask(self.at.reset, &[])?;
+        self.insist(self.at.reset, &[])?;
         Ok(())
     }
 }

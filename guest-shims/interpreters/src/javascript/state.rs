@@ -142,6 +142,16 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
+    /// As [`Booted::ask`] for what must be done at the end of an execution: should the host's word to stop come just then,
+    /// which is too late for the script, it is taken back.
+    pub(super) fn insist(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
+        let answer = self.ask(function, arguments)?;
+        if answer.is_none() && self.take_interrupt()?.is_some() {
+            return self.ask(function, arguments);
+        }
+        Ok(answer)
+    }
+
     /// The first unhandled rejection: its promise and its reason, both still the list's.
     pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
         // `struct list_head { prev, next }`; an entry holds the promise and the reason behind its own.

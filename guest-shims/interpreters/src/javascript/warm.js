@@ -9,6 +9,7 @@
   setTimeout(() => {}, 1);
   $.tick();
   $.facts(new Error('warm'));
+  $.show({ a: [1, 'b', null] });
   $.report(new RangeError('warm'));
   $.prepare({ name: '<sandbox>', args: ['a'], env: { A: 'b' }, stdin: true });
   $.prepare({ name: '<sandbox>', args: [], env: {}, stdin: false });

@@ -14,7 +14,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
 
-    /// A file with a secret of 32 bytes or more: sessions are sealed with it, and none is taken that is not
+    /// A file with a secret of 32 to 64 bytes: sessions are sealed with it, and none is taken that is not
     #[arg(long, global = true, value_name = "FILE", env = "GLOVEBOX_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
 

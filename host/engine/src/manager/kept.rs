@@ -67,7 +67,7 @@ impl KeptSession {
                 let lock = self.inner.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
                 let stored = self.inner.store.get(&self.id)?.ok_or_else(not_found)?;
-                let place = self.inner.place()?;
+                let place = self.inner.place(&self.id)?;
                 let live = Arc::new(Live::resumed(&self.inner, &stored, lock, place)?);
                 state.live = Some(Arc::clone(&live));
                 live

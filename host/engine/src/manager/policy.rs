@@ -24,9 +24,10 @@ pub struct StorePolicy {
     /// For how many milliseconds a session is left alone before it counts as idle. Default 600,000: ten minutes.
     pub idle_ms: u64,
     /// How many sessions are live at once. The one that was used longest ago is put to rest for one more; where all are
-    /// in use, that is an error. Default 100. At least 1.
+    /// in use for `lock_wait_ms`, that is an error. Default 100. At least 1.
     pub live_count: usize,
-    /// For how many milliseconds a session that another process has is waited for. Default 0: not at all.
+    /// For how many milliseconds a session that another process has is waited for, or a place among the live ones.
+    /// Default 0: not at all.
     pub lock_wait_ms: u64,
 }
 

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Sessions, SessionsError,
     sessions::{Inner, SlotRef},
+    slot::Found,
 };
 use crate::{CancelToken, SessionId};
 
@@ -61,7 +62,7 @@ impl Sessions {
         for slot in self.0.slots() {
             // Whoever has it at this moment uses it.
             let Some(mut state) = slot.try_state() else { continue };
-            if state.users > 0 || state.live.is_none() || !is_due(state.used_at) {
+            if !state.is_idle() || !is_due(state.used_at) {
                 continue;
             }
             match state.rest(&self.0) {
@@ -75,22 +76,30 @@ impl Sessions {
 }
 
 impl Inner {
-    /// Puts the session to rest that was used longest ago; false where all are in use.
-    pub(super) fn rest_oldest(self: &Arc<Self>) -> Result<bool, SessionsError> {
-        let used_at = |slot: SlotRef| {
-            let used_at = slot.try_state().filter(|state| state.users == 0 && state.live.is_some())?.used_at;
-            Some((used_at, slot))
-        };
-        let mut slots: Vec<(Instant, SlotRef)> = self.slots().into_iter().filter_map(used_at).collect();
-        slots.sort_by_key(|(used_at, _)| *used_at);
-        for (_, slot) in slots {
-            if let Some(mut state) = slot.try_state().filter(|state| state.users == 0 && state.live.is_some()) {
-                // One that has ended gave its place up, which is as good.
-                state.rest(self)?;
-                return Ok(true);
+    /// Puts the session to rest that was used longest ago. The session's own slot is left alone.
+    pub(super) fn rest_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
+        let mut found = Found::InUse;
+        let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
+        for slot in self.slots().into_iter().filter(|slot| slot.id != *except) {
+            let idle_since = slot.try_state().map(|state| state.is_idle().then_some(state.used_at));
+            match idle_since {
+                Some(Some(used_at)) => slots.push((used_at, slot)),
+                Some(None) => {}
+                None => found = Found::Moving,
             }
         }
-        Ok(false)
+        slots.sort_by_key(|(used_at, _)| *used_at);
+        for (_, slot) in slots {
+            match slot.try_state() {
+                Some(mut state) if state.is_idle() => {
+                    // One that has ended gave its place up, which is as good.
+                    state.rest(self)?;
+                    return Ok(Found::Rested);
+                }
+                _ => found = Found::Moving,
+            }
+        }
+        Ok(found)
     }
 }
 

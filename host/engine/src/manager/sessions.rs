@@ -258,7 +258,7 @@ impl Sessions {
         if self.0.is_stored(id)? {
             return Err(exists());
         }
-        let place = self.0.place()?;
+        let place = self.0.place(id)?;
         let live = Live::new(make(&self.0)?, lock, place);
         live.save(&self.0)?;
         state.live = Some(Arc::new(live));

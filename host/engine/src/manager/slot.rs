@@ -14,6 +14,9 @@ use crate::{
     Timestamp, events,
 };
 
+/// How often it is asked for what is waited for.
+const POLL: Duration = Duration::from_millis(5);
+
 /// The place of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -83,6 +86,11 @@ impl Slot {
 }
 
 impl State {
+    /// Whether it is live and nobody uses it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.users == 0 && self.live.is_some()
+    }
+
     /// The live session, if there is one that has not ended. What has ended makes room: in the store there is still its last
     /// saved state.
     pub(super) fn alive(&mut self) -> Option<Arc<Live>> {
@@ -172,8 +180,6 @@ impl Live {
 impl Inner {
     /// Takes a session's lock, waiting for it as the policy says.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
-        /// How often a lock is asked for.
-        const POLL_MS: u64 = 10;
         let begun = Instant::now();
         loop {
             if let Some(lock) = self.store.try_lock(id)? {
@@ -183,20 +189,40 @@ impl Inner {
             if is_cancelled || begun.elapsed().as_millis() >= u128::from(self.policy.lock_wait_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
-            self.cancel.wait(Instant::now() + Duration::from_millis(POLL_MS), true, || false);
+            self.cancel.wait(Instant::now() + POLL, true, || false);
         }
     }
 
-    /// A place for one more live session; another goes to rest for it where that has to be.
-    pub(super) fn place(self: &Arc<Self>) -> Result<LivePlace, SessionsError> {
+    /// A place for the session to be live in; another goes to rest for it where that has to be. Whoever calls holds the
+    /// session's slot.
+    pub(super) fn place(self: &Arc<Self>, id: &SessionId) -> Result<LivePlace, SessionsError> {
+        /// Going to rest takes milliseconds, and a slow disk.
+        const RESTING_MS: u64 = 1_000;
         let most = self.policy.live_count.max(1);
+        let begun = Instant::now();
         loop {
             if let Some(place) = LivePlace::take(&self.live_count, most) {
                 return Ok(place);
             }
-            if !self.rest_oldest()? {
+            let patience_ms = match self.rest_oldest(id)? {
+                Found::Rested => continue,
+                Found::Moving => self.policy.lock_wait_ms.max(RESTING_MS),
+                Found::InUse => self.policy.lock_wait_ms,
+            };
+            if self.cancel.is_cancelled() || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::TooManyLive { most });
             }
+            self.cancel.wait(Instant::now() + POLL, true, || false);
         }
     }
+}
+
+/// What was found among the live sessions.
+pub(super) enum Found {
+    /// One that could rest, and does now.
+    Rested,
+    /// None, but one is just going to rest or waking up.
+    Moving,
+    /// All are in use.
+    InUse,
 }

@@ -22,6 +22,8 @@ pub(super) struct Saved {
 pub(super) struct History {
     saved: Vec<Saved>,
     next: u64,
+    /// What those hold that were asked for. Counted when one comes or goes: it is too much work for every execution.
+    kept_bytes: u64,
 }
 
 impl History {
@@ -49,6 +51,9 @@ impl History {
         let id = CheckpointId(self.next);
         self.next += 1;
         self.saved.push(Saved { id, automatic, state, commits });
+        if !automatic {
+            self.count_kept();
+        }
         id
     }
 
@@ -59,7 +64,9 @@ impl History {
         }
         let last = self.saved.last_mut()?;
         last.automatic = false;
-        Some(last.id)
+        let id = last.id;
+        self.count_kept();
+        Some(id)
     }
 
     fn make_room(&mut self, kept: usize) {
@@ -85,10 +92,12 @@ impl History {
     /// Forgets what is newer than `id`.
     pub(super) fn forget_after(&mut self, id: CheckpointId) {
         self.saved.retain(|saved| saved.id <= id);
+        self.count_kept();
     }
 
     pub(super) fn clear(&mut self) {
         self.saved.clear();
+        self.count_kept();
     }
 
     pub(super) fn count(&self) -> usize {
@@ -105,18 +114,20 @@ impl History {
         self.saved.iter().map(info).collect()
     }
 
-    /// What all of them hold: each page once, files once for each checkpoint, which is too much where they share them.
+    /// What all of them hold. Pages that those share that were asked for count once; files count for each, which is too much
+    /// where they share them.
     pub(super) fn held_bytes(&self) -> u64 {
-        let host_bytes = self.saved.iter().fold(0_u64, |sum, saved| sum.saturating_add(saved.state.wasi.host_bytes()));
-        let page_bytes = match &*self.saved {
-            [] => 0,
-            [only] => only.state.pages.bytes(),
-            several => {
-                let pages = several.iter().flat_map(|saved| saved.state.pages.iter());
-                let distinct: HashSet<_> = pages.map(|(_, page)| Arc::as_ptr(page)).collect();
-                (distinct.len() * PAGE_BYTES) as u64
-            }
-        };
-        host_bytes.saturating_add(page_bytes)
+        let automatic = self.saved.iter().filter(|saved| saved.automatic);
+        automatic.fold(self.kept_bytes, |sum, Saved { state, .. }| {
+            sum.saturating_add(state.pages.bytes()).saturating_add(state.wasi.host_bytes())
+        })
+    }
+
+    fn count_kept(&mut self) {
+        let kept = || self.saved.iter().filter(|saved| !saved.automatic).map(|saved| &saved.state);
+        let host_bytes = kept().fold(0_u64, |sum, state| sum.saturating_add(state.wasi.host_bytes()));
+        let pages: HashSet<_> =
+            kept().flat_map(|state| state.pages.iter()).map(|(_, page)| Arc::as_ptr(page)).collect();
+        self.kept_bytes = host_bytes.saturating_add((pages.len() * PAGE_BYTES) as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! What a session is made of, in the hands of whoever has the turn.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
@@ -12,7 +12,7 @@ use crate::{
     run::Setting,
     runtime::Image,
     session::{
-        CheckpointId, CheckpointInfo, OnUnwind, SharedWorkspace, WentBack,
+        CheckpointId, CheckpointInfo, SharedWorkspace,
         checkpoint::{Awaken, Checkpoint},
         history::{History, Saved},
         info::Status,
@@ -22,6 +22,8 @@ use crate::{
     },
     workspace::Roots,
 };
+
+mod fate;
 
 /// The state of a session.
 pub(super) struct Live {
@@ -55,9 +57,6 @@ enum Life {
     /// There will be none any more, and why.
     Ended(String),
 }
-
-/// What calling into a guest came to, and what the guest is good for now.
-type Answered<T> = (Result<T, ExecuteError>, After);
 
 impl Live {
     /// A session around a new guest.
@@ -151,27 +150,46 @@ impl Live {
             self.keep_files(&guest);
         }
         self.executions += u64::from(executed.after == After::Alive);
-        executed.execution.went_back = self.leave(guest, executed.after, || executed.execution.outcome.describe());
+        executed.execution.went_back =
+            self.leave(guest, executed.after, None, || executed.execution.outcome.describe());
         executed.into_result()
     }
 
-    /// A global variable of the guest's. Called on a guest stack.
+    /// A global variable of the guest's. Looking at it is nothing that could be undone. Called on a guest stack.
     pub(super) fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
-        self.with_guest(|guest, image, sandbox| guest.get_variable(image, &sandbox.0.policy.limits, name))
+        let mut guest = self.take()?;
+        guest.wasi_mut().begin_execution();
+        let last = self.history.last().filter(|_| !self.changed).cloned();
+        let now = match last {
+            None if self.policy().interval(0).is_some() => {
+                let earlier = self.earlier();
+                let state = Arc::new(self.save_from(&mut guest, earlier)?);
+                Some(Saved { id: CheckpointId(0), automatic: true, state, commits: self.commits })
+            }
+            last => last,
+        };
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        let (result, after) = guest.get_variable(image(&self.sandbox)?, &self.sandbox.0.policy.limits, name);
+        self.leave(guest, after, now, || said(&result));
+        result
     }
 
     /// Sets a global variable of the guest's to what `json` says. Called on a guest stack.
     pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<(), ExecuteError> {
-        self.with_guest(|guest, image, sandbox| guest.set_variable(image, &sandbox.0.policy.limits, name, json))
+        let mut guest = self.enter(&[])?;
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        let (result, after) = guest.set_variable(image(&self.sandbox)?, &self.sandbox.0.policy.limits, name, json);
+        self.leave(guest, after, None, || said(&result));
+        result
     }
 
     /// Saves the state as one to come back to.
     pub(super) fn checkpoint(&mut self) -> Result<CheckpointId, ExecuteError> {
-        let kept = self.checkpoints_kept();
-        let guest = self.take()?;
         if let Some(place) = &self.place {
             place.check(&self.sandbox.0.policy.limits)?;
         }
+        let kept = self.checkpoints_kept();
+        let guest = self.take()?;
         self.rested(guest, |live, guest| {
             if !live.changed
                 && let Some(id) = live.history.keep_last(kept)
@@ -241,6 +259,7 @@ impl Live {
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut guest = self.take()?;
+        self.save_if_due(&mut guest)?;
         let (result, committed) = shared::change(&self.sandbox, &self.roots, guest.wasi_mut().vfs_mut(), work);
         self.commits += u64::from(committed);
         self.changed = true;
@@ -293,211 +312,6 @@ impl Live {
         }
     }
 
-    /// Takes the guest for an execution, saved if that is due.
-    fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest>, ExecuteError> {
-        let mut guest = self.take()?;
-        let wasi = guest.wasi_mut();
-        wasi.begin_execution();
-        wasi.set_stdin(Vec::new());
-        // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
-        wasi.vfs_mut().mark();
-        if self.is_due() {
-            let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.alike));
-            match self.save_from(&mut guest, earlier) {
-                Ok(state) => self.push(state, true),
-                Err(error) => {
-                    self.end(error.to_string());
-                    return Err(error);
-                }
-            };
-        }
-        self.changed = true;
-        if !stdin.is_empty() {
-            guest.wasi_mut().set_stdin(stdin.to_vec());
-        }
-        Ok(guest)
-    }
-
-    /// Takes the guest back after an execution, or sees to what becomes of the session without it.
-    fn leave(&mut self, mut guest: Box<Guest>, after: After, why: impl FnOnce() -> String) -> Option<WentBack> {
-        match after {
-            After::Alive | After::Untouched => {
-                guest.wasi_mut().set_stdin(Vec::new());
-                self.life = Life::Resting(guest);
-                self.account();
-                None
-            }
-            After::Left => {
-                self.part_from(&guest);
-                self.end(why());
-                None
-            }
-            After::Unwound => {
-                // The pool may have no other place.
-                drop(guest);
-                self.go_back(why())
-            }
-        }
-    }
-
-    /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
-    fn keep_files(&mut self, guest: &Guest) {
-        if let Some(before) = &mut self.before {
-            *before = guest.wasi().clone();
-        }
-    }
-
-    /// In a shared workspace: leaves the files as a guest has left them that is not entered again.
-    fn part_from(&mut self, guest: &Guest) {
-        if let Some(workspace) = &self.workspace {
-            workspace.publish(guest.wasi().clone().unbind());
-            self.before = None;
-        }
-    }
-
-    /// Calls into the guest for the host, as an execution: held to its limits, and undone if it has to be unwound.
-    fn with_guest<R>(
-        &mut self,
-        call: impl FnOnce(&mut Guest, &Image, &Sandbox) -> Answered<R>,
-    ) -> Result<R, ExecuteError> {
-        let mut guest = self.enter(&[])?;
-        let sandbox = self.sandbox.clone();
-        guest.machine.store.data_mut().run.renew(passing_run(&sandbox));
-        let (result, after) = call(&mut guest, image(&sandbox)?, &sandbox);
-        self.leave(guest, after, || match &result {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        });
-        result
-    }
-
-    /// Does something with the resting guest and puts it back.
-    fn rested<R>(
-        &mut self,
-        mut guest: Box<Guest>,
-        work: impl FnOnce(&mut Self, &mut Guest) -> Result<R, ExecuteError>,
-    ) -> Result<R, ExecuteError> {
-        let result = work(self, &mut guest);
-        self.life = Life::Resting(guest);
-        self.account();
-        result
-    }
-
-    /// The guest, made anew if it was lost.
-    fn take(&mut self) -> Result<Box<Guest>, ExecuteError> {
-        if let Life::Unwound(why) = &self.life {
-            let why = why.clone();
-            self.go_back(why);
-        }
-        match mem::replace(&mut self.life, Life::Unwound("its last execution did not come back".into())) {
-            Life::Resting(guest) => Ok(guest),
-            Life::Unwound(reason) | Life::Ended(reason) => {
-                let error = self.has_ended(&reason);
-                self.end(reason);
-                Err(error)
-            }
-        }
-    }
-
-    /// What becomes of the session now that its guest is lost.
-    fn go_back(&mut self, why: String) -> Option<WentBack> {
-        self.life = Life::Unwound(why.clone());
-        if self.sandbox.0.policy.session.on_unwind == OnUnwind::End {
-            self.end(why);
-            return None;
-        }
-        let Some(saved) = self.history.last().cloned() else {
-            self.end(format!("{why}; there is no checkpoint to go back to"));
-            return None;
-        };
-        match self.awaken(&saved) {
-            Ok(guest) => {
-                let executions_lost = self.executions.saturating_sub(saved.state.executions);
-                self.went_back += 1;
-                self.rest_at(guest, &saved);
-                Some(WentBack { executions_lost })
-            }
-            Err(error) => {
-                self.end(format!("{why}; it could not go back: {error}"));
-                None
-            }
-        }
-    }
-
-    /// A new guest in a saved state.
-    fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
-        let mut wasi = if self.commits == saved.commits || self.workspace.is_some() {
-            saved.state.wasi.clone()
-        } else {
-            // The saved file system knows host directories as they were before.
-            saved.state.remounted(&self.sandbox)?
-        };
-        if let Some(mut before) = self.before.clone() {
-            // In this order: a deleted file that both have open must not be lost in between.
-            wasi.rebind(before.vfs().clone());
-            *before.vfs_mut() = wasi.vfs().clone();
-            *wasi.vfs_mut() = before.unbind();
-        }
-        saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox))
-    }
-
-    fn rest_at(&mut self, guest: Guest, saved: &Saved) {
-        self.life = Life::Resting(Box::new(guest));
-        self.executions = saved.state.executions;
-        self.changed = false;
-        self.account();
-    }
-
-    fn end(&mut self, reason: String) {
-        self.life = Life::Ended(reason);
-        if let (Some(workspace), Some(mut before)) = (&self.workspace, self.before.take()) {
-            workspace.publish(before.unbind());
-        }
-        self.history.clear();
-        self.alike = Pages::default();
-        self.place = None;
-    }
-
-    fn has_ended(&self, reason: &str) -> ExecuteError {
-        ExecuteError::SessionEnded { id: self.id.to_string(), reason: reason.to_owned() }
-    }
-
-    /// Whether the state is to be saved before the next execution.
-    fn is_due(&self) -> bool {
-        let policy = &self.sandbox.0.policy.session;
-        let Some(saved) = self.history.last() else { return policy.interval(0).is_some() };
-        let interval = policy.interval(saved.state.pages.bytes());
-        // Variables that the host set are worth a checkpoint as much as an execution is.
-        let since = self.executions.saturating_sub(saved.state.executions).max(1);
-        self.changed && interval.is_some_and(|interval| since >= interval)
-    }
-
-    /// Pages that a checkpoint made now may share.
-    fn earlier(&mut self) -> Pages {
-        match self.history.last() {
-            Some(saved) => saved.state.pages.clone(),
-            None => mem::take(&mut self.alike),
-        }
-    }
-
-    fn save_from(&self, guest: &mut Guest, earlier: Pages) -> Result<Checkpoint, ExecuteError> {
-        Ok(Checkpoint {
-            executions: self.executions,
-            entropy_key: self.entropy_key,
-            forks: self.forks,
-            ..Checkpoint::of(image(&self.sandbox)?, guest, earlier)?
-        })
-    }
-
-    fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
-        self.changed = false;
-        self.history.push(Arc::new(state), self.commits, automatic, self.checkpoints_kept())
-    }
-
-    fn checkpoints_kept(&self) -> usize {
-        self.sandbox.0.policy.session.checkpoints_kept.max(1) as usize
-    }
-
     /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, and its
     /// checkpoints.
     fn account(&mut self) {
@@ -511,18 +325,14 @@ impl Live {
     }
 }
 
-impl Drop for Live {
-    /// Others may be executing: what this session had open is given up when it is their turn to take the files.
-    fn drop(&mut self) {
-        if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
-            workspace.depart(before);
-        }
-    }
-}
-
 /// What bounds a call into the guest that is no script's.
 pub(super) fn passing_run(sandbox: &Sandbox) -> Run {
     Run::new(sandbox.0.policy.limits.timeout(), CancelToken::new(), None)
+}
+
+/// What kept a guest from answering.
+fn said<T>(result: &Result<T, ExecuteError>) -> String {
+    result.as_ref().err().map_or_else(String::new, ToString::to_string)
 }
 
 fn image(sandbox: &Sandbox) -> Result<&Image, ExecuteError> {

@@ -100,8 +100,8 @@ impl Failure {
 pub enum ToolDefinitionError {
     /// The name is none that scripts could write.
     #[error(
-        "tool `{0}`: a name is 1 to 64 letters, digits and underscores, does not begin with a digit or an underscore, and \
-         is no keyword"
+        "tool `{0}`: a name is 1 to 64 letters, digits and underscores, begins with a letter, and is neither a \
+         keyword nor what `tools` has itself"
     )]
     Name(String),
     /// Two tools have this name.

@@ -25,8 +25,8 @@ const NAME_BYTES_MOST: usize = 64;
 /// The most compiled bytes of one pattern, and of the cache it matches with.
 const PATTERN_BYTES_MOST: usize = 1 << 20;
 
-/// What neither language takes as a name after a dot or as a keyword argument, though it looks like one.
-const KEYWORDS: [&str; 36] = [
+/// What cannot be written after a dot or as a keyword argument though it looks like a name, and what `tools` has itself.
+const RESERVED: [&str; 42] = [
     "False",
     "None",
     "True",
@@ -62,7 +62,14 @@ const KEYWORDS: [&str; 36] = [
     "while",
     "with",
     "yield",
+    // An object that has it is taken for a promise, or for another class.
+    "then",
     "constructor",
+    "ToolError",
+    "ToolLimit",
+    "ToolTimeout",
+    "UnknownTool",
+    "InvalidArguments",
 ];
 
 /// The tools of a sandbox, by name, and their catalogue.
@@ -172,7 +179,7 @@ fn is_name(name: &str) -> bool {
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.len() <= NAME_BYTES_MOST
-        && !KEYWORDS.contains(&name)
+        && !RESERVED.contains(&name)
 }
 
 /// The names of the arguments in the order in which they are taken when they have none.

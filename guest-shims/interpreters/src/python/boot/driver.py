@@ -20,7 +20,12 @@ def run(last, shown):
             if head is not None:
                 exec(head, namespace)
             if tail is not None:
-                result = valued(eval(tail, namespace))
+                value = eval(tail, namespace)
+                settrace(None)
+                setprofile(None)
+                if value is not None:
+                    result = described(value)
+                    value = None  # which may end it, and its finalizer print
         else:
             code = compile(source, name, "exec", 0, True)
             running = True
@@ -29,7 +34,7 @@ def run(last, shown):
         settrace(None)
         setprofile(None)
     except BaseException as error:
-        running = False
+        running, value = False, None
         try:
             settrace(None)
             setprofile(None)
@@ -86,7 +91,12 @@ def run_with(last, shown):
             if head is not None:
                 exec(head, namespace)
             if tail is not None:
-                result = valued(eval(tail, namespace))
+                value = eval(tail, namespace)
+                settrace(None)
+                setprofile(None)
+                if value is not None:
+                    result = described(value)
+                    value = None  # which may end it, and its finalizer print
         else:
             code = compile(source, name, "exec", 0, True)
             running = True
@@ -95,7 +105,7 @@ def run_with(last, shown):
         settrace(None)
         setprofile(None)
     except BaseException as error:
-        running = False
+        running, value = False, None
         try:
             settrace(None)
             setprofile(None)

@@ -167,7 +167,9 @@ def line_of(error, trace, name):
         return error.lineno or 0
     line = 0
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == name:
+        file = trace.tb_frame.f_code.co_filename
+        # A kept name is its execution's own: functions of earlier ones have lines of another text.
+        if file is name or (type(name) is not Name and file == name):
             line = trace.tb_lineno or line
         trace = trace.tb_next
     return line

@@ -89,7 +89,7 @@ def read_reply(device):
     while size > 0 and (part := read_device(device, size)):
         parts.append(part)
         size -= len(part)
-    return json.loads(b"".join(parts))
+    return decode_json(b"".join(parts).decode())
 
 
 def deliver(reply):

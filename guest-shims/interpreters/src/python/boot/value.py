@@ -117,13 +117,10 @@ def parsed(name):
     return compile(source, name, "exec", 0, True), None
 
 
-def valued(value):
-    """The report that carries a script's value. What its `repr` raises, the script raised."""
-    return None if value is None else described(value)
-
-
 def described(value):
-    return reply(b"V", clip(repr(value), REPR_CHARS), json_of(value))
+    """The report that carries a value. What its `repr` raises, the script raised."""
+    text = repr(value)
+    return reply(b"V", text if len(text) <= REPR_CHARS else clip(text, REPR_CHARS - 7), json_of(value))
 
 
 def json_of(value):
@@ -161,7 +158,30 @@ def is_json(value):
     return False
 
 
-encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# Without Python code of `json`, which believes whatever a script made of the builtins.
+
+
+def no_json(value):
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def encode_json(value):
+    return "".join(make_encoder({}, no_json, encode_text, None, ":", ",", False, False, False)(value, 0))
+
+
+def decode_json(text):
+    try:
+        value, end = scan_json(text, len(text) - len(text.lstrip(JSON_SPACE)))
+    except StopIteration:
+        end = -1
+    if end < 0 or text[end:].strip(JSON_SPACE):
+        raise ValueError("that is not JSON")
+    return value
+
+
+JSON_SPACE = " \t\n\r"
+make_encoder, encode_text = json.encoder.c_make_encoder, json.encoder.c_encode_basestring
+scan_json = json.JSONDecoder().scan_once
 
 
 def get_variable():
@@ -183,7 +203,7 @@ def set_variable():
         name, text = fields()
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"{clip(name, NAME_CHARS)!r} is no name for a variable")
-        namespace[name] = json.loads(text)
+        namespace[name] = decode_json(text)
         return None
     except BaseException as error:
         return failed(error, None, True)

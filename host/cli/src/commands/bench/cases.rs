@@ -73,6 +73,8 @@ impl Measured {
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
         cases.extend([
             ("fork", &sessions.fork),
+            ("hibernate", &sessions.hibernate),
+            ("resume", &sessions.resume),
             ("parallel_1", &self.parallel_1.samples),
             ("parallel_n", &self.parallel_n.samples),
         ]);

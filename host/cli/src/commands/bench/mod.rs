@@ -38,14 +38,16 @@ Every case runs `print(1)` or `console.log(1)` under the default limits, fuel co
   checkpoint   saving that session after a run, to go back to; checkpoint_1m and the like: one that
                holds so much memory of its own
   fork         a second session of one that holds 1 MiB
+  hibernate    the kept session as compressed bytes
+  resume       a session from these bytes
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
 
 Ours and theirs take turns, so that whatever else the machine does hits both. Of the cases that
 take well under a millisecond the first run of a turn is not counted: it pays for the caches that
 the processes before it have used. A ratio above 1 says how many times faster we are; that of
-parallel_n is executions a second against those of parallel_1, and that of checkpoint a run against
-the checkpoint that comes on top of it.";
+parallel_n is executions a second against those of parallel_1, and those of checkpoint and
+hibernate a run in a kept session against what comes on top of it.";
 
 /// Measure on this machine, beside python3 and node
 #[derive(Args, Debug)]

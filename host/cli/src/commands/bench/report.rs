@@ -9,9 +9,9 @@ use super::{cases::Measured, machine::Machine, rival::Rival, samples::Samples};
 use crate::terminal::{Align, CARE, bytes, table};
 
 /// What is compared with starting the installed interpreter: each gives one that is ready.
-const AGAINST_RIVAL: [&str; 4] = ["fresh", "live", "process", "fork"];
+const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
 /// What is compared with an execution in a kept session: each comes on top of one.
-const AGAINST_LIVE: [&str; 1] = ["checkpoint"];
+const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
 /// Everything `bench` found out.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use glovebox::{Language, Sandbox, Session};
+use glovebox::{HibernateOptions, Language, ResumeOptions, Sandbox, Session};
 
 use super::samples::{Samples, block};
 
@@ -27,6 +27,8 @@ const PER_TURN: usize = 5;
 pub(crate) struct SessionSamples {
     pub(crate) checkpoint: Samples,
     pub(crate) fork: Samples,
+    pub(crate) hibernate: Samples,
+    pub(crate) resume: Samples,
     /// `checkpoint` by private memory.
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
@@ -34,26 +36,28 @@ pub(crate) struct SessionSamples {
 /// The sessions that are measured in turns with everything else.
 #[derive(Debug)]
 pub(crate) struct SessionCases<'a> {
+    sandbox: &'a Sandbox,
     source: &'a str,
     small: Session,
     forked: Session,
 }
 
 impl<'a> SessionCases<'a> {
-    pub(crate) fn open(sandbox: &Sandbox, source: &'a str) -> anyhow::Result<Self> {
-        Ok(Self { source, small: sandbox.session()?, forked: holding(sandbox, FORKED_BYTES)? })
+    pub(crate) fn open(sandbox: &'a Sandbox, source: &'a str) -> anyhow::Result<Self> {
+        Ok(Self { sandbox, source, small: sandbox.session()?, forked: holding(sandbox, FORKED_BYTES)? })
     }
 
     /// Measures every case but the curve.
     pub(crate) fn turn(&self, into: &mut SessionSamples) -> anyhow::Result<()> {
         block(&mut into.checkpoint, PER_TURN, || checkpoint(&self.small, self.source))?;
-        block(&mut into.fork, PER_TURN, || {
-            let start = Instant::now();
-            let fork = self.forked.fork()?;
-            let took = start.elapsed();
-            drop(fork);
-            Ok(took)
-        })
+        block(&mut into.fork, PER_TURN, || made(|| Ok(self.forked.fork()?)))?;
+        let options = HibernateOptions::default();
+        block(&mut into.hibernate, PER_TURN, || {
+            self.small.execute(self.source)?;
+            made(|| Ok(self.small.hibernate(&options)?))
+        })?;
+        let state = self.small.hibernate(&options)?;
+        block(&mut into.resume, PER_TURN, || made(|| Ok(self.sandbox.resume(&state, ResumeOptions::default())?)))
     }
 }
 
@@ -69,6 +73,15 @@ pub(crate) fn curve(sandbox: &Sandbox, source: &str, turns: u64) -> anyhow::Resu
         curve.push((case, samples));
     }
     Ok(curve)
+}
+
+/// The time it takes to make something, without that of freeing it.
+fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    let made = make()?;
+    let took = start.elapsed();
+    drop(made);
+    Ok(took)
 }
 
 /// A checkpoint after an execution: the pages that this changed are saved, the others found to be as they were.

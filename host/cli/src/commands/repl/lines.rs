@@ -84,7 +84,7 @@ impl Lines {
                 match editor.readline(&(prompt, shown)) {
                     Ok(text) => {
                         remember(editor, history.as_ref(), &text);
-                        Ok(Input::Text(text))
+                        Ok(Input::Text(without_mark(&text).to_owned()))
                     }
                     Err(ReadlineError::Interrupted) => Ok(Input::Cleared),
                     Err(ReadlineError::Eof) => Ok(Input::End),
@@ -107,6 +107,11 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     {
         tracing::debug!(%error, "the history cannot be written");
     }
+}
+
+/// A line without the space that keeps it out of the history: to Python it would be an indentation.
+fn without_mark(text: &str) -> &str {
+    if text.contains('\n') { text } else { text.trim_start() }
 }
 
 /// Reads lines until they are a complete input, or there are no more.
@@ -152,7 +157,7 @@ pub(super) struct Editing {
 
 impl Validator for Editing {
     fn validate(&self, ctx: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let typed = ctx.input();
+        let typed = without_mark(ctx.input());
         let is_complete = typed.trim().is_empty() || directive::is_one(typed) || !self.parser.needs_more(typed);
         Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }

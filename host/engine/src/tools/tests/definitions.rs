@@ -14,7 +14,22 @@ fn a_name_is_one_that_scripts_can_write() {
     for name in ["a", "search_web", "a1", "A", &"a".repeat(64)] {
         assert!(named(name).is_ok(), "{name}");
     }
-    for name in ["", "1a", "_a", "a-b", "a b", "a.b", "é", "class", "await", "constructor", "a\0", &"a".repeat(65)] {
+    for name in [
+        "",
+        "1a",
+        "_a",
+        "a-b",
+        "a b",
+        "a.b",
+        "é",
+        "class",
+        "await",
+        "constructor",
+        "then",
+        "ToolError",
+        "a\0",
+        &"a".repeat(65),
+    ] {
         assert!(matches!(named(name), Err(ToolDefinitionError::Name(_))), "{name}");
     }
 }

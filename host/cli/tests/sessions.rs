@@ -1,0 +1,330 @@
+//! Sessions between processes, and the REPL at a terminal.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::Once,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The longest any of these may take; the first one in an empty cache fetches and compiles.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A state directory of a test's own.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        static PREPARE: Once = Once::new();
+        PREPARE.call_once(|| {
+            let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
+            assert!(prepared.status.success(), "cannot prepare");
+        });
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn with_state(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("XDG_STATE_HOME", self.0.path()).env_remove("GLOVEBOX_STORE").env_remove("GLOVEBOX_KEY_FILE");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn glovebox(&self, args: &[&str]) -> Command {
+        let mut command = self.with_state(env!("CARGO_BIN_EXE_glovebox"));
+        command.args(args);
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        self.glovebox(args).output().unwrap()
+    }
+
+    /// What it writes, having succeeded.
+    fn said(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// What it says was wrong.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// Starts something and waits for its first line, `up`.
+    fn started(&self, args: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let mut child = self.glovebox(args).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        up(&mut out);
+        (child, out)
+    }
+
+    /// Types at a terminal: what to wait for, and what to type then.
+    fn at_terminal(&self, variables: &[(&str, &str)], args: &[&str], steps: &[(&str, &str)]) -> (String, i64) {
+        let mut command = self.with_state("python3");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py")).arg(env!("CARGO_BIN_EXE_glovebox"));
+        command.args(args).env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        for (expected, typed) in steps {
+            writeln!(stdin, "{}", serde_json::json!([expected, typed])).unwrap();
+        }
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let shown = told["output"].as_str().unwrap().to_owned();
+        assert_eq!(told["untyped"], serde_json::json!([]), "{shown}");
+        (shown, told["code"].as_i64().unwrap())
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn up(out: &mut BufReader<ChildStdout>) {
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+}
+
+fn wait(child: &mut Child) -> i32 {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// Keeps the session `s` until its standard input is closed.
+fn holding(home: &Home) -> Child {
+    let mut child = home.glovebox(&["repl", "--session", "s"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"print('up', flush=True)\nx = 7\nprint('up')\n").unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    up(&mut out);
+    up(&mut out);
+    child
+}
+
+#[test]
+fn a_session_that_another_process_has_is_refused_or_waited_for() {
+    let home = Home::new();
+    let mut holder = holding(&home);
+    let refused = home.refused(&["run", "--session", "s", "--no-wait", "-e", "x"]);
+    assert!(refused.contains("session `s` is in use"), "{refused}");
+    assert!(home.refused(&["session", "delete", "s"]).contains("in use"));
+    assert!(home.said(&["session", "show", "s"]).contains("in use      yes"));
+    let pruned = home.output(&["session", "prune", "--keep", "0"]);
+    assert_eq!(text(&pruned.stderr), "glovebox: `s` was left alone: another process has it open\n");
+    assert_eq!(text(&pruned.stdout), "deleted 0 sessions, 0 B\n");
+
+    let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x + 1"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "glovebox: waiting for another process that has session `s`\n");
+    drop(holder.stdin.take());
+    assert_eq!(wait(&mut holder), 0);
+    assert_eq!(wait(&mut waiting), 0);
+    let mut value = String::new();
+    waiting.stdout.take().unwrap().read_to_string(&mut value).unwrap();
+    assert_eq!(value, "8\n");
+}
+
+#[test]
+fn ctrl_c_ends_the_waiting_for_a_session() {
+    let home = Home::new();
+    let mut holder = holding(&home);
+    let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x"]).spawn().unwrap();
+    let mut err = BufReader::new(waiting.stderr.take().unwrap());
+    err.read_line(&mut String::new()).unwrap();
+    interrupt(&waiting);
+    assert_eq!(wait(&mut waiting), 130);
+    drop(holder.stdin.take());
+    assert_eq!(wait(&mut holder), 0);
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_the_session_as_it_was_saved() {
+    let home = Home::new();
+    home.said(&["run", "--session", "s", "-e", "x = [1]"]);
+    let (mut child, _out) = home.started(&[
+        "run",
+        "--session",
+        "s",
+        "--timeout-ms",
+        "100000",
+        "-e",
+        "x.append(2); print('up', flush=True); import time; time.sleep(90)",
+    ]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(home.said(&["run", "--session", "s", "-e", "x"]), "[1]\n");
+}
+
+#[test]
+fn json_has_the_value_and_the_session() {
+    let home = Home::new();
+    let said = home.said(&["run", "--session", "s", "--json", "-e", "[1, {'a': None}]"]);
+    let value: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(value["value"], serde_json::json!({ "repr": "[1, {'a': None}]", "json": [1, { "a": null }] }));
+    assert_eq!(value["session_id"], "s");
+    assert_eq!(value["stdout"], "");
+}
+
+#[test]
+fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
+    let home = Home::new();
+    let path = |name: &str| home.0.path().join(name).to_str().unwrap().to_owned();
+    let (key, other, short, exported) = (path("key"), path("other"), path("short"), path("s.glovebox"));
+    fs::write(&key, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::write(&other, "another-key-of-thirty-two-bytes!").unwrap();
+    fs::write(&short, "a-key-of-thirty-one-bytes-only!").unwrap();
+    home.said(&["run", "--session", "s", "--key-file", &key, "-e", "x = 7"]);
+    assert_eq!(home.said(&["run", "--session", "s", "--key-file", &key, "-e", "x"]), "7\n");
+    home.refused(&["run", "--session", "s", "-e", "x"]);
+    home.refused(&["run", "--session", "s", "--key-file", &other, "-e", "x"]);
+    assert!(home.refused(&["run", "--session", "s", "--key-file", &short, "-e", "x"]).contains("holds no key"));
+    home.said(&["session", "export", "s", &exported, "--key-file", &key]);
+    home.refused(&["session", "import", &exported, "--as", "t"]);
+    home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
+    home.said(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
+    assert_eq!(home.said(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
+}
+
+#[test]
+fn a_store_is_ours_alone_and_one_that_is_not_is_refused() {
+    let home = Home::new();
+    home.said(&["run", "--session", "s", "-e", "1"]);
+    let sessions = home.0.path().join("glovebox/sessions");
+    for entry in [sessions.clone(), home.0.path().join("glovebox")] {
+        assert_eq!(fs::metadata(&entry).unwrap().permissions().mode() & 0o777, 0o700, "{}", entry.display());
+    }
+    fs::set_permissions(&sessions, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = home.refused(&["run", "--session", "s", "-e", "1"]);
+    assert!(refused.contains("glovebox/sessions") && refused.contains("--store"), "{refused}");
+}
+
+#[test]
+fn a_damaged_session_is_listed_and_can_be_deleted() {
+    let home = Home::new();
+    home.said(&["run", "--session", "s", "-e", "1"]);
+    home.said(&["run", "--session", "t", "-e", "1"]);
+    let sessions = home.0.path().join("glovebox/sessions");
+    let file = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().path());
+    let file = file.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("s.")).unwrap();
+    fs::write(&file, "glovebox-session 1 but not really\n").unwrap();
+    let listed = home.said(&["session", "list"]);
+    assert!(listed.lines().any(|line| line.starts_with("s  ") && line.contains("damaged")), "{listed}");
+    assert!(listed.lines().any(|line| line.starts_with("t  ") && line.contains("python")), "{listed}");
+    assert!(home.refused(&["run", "--session", "s", "-e", "1"]).contains("damaged"));
+    home.said(&["session", "delete", "s"]);
+    assert_eq!(home.said(&["run", "--session", "s", "-e", "2"]), "2\n");
+}
+
+#[test]
+fn ctrl_c_ends_a_repl_that_nobody_sits_at() {
+    let home = Home::new();
+    let mut child = home
+        .glovebox(&["repl", "--timeout-ms", "100000", "--fuel", "1000000000000"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"print('up', flush=True)\nwhile True: pass\n\nprint('never')\n").unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    up(&mut out);
+    thread::sleep(Duration::from_millis(200));
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_repl_quietly() {
+    let home = Home::new();
+    let flags = ["repl", "--timeout-ms", "100000", "--fuel", "1000000000000", "--stdout-bytes", "1000000000"];
+    let mut child = home.glovebox(&flags).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"while True: print('up')\n\n").unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    up(&mut out);
+    drop(out);
+    assert_eq!(wait(&mut child), 141);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
+}
+
+#[test]
+fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
+    let home = Home::new();
+    let (shown, code) = home.at_terminal(
+        &[],
+        &["repl", "--timeout-ms", "200000", "--fuel", "1000000000000"],
+        &[
+            (">>> ", "x = 40\r"),
+            (">>> ", "def f():\r"),
+            ("def f():", "\treturn 2\r"),
+            ("return 2", "\r"),
+            (">>> ", "print('go' '!', flush=True) or all(True for x in iter(int, 1))\r"),
+            ("go!", "\x03"),
+            ("cancelled", ""),
+            (">>> ", "x = 4"),
+            ("x = 4", "\x03"),
+            (">>> ", " secret = 1\r"),
+            (">>> ", "print('no', x, secret, end='')\r"),
+            ("no 40 1\r\n", ""),
+            (">>> ", "'fo' 'rk', f()\r"),
+            ("('fork', 2)", ":fo\tb\r"),
+            ("`:switch b` goes there", ":sw\tb\r"),
+            ("b>>> ", "\x04"),
+        ],
+    );
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("\x1b[1m>>> "), "the prompt is in bold: {shown}");
+    let history = home.0.path().join("glovebox/history.python");
+    let kept = fs::read_to_string(&history).unwrap();
+    assert!(kept.contains("x = 40") && kept.contains("return 2") && kept.contains(":fork b"), "{kept}");
+    assert!(!kept.contains("secret = 1"), "{kept}");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    let (shown, code) = home.at_terminal(
+        &[("NO_COLOR", "1")],
+        &["repl"],
+        &[(">>> ", "\x1b[A"), (":switch b", "\x03"), (">>> ", "exit(3)\r")],
+    );
+    assert_eq!(code, 3, "{shown}");
+    assert!(!shown.contains("\x1b[1m"), "{shown}");
+}
+
+#[test]
+fn a_value_does_not_drive_the_terminal() {
+    let home = Home::new();
+    let typed = "type('E', (), {'__repr__': lambda self: '\\x1b[2J!'})()\r";
+    let steps = [(">>> ", typed), ("u{1b}[2J!", ""), (">>> ", "\x04")];
+    let (shown, code) = home.at_terminal(&[], &["repl"], &steps);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("\\u{1b}[2J!"), "{shown}");
+    assert!(!shown.contains("\x1b[2J"), "{shown}");
+}

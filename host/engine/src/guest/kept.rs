@@ -1,0 +1,88 @@
+//! What sessions do with a guest besides running scripts in it.
+
+use glovebox_interpreters::{DriverError, MachineError, Raised};
+use glovebox_wasi::Wasi;
+
+use crate::{
+    ExecuteError, GuestValue, Limits, Outcome, imports,
+    outcome::TrapKind,
+    runtime::{Drive, Image, Runtime},
+};
+
+use super::{After, Guest, unanswered};
+
+impl Guest {
+    /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
+    pub(crate) fn awaken_within(&mut self, image: &Image, limits: &Limits) -> Result<(), ExecuteError> {
+        self.begin(limits)?;
+        image.driver.awaken(&mut self.machine, &image.anchors).map_err(unanswered)
+    }
+
+    /// Its WASI state as it can be saved: the monotonic clock without this instance's share.
+    pub(crate) fn settled_wasi(&mut self) -> Wasi {
+        let state = self.machine.store.data_mut();
+        let mut wasi = (*state.wasi).clone();
+        wasi.settle_clock(&mut imports::resting(&mut state.run));
+        wasi
+    }
+
+    /// A global variable.
+    pub(crate) fn get_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+    ) -> (Result<Option<GuestValue>, ExecuteError>, After) {
+        let got = self.begin(limits).map(|()| image.driver.get_variable(&mut self.machine, &image.anchors, name));
+        let (result, after) = self.answered(limits, name, got);
+        (result.map(|value| value.map(GuestValue::from)), after)
+    }
+
+    /// Sets a global variable to what `json` says.
+    pub(crate) fn set_variable(
+        &mut self,
+        image: &Image,
+        limits: &Limits,
+        name: &str,
+        json: &str,
+    ) -> (Result<(), ExecuteError>, After) {
+        let set = self.begin(limits).map(|()| image.driver.set_variable(&mut self.machine, &image.anchors, name, json));
+        self.answered(limits, name, set)
+    }
+
+    /// Reads a driver's answer about a variable, by the rules of [`conclude`](Self::conclude).
+    fn answered<T>(
+        &self,
+        limits: &Limits,
+        name: &str,
+        answer: Result<Result<Result<T, Raised>, DriverError>, ExecuteError>,
+    ) -> (Result<T, ExecuteError>, After) {
+        let wrong = |reason: String| Err(ExecuteError::Variable { name: name.to_owned(), reason });
+        match answer {
+            Ok(Ok(Ok(value))) => (Ok(value), After::Alive),
+            Ok(Ok(Err(raised))) => (wrong(Outcome::Raised(raised.into()).describe()), After::Alive),
+            Ok(Err(DriverError::Machine(MachineError::Stopped(stop)))) => {
+                let after = After::of(&stop);
+                (wrong(self.stopped(limits, stop).describe()), after)
+            }
+            Ok(Err(DriverError::Report(_) | DriverError::Machine(_))) => {
+                (wrong(Outcome::Trapped { trap: TrapKind::BadReport }.describe()), After::Unwound)
+            }
+            Ok(Err(error)) => (Err(unanswered(error)), After::Unwound),
+            Err(error) => (Err(error), After::Untouched),
+        }
+    }
+
+    /// Runs the exit handlers of a kept interpreter.
+    pub(crate) fn close(&mut self, runtime: &Runtime, limits: &Limits) -> Result<(), ExecuteError> {
+        self.begin(limits)?;
+        match &runtime.drive {
+            // Handlers that run into a limit are the script's loss, not an error.
+            Drive::Image(image) => match image.driver.close(&mut self.machine, &image.anchors) {
+                Ok(()) | Err(DriverError::Machine(MachineError::Stopped(_))) => Ok(()),
+                Err(error) => Err(unanswered(error)),
+            },
+            Drive::Command { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Taking a session's guest and putting it back, and what becomes of the session when there is none to put back.
+
+use std::{mem, sync::Arc};
+
+use crate::{
+    ExecuteError, events,
+    guest::{After, Guest},
+    session::{
+        CheckpointId, OnUnwind, SessionPolicy, WentBack,
+        checkpoint::{Awaken, Checkpoint},
+        history::Saved,
+        pages::Pages,
+    },
+};
+
+use super::{Life, Live, image, passing_run};
+
+impl Live {
+    /// Takes the guest for an execution, saved if that is due.
+    pub(super) fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest>, ExecuteError> {
+        let mut guest = self.take()?;
+        let wasi = guest.wasi_mut();
+        wasi.begin_execution();
+        wasi.set_stdin(Vec::new());
+        // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
+        wasi.vfs_mut().mark();
+        self.save_if_due(&mut guest)?;
+        self.changed = true;
+        if !stdin.is_empty() {
+            guest.wasi_mut().set_stdin(stdin.to_vec());
+        }
+        Ok(guest)
+    }
+
+    /// Saves the state if that is due before the guest or its files change.
+    pub(super) fn save_if_due(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.alike));
+        match self.save_from(guest, earlier) {
+            Ok(state) => {
+                self.push(state, true);
+                Ok(())
+            }
+            Err(error) => {
+                self.end(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the guest back after an execution, or sees to what becomes of the session without it: `to` is where it goes
+    /// back to, if not to the last checkpoint.
+    pub(super) fn leave(
+        &mut self,
+        mut guest: Box<Guest>,
+        after: After,
+        to: Option<Saved>,
+        why: impl FnOnce() -> String,
+    ) -> Option<WentBack> {
+        match after {
+            After::Alive | After::Untouched => {
+                guest.wasi_mut().set_stdin(Vec::new());
+                self.life = Life::Resting(guest);
+                self.account();
+                None
+            }
+            After::Left => {
+                self.part_from(&guest);
+                self.end(why());
+                None
+            }
+            After::Unwound => {
+                // The pool may have no other place.
+                drop(guest);
+                self.go_back(to, why())
+            }
+        }
+    }
+
+    /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
+    pub(super) fn keep_files(&mut self, guest: &Guest) {
+        if let Some(before) = &mut self.before {
+            *before = guest.wasi().clone();
+        }
+    }
+
+    /// In a shared workspace: leaves the files as a guest has left them that is not entered again.
+    pub(super) fn part_from(&mut self, guest: &Guest) {
+        if let Some(workspace) = &self.workspace {
+            workspace.publish(guest.wasi().clone().unbind());
+            self.before = None;
+        }
+    }
+
+    /// Does something with the resting guest and puts it back.
+    pub(super) fn rested<R>(
+        &mut self,
+        mut guest: Box<Guest>,
+        work: impl FnOnce(&mut Self, &mut Guest) -> Result<R, ExecuteError>,
+    ) -> Result<R, ExecuteError> {
+        let result = work(self, &mut guest);
+        self.life = Life::Resting(guest);
+        self.account();
+        result
+    }
+
+    /// The guest, made anew if it was lost.
+    pub(super) fn take(&mut self) -> Result<Box<Guest>, ExecuteError> {
+        if let Life::Unwound(why) = &self.life {
+            let why = why.clone();
+            self.go_back(None, why);
+        }
+        match mem::replace(&mut self.life, Life::Unwound("its last execution did not come back".into())) {
+            Life::Resting(guest) => Ok(guest),
+            Life::Unwound(reason) | Life::Ended(reason) => {
+                let error = self.has_ended(&reason);
+                self.end(reason);
+                Err(error)
+            }
+        }
+    }
+
+    /// What becomes of the session now that its guest is lost.
+    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Option<WentBack> {
+        self.life = Life::Unwound(why.clone());
+        if self.policy().on_unwind == OnUnwind::End {
+            self.end(why);
+            return None;
+        }
+        // Only what is in the history can be gone back to once more.
+        let is_kept = to.is_none();
+        let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
+            self.end(format!("{why}; there is no checkpoint to go back to"));
+            return None;
+        };
+        match self.awaken(&saved) {
+            Ok(guest) => {
+                let executions_lost = self.executions.saturating_sub(saved.state.executions);
+                self.went_back += 1;
+                self.rest_at(guest, &saved);
+                self.changed = !is_kept;
+                events::went_back(&self.id, executions_lost, &why);
+                Some(WentBack { executions_lost })
+            }
+            Err(error) => {
+                self.end(format!("{why}; it could not go back: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A new guest in a saved state.
+    pub(super) fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
+        let mut wasi = if self.commits == saved.commits || self.workspace.is_some() {
+            saved.state.wasi.clone()
+        } else {
+            // The saved file system knows host directories as they were before.
+            saved.state.remounted(&self.sandbox)?
+        };
+        if let Some(mut before) = self.before.clone() {
+            // In this order: a deleted file that both have open must not be lost in between.
+            wasi.rebind(before.vfs().clone());
+            *before.vfs_mut() = wasi.vfs().clone();
+            *wasi.vfs_mut() = before.unbind();
+        }
+        saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox))
+    }
+
+    pub(super) fn rest_at(&mut self, guest: Guest, saved: &Saved) {
+        self.life = Life::Resting(Box::new(guest));
+        self.executions = saved.state.executions;
+        self.changed = false;
+        self.account();
+    }
+
+    pub(super) fn end(&mut self, reason: String) {
+        self.life = Life::Ended(reason);
+        if let (Some(workspace), Some(mut before)) = (&self.workspace, self.before.take()) {
+            workspace.publish(before.unbind());
+        }
+        self.history.clear();
+        self.alike = Pages::default();
+        self.place = None;
+    }
+
+    pub(super) fn has_ended(&self, reason: &str) -> ExecuteError {
+        ExecuteError::SessionEnded { id: self.id.to_string(), reason: reason.to_owned() }
+    }
+
+    /// Whether the state is to be saved before the next execution.
+    pub(super) fn is_due(&self) -> bool {
+        let policy = self.policy();
+        let Some(saved) = self.history.last() else { return policy.interval(0).is_some() };
+        let interval = policy.interval(saved.state.pages.bytes());
+        // Variables that the host set are worth a checkpoint as much as an execution is.
+        let since = self.executions.saturating_sub(saved.state.executions).max(1);
+        self.changed && interval.is_some_and(|interval| since >= interval)
+    }
+
+    /// Pages that a checkpoint made now may share.
+    pub(super) fn earlier(&mut self) -> Pages {
+        match self.history.last() {
+            Some(saved) => saved.state.pages.clone(),
+            None => mem::take(&mut self.alike),
+        }
+    }
+
+    pub(super) fn save_from(&self, guest: &mut Guest, earlier: Pages) -> Result<Checkpoint, ExecuteError> {
+        Ok(Checkpoint {
+            executions: self.executions,
+            entropy_key: self.entropy_key,
+            forks: self.forks,
+            ..Checkpoint::of(image(&self.sandbox)?, guest, earlier)?
+        })
+    }
+
+    pub(super) fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
+        self.changed = false;
+        self.history.push(Arc::new(state), self.commits, automatic, self.checkpoints_kept())
+    }
+
+    pub(super) fn policy(&self) -> &SessionPolicy {
+        &self.sandbox.0.policy.session
+    }
+
+    pub(super) fn checkpoints_kept(&self) -> usize {
+        self.policy().checkpoints_kept.max(1) as usize
+    }
+}
+
+impl Drop for Live {
+    /// Others may be executing: what this session had open is given up when it is their turn to take the files.
+    fn drop(&mut self) {
+        if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
+            workspace.depart(before);
+        }
+    }
+}
