@@ -331,6 +331,5 @@ fn wasi_limits(limits: &Limits) -> WasiLimits {
         tool_bytes: limits.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
         open_files: limits.open_files,
         memory_bytes: limits.memory_bytes,
-        ..WasiLimits::default()
     }
 }
