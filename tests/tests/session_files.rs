@@ -122,6 +122,7 @@ fn an_ended_session_has_no_files() {
     for (language, exit) in [(Language::Python, "import os; os._exit(3)"), (Language::JavaScript, "while (true);")] {
         let session = sandbox(language, |policy| {
             policy.limits.fuel = 50_000_000;
+            policy.limits.fuel_reserve = 0;
             policy.session.on_unwind = OnUnwind::End;
         })
         .session()

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
-/// Few enough that forks come from forks and are looked at again.
+/// Few enough that each is looked at again and again.
 const SESSIONS_MOST: usize = 5;
 
 /// A xorshift generator: the same everywhere for the same seed.
@@ -233,6 +233,15 @@ struct Pair {
     saved: BTreeMap<CheckpointId, State>,
 }
 
+impl Pair {
+    /// Takes note of checkpoints that the session has taken by itself since the last time, in this state.
+    fn note(&mut self, state: &State) {
+        for info in self.session.checkpoints().unwrap() {
+            self.saved.entry(info.id).or_insert_with(|| state.clone());
+        }
+    }
+}
+
 struct Program {
     language: Language,
     sandbox: Sandbox,
@@ -249,10 +258,10 @@ impl Program {
     fn new(language: Language, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let sandbox = sandbox(language, |policy| {
-            policy.limits.fuel = 60_000_000;
+            policy.limits.fuel = 400_000_000;
             policy.limits.timeout_ms = 60_000;
-            // Without a reserve nothing can be caught: then every loop ends in going back.
-            policy.limits.fuel_reserve = if dice.below(2) == 0 { 0 } else { 6_000_000 };
+            // Without a reserve nothing is asked to stop: then every loop ends in going back.
+            policy.limits.fuel_reserve = if dice.below(2) == 0 { 0 } else { 40_000_000 };
             policy.session.checkpoints = dice.pick(&[Checkpoints::Always, Checkpoints::Auto]);
         });
         let mut program = Self {
@@ -331,7 +340,6 @@ impl Program {
             format!("{at}: {source:.200}"),
         );
         let pair = &mut self.pairs[at];
-        let earlier: BTreeSet<_> = pair.session.checkpoints().unwrap().into_iter().map(|info| info.id).collect();
         let execution = pair.session.execute(&source).unwrap();
         match (end, &execution.outcome) {
             (End::Well, Outcome::Completed) | (End::Raises | End::Exits, Outcome::Raised(_)) => {}
@@ -339,23 +347,16 @@ impl Program {
             (End::Loops | End::LoopsOn, Outcome::Exhausted { resource: Resource::Fuel, .. }) => {}
             (_, outcome) => panic!("{outcome:?}\n{}", execution.stderr.text()),
         }
-        // Whatever is newer was saved before this execution.
-        for info in pair.session.checkpoints().unwrap() {
-            if !earlier.contains(&info.id) {
-                pair.saved.insert(info.id, pair.state.clone());
-            }
-        }
+        // Whatever is new was saved before this execution.
+        let before = pair.state.clone();
+        pair.note(&before);
         match (end, execution.went_back, &execution.interrupted) {
             (End::Loops | End::LoopsOn, Some(back), None) => {
                 assert_eq!(back.executions_lost, 0, "there is a checkpoint before every execution");
                 self.tell("went back", String::new());
             }
-            (End::Loops, None, Some(raised)) => {
+            (End::Loops | End::LoopsOn, None, Some(raised)) => {
                 assert!(!raised.traceback.is_empty());
-                pair.state = after;
-                self.tell("interrupted", String::new());
-            }
-            (End::LoopsOn, None, Some(_)) if self.language == Language::JavaScript => {
                 pair.state = after;
                 self.tell("interrupted", String::new());
             }
@@ -387,6 +388,8 @@ impl Program {
                 let newest = &known[known.len().saturating_sub(2)..];
                 assert!(newest.contains(&id), "{id:?} of {known:?}");
                 pair.state = pair.saved[&id].clone();
+                // Numbers may be given again to what comes after it.
+                pair.saved.retain(|saved, _| *saved <= id);
             }
             Err(error) => assert!(known.len() < 2, "{error}: {known:?}"),
         }
@@ -408,6 +411,7 @@ impl Program {
         let id = known[self.dice.below(known.len())].id;
         pair.session.undo_to(id).unwrap();
         pair.state = pair.saved[&id].clone();
+        pair.saved.retain(|saved, _| *saved <= id);
         for later in pair.session.checkpoints().unwrap() {
             assert!(later.id <= id, "{later:?} is newer than {id:?}");
         }
@@ -427,10 +431,14 @@ impl Program {
         let (name, value) = (self.dice.pick(&NAMES), i64::try_from(self.dice.below(1_000)).unwrap());
         self.tell("set", format!("{at} {name} {value}"));
         let pair = &mut self.pairs[at];
+        let before = pair.state.clone();
         pair.session.set_variable(name, &json!(value)).unwrap();
+        pair.note(&before);
         pair.state.variables.insert(name, value);
         let read = pair.session.get_variable(name).unwrap().unwrap();
         assert_eq!(read.to_json(), Some(json!(value)));
+        let after = pair.state.clone();
+        pair.note(&after);
     }
 
     fn change_files(&mut self, at: usize) {
@@ -467,17 +475,12 @@ impl Program {
     fn look(&mut self, at: usize) {
         self.tell("look", at.to_string());
         let pair = &mut self.pairs[at];
-        let earlier: BTreeSet<_> = pair.session.checkpoints().unwrap().into_iter().map(|info| info.id).collect();
         let execution = pair.session.execute("look()").unwrap();
-        for info in pair.session.checkpoints().unwrap() {
-            if !earlier.contains(&info.id) {
-                pair.saved.insert(info.id, pair.state.clone());
-            }
-        }
+        let state = pair.state.clone();
+        pair.note(&state);
         assert!(execution.is_success(), "{}", execution.stderr.text());
         let mut seen = execution.value.unwrap().to_json().unwrap();
         let random = seen.as_object_mut().unwrap().remove("random").unwrap();
-        let state = &pair.state;
         let expected = json!({
             "variables": state.variables,
             "items": state.items,

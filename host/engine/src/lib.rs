@@ -18,6 +18,7 @@
 //! * [`Session`]: an interpreter that is kept between executions. [`Session::hibernate`] makes bytes of it, and
 //!   [`Sandbox::resume`] a session of them.
 //! * [`Sessions`]: many of them over a [`SessionStore`], live while they are used.
+//! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, from outside.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
 //! * [`Tool`]: a function of the host that scripts may call.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
