@@ -18,6 +18,14 @@ use tempfile::TempDir;
 /// The longest any of these may take; the first one in an empty cache fetches and compiles.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What `terminal.py` tells.
+#[derive(serde::Deserialize)]
+struct AtTerminal {
+    output: String,
+    code: i64,
+    untyped: Vec<(String, String)>,
+}
+
 /// A state directory of a test's own.
 struct Home(TempDir);
 
@@ -82,10 +90,9 @@ impl Home {
         }
         drop(stdin);
         let output = child.wait_with_output().unwrap();
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let shown = told["output"].as_str().unwrap().to_owned();
-        assert_eq!(told["untyped"], serde_json::json!([]), "{shown}");
-        (shown, told["code"].as_i64().unwrap())
+        let AtTerminal { output, code, untyped } = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(untyped.is_empty(), "{untyped:?} {output}");
+        (output, code)
     }
 }
 
