@@ -17,6 +17,11 @@ use crate::{
 /// What a record says of a binary that has no name.
 const CUSTOM_RUNTIME: &str = "custom";
 
+/// Where sessions are kept beneath the state directory.
+pub(crate) const SESSIONS: &str = "sessions";
+/// What to do about a directory that others can write to.
+pub(crate) const NOT_OURS_REMEDY: &str = "make it yours alone (`chmod -R go-w DIR`), or name another with --store";
+
 /// The sessions in a directory.
 #[derive(Debug)]
 pub(crate) struct Shelf {
@@ -31,17 +36,12 @@ impl Shelf {
     pub(crate) fn open(args: &StoreArgs, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
-            None => state::create()?.join("sessions"),
+            None => state::create()?.join(SESSIONS),
         };
         let store = DirectoryStore::open(&dir).map_err(|error| {
-            Hinted::new(
-                format!("cannot keep sessions in `{}`", dir.display()),
-                "make it yours alone (`chmod -R go-w DIR`), or name another with --store",
-            )
-            .because(error)
+            Hinted::new(format!("cannot keep sessions in `{}`", dir.display()), NOT_OURS_REMEDY).because(error)
         })?;
-        let key = args.key_file.as_deref().map(read_key).transpose()?;
-        Ok(Self { store: Arc::new(store), key, cancel: cancel.clone(), no_wait: args.no_wait })
+        Ok(Self { store: Arc::new(store), key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
 
     pub(crate) fn store(&self) -> &dyn SessionStore {
@@ -180,6 +180,11 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
         .into());
     }
     Ok(RuntimeArgs { runtime: Some(record.runtime.clone()), ..args.clone() })
+}
+
+/// The key that sessions are sealed with, where one is given.
+pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
+    args.key_file.as_deref().map(read_key).transpose()
 }
 
 /// Reads a key. The line end that a text file has is no part of it.

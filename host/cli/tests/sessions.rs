@@ -18,6 +18,14 @@ use tempfile::TempDir;
 /// The longest any of these may take; the first one in an empty cache fetches and compiles.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What `terminal.py` tells.
+#[derive(serde::Deserialize)]
+struct AtTerminal {
+    output: String,
+    code: i64,
+    untyped: Vec<(String, String)>,
+}
+
 /// A state directory of a test's own.
 struct Home(TempDir);
 
@@ -82,10 +90,9 @@ impl Home {
         }
         drop(stdin);
         let output = child.wait_with_output().unwrap();
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let shown = told["output"].as_str().unwrap().to_owned();
-        assert_eq!(told["untyped"], serde_json::json!([]), "{shown}");
-        (shown, told["code"].as_i64().unwrap())
+        let AtTerminal { output, code, untyped } = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(untyped.is_empty(), "{untyped:?} {output}");
+        (output, code)
     }
 }
 
@@ -210,6 +217,20 @@ fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
     home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
     home.said(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
     assert_eq!(home.said(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
+    // The files that the REPL writes are no exception.
+    let typed = |key: &[&str], input: &str| {
+        let mut child = home.glovebox(&[&["repl"], key].concat()).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let saved = path("typed.glovebox");
+    assert_eq!(typed(&["--key-file", &key], &format!("x = 8\n:save {saved}\n")), (String::new(), String::new()));
+    assert_eq!(typed(&["--key-file", &key], &format!(":load {saved}\nx\n")).0, "8\n");
+    for key in [&[][..], &["--key-file", &other]] {
+        let (shown, said) = typed(key, &format!(":load {saved}\nglobals().get('x')\n"));
+        assert!(shown.is_empty() && said.contains("cannot load session file"), "{shown}{said}");
+    }
 }
 
 #[test]
@@ -223,6 +244,28 @@ fn a_store_is_ours_alone_and_one_that_is_not_is_refused() {
     fs::set_permissions(&sessions, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = home.refused(&["run", "--session", "s", "-e", "1"]);
     assert!(refused.contains("glovebox/sessions") && refused.contains("--store"), "{refused}");
+    let doctor = home.output(&["doctor", "--no-run"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    let said = text(&doctor.stdout);
+    assert!(said.lines().any(|line| line.starts_with("wrong    kept sessions")), "{said}");
+}
+
+#[test]
+fn without_a_place_for_state_the_way_out_is_named() {
+    let home = Home::new();
+    for state in [None, Some("relative/is/ignored")] {
+        let mut command = home.glovebox(&["session", "list"]);
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        if let Some(state) = state {
+            command.env("XDG_STATE_HOME", state);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(text(&output.stderr).contains("name a directory with --store"), "{}", text(&output.stderr));
+    }
+    let elsewhere = home.0.path().join("elsewhere");
+    let said = home.glovebox(&["session", "list", "--store", elsewhere.to_str().unwrap()]).env_remove("HOME").output();
+    assert_eq!(said.unwrap().status.code(), Some(0));
 }
 
 #[test]
@@ -238,6 +281,8 @@ fn a_damaged_session_is_listed_and_can_be_deleted() {
     assert!(listed.lines().any(|line| line.starts_with("s  ") && line.contains("damaged")), "{listed}");
     assert!(listed.lines().any(|line| line.starts_with("t  ") && line.contains("python")), "{listed}");
     assert!(home.refused(&["run", "--session", "s", "-e", "1"]).contains("damaged"));
+    let said = home.said(&["doctor", "--no-run"]);
+    assert!(said.lines().any(|line| line.starts_with("warning  kept sessions") && line.ends_with(": s")), "{said}");
     home.said(&["session", "delete", "s"]);
     assert_eq!(home.said(&["run", "--session", "s", "-e", "2"]), "2\n");
 }

@@ -8,13 +8,15 @@ use std::{
 };
 
 use clap::Args;
-use glovebox::{Engine, Language, Policy, RuntimeInfo, Sandbox};
+use glovebox::{DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore};
 use serde::Serialize;
 
 use crate::{
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
+    kept::{NOT_OURS_REMEDY, SESSIONS},
+    state,
     terminal::{BAD, CARE, GOOD, bytes, out, out_json, printable},
 };
 
@@ -22,7 +24,7 @@ use crate::{
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks who may write to the cache directory, the full hashes of the interpreters and their
+Checks who may write to the cache directory and to the kept sessions, the full hashes of the interpreters and their
 prepared images, what fetching needs and the process's limits, and runs a script in each language
 (fetching and preparing its interpreter where that has not happened). The exit code is 1 when
 something is wrong; each such line says what to do.";
@@ -72,7 +74,7 @@ impl Finding {
 
 pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    let mut findings = vec![fetcher(), address_space(), overcommit()];
+    let mut findings = vec![fetcher(), address_space(), overcommit(), sessions()];
     match Host::open(global, Pooling::Single) {
         Ok(host) => {
             findings.push(Finding::ok(
@@ -184,6 +186,33 @@ fn overcommit() -> Finding {
             "set `vm.overcommit_memory` to 0 if they do",
         ),
         _ => Finding::ok(name, "reserved memory is free"),
+    }
+}
+
+/// Who may write to the kept sessions, and whether they can be read.
+fn sessions() -> Finding {
+    let name = "kept sessions";
+    // What others can write to is not even listed, and nothing is made that is not there.
+    let Some(dir) = state::dir().ok().map(|dir| dir.join(SESSIONS)).filter(|dir| dir.exists()) else {
+        return Finding::ok(name, "none yet");
+    };
+    let listed = DirectoryStore::open(&dir).and_then(|store| store.list());
+    match listed {
+        Ok(entries) => {
+            let damaged: Vec<&str> =
+                entries.iter().filter(|entry| entry.damage.is_some()).map(|entry| entry.id.as_str()).collect();
+            if damaged.is_empty() {
+                let size = entries.iter().map(|entry| entry.stored_bytes).sum();
+                return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), dir.display(), bytes(size)));
+            }
+            Finding::bad(
+                Status::Warning,
+                name,
+                format!("damaged in `{}`: {}", dir.display(), damaged.join(", ")),
+                "restore their files from a copy, or `glovebox session delete` them",
+            )
+        }
+        Err(error) => Finding::bad(Status::Wrong, name, format!("{:#}", anyhow::Error::from(error)), NOT_OURS_REMEDY),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session};
+use glovebox::{Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey};
 
 use super::{
     directive::{self, Directive},
@@ -34,6 +34,8 @@ pub(super) struct Console {
     lines: Lines,
     sessions: BTreeMap<String, Held>,
     current: String,
+    /// Seals what is saved to files.
+    key: Option<SessionKey>,
 }
 
 /// Whether to go on.
@@ -44,8 +46,9 @@ enum Next {
 
 impl Console {
     /// Begins with one session.
-    pub(super) fn new(sandbox: Sandbox, lines: Lines, name: String, session: Held) -> Self {
-        Self { sandbox, lines, sessions: BTreeMap::from([(name.clone(), session)]), current: name }
+    pub(super) fn new(sandbox: Sandbox, lines: Lines, name: &str, session: Held, key: Option<SessionKey>) -> Self {
+        let sessions = BTreeMap::from([(name.to_owned(), session)]);
+        Self { sandbox, lines, sessions, current: name.to_owned(), key }
     }
 
     /// Reads, runs and shows until there is no more to read, and gives the process's exit code.
@@ -218,7 +221,9 @@ impl Console {
         let file = File::open(path)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
         let state = bounded(&what, file, LOAD_BYTES_MOST, "--max-bytes of `glovebox session import`")?;
-        self.sandbox.resume(&state, ResumeOptions::default()).with_context(|| format!("cannot load {what}"))
+        let mut options = ResumeOptions::default();
+        options.key.clone_from(&self.key);
+        self.sandbox.resume(&state, options).with_context(|| format!("cannot load {what}"))
     }
 
     /// Puts another session in the place of the current one.

@@ -192,3 +192,15 @@ pub(super) fn prompt(language: Language, session: Option<&str>) -> String {
     };
     format!("{}{sign}", session.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_mark;
+
+    #[test]
+    fn the_space_that_hides_a_line_is_no_indentation() {
+        assert_eq!(without_mark("  x = 1"), "x = 1");
+        assert_eq!(without_mark("if x:\n    y"), "if x:\n    y");
+        assert_eq!(without_mark("  [1,\n  2]"), "  [1,\n  2]");
+    }
+}

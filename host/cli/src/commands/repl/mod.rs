@@ -18,7 +18,7 @@ use crate::{
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
-    kept::{Shelf, runtime_of},
+    kept::{self, Shelf, runtime_of},
     state,
     terminal::Hinted,
 };
@@ -94,7 +94,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };
-    Console::new(sandbox, lines, name, session).run()
+    Console::new(sandbox, lines, &name, session, kept::key(&args.store)?).run()
 }
 
 /// The sandbox that a kept session runs in.
