@@ -155,8 +155,9 @@ impl Console {
                 note(&undone);
             }
             Directive::Save(path) => {
-                let state =
-                    self.session()?.hibernate(&HibernateOptions::default()).context("cannot save the session")?;
+                let mut options = HibernateOptions::default();
+                options.key.clone_from(&self.key);
+                let state = self.session()?.hibernate(&options).context("cannot save the session")?;
                 file::replace(Path::new(&path), &state)?;
             }
             Directive::Load(path) => {
