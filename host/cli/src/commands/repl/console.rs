@@ -125,6 +125,10 @@ impl Console {
             Outcome::Exited { code } => Next::Leave { exit_code: code },
             // Nobody is there to type something else.
             Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
+            _ if session.ended().is_some() => {
+                note(held.after_its_end());
+                Next::Input
+            }
             _ => Next::Input,
         })
     }
