@@ -22,7 +22,7 @@ use std::{
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, ResumeError,
+    CancelToken, DirectoryStore, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
     Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, Sessions, SessionsError,
     SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
 };
@@ -413,6 +413,37 @@ fn one_process_at_a_time() {
     });
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
+}
+
+#[test]
+fn whoever_waits_behind_another_thread_can_give_up() {
+    let dir = tempdir().unwrap();
+    let holder = open(dir.path(), |_| {});
+    run(&python(&holder, "a"), COUNT);
+    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = u64::MAX);
+    let session = waiting.open(&id("a")).unwrap();
+    let (first, second) = (CancelToken::new(), CancelToken::new());
+    let in_use = |error: SessionsError| assert!(matches!(error, SessionsError::InUse { .. }), "{error}");
+    let wakes = |cancel: &CancelToken| session.run(Request::new(COUNT).cancel(cancel));
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| wakes(&first));
+        std::thread::sleep(Duration::from_millis(50));
+        let other = scope.spawn(|| wakes(&second));
+        std::thread::sleep(Duration::from_millis(50));
+        second.cancel();
+        in_use(other.join().unwrap().unwrap_err());
+        assert!(!one.is_finished(), "it waits for the other process");
+        // Nor do these wait for as long as that takes.
+        in_use(waiting.hibernate(&id("a")).unwrap_err());
+        in_use(waiting.delete(&id("a")).unwrap_err());
+        let exported = waiting.export(&id("a")).unwrap();
+        in_use(waiting.import(id("a"), &exported, IfExists::Replace).unwrap_err());
+        assert!(waiting.hibernate_all().rested.is_empty());
+        assert!(!one.is_finished());
+        holder.hibernate(&id("a")).unwrap();
+        assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
+    });
+    assert_eq!(run(&session, COUNT), "3");
 }
 
 /// A store that can be told to fail.

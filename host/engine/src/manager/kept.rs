@@ -59,23 +59,31 @@ impl KeptSession {
     }
 
     fn wake(&self, cancel: Option<&CancelToken>) -> Result<AwakeSession, SessionsError> {
-        let slot = self.inner.slot(&self.id);
-        let mut state = slot.state();
+        let inner = &self.inner;
+        let slot = inner.slot(&self.id);
+        let mut state = slot.settled(inner, inner.waking_ms(), cancel)?;
         let live = match state.alive() {
-            Some(live) => live,
+            Some(live) => {
+                state.begin_use();
+                drop(state);
+                live
+            }
             None => {
-                let lock = self.inner.lock(&self.id, cancel)?;
+                let change = slot.change(state);
+                let lock = inner.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
-                let stored = self.inner.store.get(&self.id)?.ok_or_else(not_found)?;
-                let place = self.inner.place(&self.id)?;
-                let live = Arc::new(Live::resumed(&self.inner, &stored, lock, place)?);
+                let stored = inner.store.get(&self.id)?.ok_or_else(not_found)?;
+                let place = inner.place(&self.id, cancel)?;
+                let live = Arc::new(Live::resumed(inner, &stored, lock, place)?);
+                let mut state = slot.state();
                 state.live = Some(Arc::clone(&live));
+                state.begin_use();
+                drop(state);
+                // Not before it is in use: it would be put to rest.
+                drop(change);
                 live
             }
         };
-        state.users += 1;
-        state.used_at = Instant::now();
-        drop(state);
         Ok(AwakeSession {
             session: live.session.clone(),
             live: Arc::downgrade(&live),

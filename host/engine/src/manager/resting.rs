@@ -29,10 +29,7 @@ impl Sessions {
     /// One that is in use is left alone: that is an error.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.state();
-        if state.users > 0 {
-            return Err(SessionsError::InUse { id: id.clone() });
-        }
+        let mut state = slot.settled_unused(&self.0)?;
         state.rest(&self.0)
     }
 
@@ -81,12 +78,14 @@ impl Inner {
         let mut found = Found::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
         for slot in self.slots().into_iter().filter(|slot| slot.id != *except) {
-            let idle_since = slot.try_state().map(|state| state.is_idle().then_some(state.used_at));
-            match idle_since {
-                Some(Some(used_at)) => slots.push((used_at, slot)),
-                Some(None) => {}
-                None => found = Found::Moving,
-            }
+            let idle_since = match slot.try_state() {
+                Some(state) if !state.is_changing() => state.is_idle().then_some(state.used_at),
+                _ => {
+                    found = Found::Moving;
+                    None
+                }
+            };
+            slots.extend(idle_since.map(|used_at| (used_at, slot)));
         }
         slots.sort_by_key(|(used_at, _)| *used_at);
         for (_, slot) in slots {
