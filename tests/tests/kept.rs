@@ -478,6 +478,9 @@ impl SessionStore for Failing {
     }
 
     fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Other("the disk is read-only".into()));
+        }
         self.store.remove(lock)
     }
 }
@@ -508,6 +511,27 @@ fn what_cannot_be_saved_is_not_lost() {
     store.fails.store(false, Ordering::SeqCst);
     assert_eq!(sessions.hibernate_all().rested, [id("a")]);
     assert_eq!(run(&session, COUNT), "3");
+}
+
+#[test]
+fn what_cannot_be_replaced_or_removed_lives_on() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing { store: DirectoryStore::open(dir.path()).unwrap(), fails: AtomicBool::new(false) });
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| policy.save = Save::OnHibernate))
+        .build();
+    let session = python(&sessions, "a");
+    let exported = sessions.export(&id("a")).unwrap();
+    run(&session, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap_err();
+    sessions.delete(&id("a")).unwrap_err();
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&session, COUNT), "2", "what was not saved is still there");
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    assert_eq!(run(&session, COUNT), "1");
+    assert!(sessions.delete(&id("a")).unwrap());
 }
 
 #[test]
