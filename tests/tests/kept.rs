@@ -22,7 +22,7 @@ use std::{
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
+    CancelToken, DirectoryStore, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
     Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, Sessions, SessionsError,
     SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
 };
@@ -444,6 +444,24 @@ fn whoever_waits_behind_another_thread_can_give_up() {
         assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
     });
     assert_eq!(run(&session, COUNT), "3");
+}
+
+#[test]
+fn a_session_whose_files_could_not_be_written_back_is_saved() {
+    let (dir, host) = (tempdir().unwrap(), tempdir().unwrap());
+    let open = || {
+        Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+            .sandbox(sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned())))
+            .build()
+    };
+    let sessions = open();
+    let error = python(&sessions, "a").execute("n = 41; open('.glovebox-commit-x', 'w').close()").unwrap_err();
+    assert!(matches!(error, SessionsError::Execute(ExecuteError::Commit { .. })), "{error}");
+    drop(sessions);
+    let sessions = open();
+    let session = python(&sessions, "a");
+    assert_eq!(run(&session, "import os; os.remove('.glovebox-commit-x'); n += 1; print(n)"), "42");
+    assert_eq!(sessions.store().record(&id("a")).unwrap().unwrap().executions, 2);
 }
 
 /// A store that can be told to fail.

@@ -14,7 +14,7 @@ use super::{
     sessions::{Inner, SlotRef},
     slot::Live,
 };
-use crate::{CancelToken, Execution, Request, Session, SessionId};
+use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
 
 /// A session that is kept in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
@@ -39,15 +39,22 @@ impl KeptSession {
     /// What happened in an execution that could not be saved is in the error.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let awake = self.wake(request.cancel)?;
-        let execution = awake.run(request)?;
-        if self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
-            return Ok(execution);
+        let executed = awake.run(request);
+        let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
+        if !has_run || self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
+            return Ok(executed?);
         }
-        match awake.save() {
-            Ok(()) => Ok(execution),
-            Err(source) => {
+        match (awake.save(), executed) {
+            (Ok(()), executed) => Ok(executed?),
+            (Err(source), Ok(execution)) => {
                 let (id, execution, source) = (self.id.clone(), Box::new(execution), Box::new(source));
                 Err(SessionsError::Unsaved { id, execution, source })
+            }
+            (Err(error), Err(source)) => {
+                // Of two errors the one that has the execution in it.
+                let id = self.id.as_str();
+                tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
+                Err(source.into())
             }
         }
     }
