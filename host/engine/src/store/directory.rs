@@ -41,7 +41,10 @@ impl DirectoryStore {
         for name in dir.names()? {
             // Taken and given back, it is gone.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
-                DirectoryLock::take(&dir, &id)?;
+                // What is no lock file harms nobody but its session.
+                if let Err(error) = DirectoryLock::take(&dir, &id) {
+                    tracing::debug!(target: "glovebox", %error, "a session's lock file stays");
+                }
             }
         }
         Ok(Self { dir })
