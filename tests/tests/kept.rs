@@ -22,7 +22,7 @@ use std::{
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
+    CancelToken, DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
     Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, Sessions, SessionsError,
     SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
 };
@@ -261,6 +261,21 @@ fn a_fork_goes_its_own_way() {
     let sessions = open(dir.path(), |_| {});
     assert_eq!(run(&python(&sessions, "a"), "print(n, open('f').read())"), "10 x");
     assert_eq!(run(&python(&sessions, "b"), "print(n)"), "11");
+}
+
+#[test]
+fn seeded_forks_draw_other_numbers_whichever_process_makes_them() {
+    let dir = tempdir().unwrap();
+    let mut drawn = std::collections::BTreeSet::new();
+    for fork in ["b", "c"] {
+        let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+            .sandbox(sandbox(Language::Python, |policy| policy.entropy = Entropy::Seeded(7)))
+            .build();
+        python(&sessions, "a");
+        let fork = sessions.fork(&id("a"), id(fork)).unwrap();
+        drawn.insert(run(&fork, "import os; print(os.urandom(16).hex())"));
+    }
+    assert_eq!(drawn.len(), 2, "{drawn:?}");
 }
 
 #[test]

@@ -11,7 +11,12 @@ impl Sessions {
     /// does. It is written to the store at once.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<KeptSession, SessionsError> {
         let original = self.open(id)?.awake()?;
-        self.add(&fork, |_| Ok(original.fork_with(SessionOptions::default().id(fork.as_str()))?))?;
+        self.add(&fork, |_| {
+            let forked = original.fork_with(SessionOptions::default().id(fork.as_str()))?;
+            // It counts its forks, so that the next one has other random numbers, seeded too.
+            original.save()?;
+            Ok(forked)
+        })?;
         events::session("session.created", &fork);
         Ok(self.kept(&fork))
     }
