@@ -484,11 +484,19 @@ fn a_session_whose_files_could_not_be_written_back_is_saved() {
 struct Failing {
     store: DirectoryStore,
     fails: AtomicBool,
+    /// The session that alone cannot be written then; none for all.
+    only: Option<SessionId>,
+}
+
+impl Failing {
+    fn open(path: &Path) -> Self {
+        Self { store: DirectoryStore::open(path).unwrap(), fails: AtomicBool::new(false), only: None }
+    }
 }
 
 impl SessionStore for Failing {
     fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
+        if self.fails.load(Ordering::SeqCst) && self.only.as_ref().is_none_or(|only| only == lock.id()) {
             return Err(StoreError::Other("the disk is full".into()));
         }
         self.store.put(lock, record, state)
@@ -521,7 +529,7 @@ impl SessionStore for Failing {
 #[test]
 fn what_cannot_be_saved_is_not_lost() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing { store: DirectoryStore::open(dir.path()).unwrap(), fails: AtomicBool::new(false) });
+    let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
@@ -547,9 +555,33 @@ fn what_cannot_be_saved_is_not_lost() {
 }
 
 #[test]
+fn one_that_cannot_be_saved_holds_up_no_other() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
+        .build();
+    let (oldest, other) = (python(&sessions, "a"), python(&sessions, "b"));
+    run(&oldest, COUNT);
+    run(&other, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    run(&python(&sessions, "c"), COUNT);
+    assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
+    // Where no other can make room, it says why.
+    let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
+    let error = other.execute(COUNT).unwrap_err();
+    assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");
+    drop(in_use);
+    assert_eq!(run(&other, COUNT), "2");
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&oldest, COUNT), "2");
+}
+
+#[test]
 fn what_cannot_be_replaced_or_removed_lives_on() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing { store: DirectoryStore::open(dir.path()).unwrap(), fails: AtomicBool::new(false) });
+    let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| policy.save = Save::OnHibernate))

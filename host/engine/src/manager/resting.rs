@@ -73,7 +73,8 @@ impl Sessions {
 }
 
 impl Inner {
-    /// Puts the session to rest that was used longest ago. The session's own slot is left alone.
+    /// Puts the session to rest that was used longest ago, of those that can be saved. The session's own slot is left alone.
+    /// That one cannot be saved is an error where no other can rest.
     pub(super) fn rest_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
         let mut found = Found::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
@@ -88,17 +89,20 @@ impl Inner {
             slots.extend(idle_since.map(|used_at| (used_at, slot)));
         }
         slots.sort_by_key(|(used_at, _)| *used_at);
+        let mut failed = None;
         for (_, slot) in slots {
             match slot.try_state() {
                 Some(mut state) if state.is_idle() => {
-                    // One that has ended gave its place up, which is as good.
-                    state.rest(self)?;
-                    return Ok(Found::Rested);
+                    match state.rest(self) {
+                        // One that has ended gave its place up, which is as good.
+                        Ok(_) => return Ok(Found::Rested),
+                        Err(error) => failed = failed.or(Some(error)),
+                    }
                 }
                 _ => found = Found::Moving,
             }
         }
-        Ok(found)
+        failed.map_or(Ok(found), Err)
     }
 }
 
