@@ -184,6 +184,8 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
+    // An interval that no clock can count is a long one.
+    drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
     assert!(is_live(&sessions, "a"), "nobody puts it to rest any more");

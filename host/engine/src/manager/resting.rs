@@ -126,8 +126,7 @@ impl Drop for IdleThread {
 
 fn look(inner: &Weak<Inner>, stop: &CancelToken, every: Duration) {
     loop {
-        stop.wait(Instant::now() + every, true, || false);
-        if stop.is_cancelled() {
+        if stop.wait_timeout(every) {
             return;
         }
         let Some(inner) = inner.upgrade() else { return };
