@@ -16,15 +16,15 @@ use std::{
     process::{Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request, ResumeError,
-    Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, Sessions, SessionsError,
-    SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
+    CancelToken, DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession,
+    Prune, Request, ResumeError, Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
+    Sessions, SessionsError, SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
 };
 use glovebox_tests::sandbox;
 use tempfile::{TempDir, tempdir};
@@ -488,11 +488,18 @@ struct Failing {
     fails: AtomicBool,
     /// The session that alone cannot be written then; none for all.
     only: Option<SessionId>,
+    /// How many times another process will have a session's lock for a moment.
+    moments: AtomicU32,
 }
 
 impl Failing {
     fn open(path: &Path) -> Self {
-        Self { store: DirectoryStore::open(path).unwrap(), fails: AtomicBool::new(false), only: None }
+        Self {
+            store: DirectoryStore::open(path).unwrap(),
+            fails: AtomicBool::new(false),
+            only: None,
+            moments: AtomicU32::new(0),
+        }
     }
 }
 
@@ -505,6 +512,9 @@ impl SessionStore for Failing {
     }
 
     fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        if self.moments.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Ok(None);
+        }
         self.store.try_lock(id)
     }
 
@@ -526,6 +536,29 @@ impl SessionStore for Failing {
         }
         self.store.remove(lock)
     }
+}
+
+#[test]
+fn one_that_only_looks_at_a_session_does_not_have_it() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .build();
+    run(&python(&sessions, "a"), COUNT);
+    let exported = sessions.export(&id("a")).unwrap();
+    let look = |moments| {
+        sessions.hibernate(&id("a")).unwrap();
+        store.moments.store(moments, Ordering::SeqCst);
+    };
+    look(1);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    look(1);
+    assert_eq!(run(&python(&sessions, "a"), COUNT), "2");
+    look(1_000_000);
+    assert!(matches!(sessions.delete(&id("a")), Err(SessionsError::InUse { .. })));
+    look(1);
+    assert!(sessions.delete(&id("a")).unwrap());
 }
 
 #[test]

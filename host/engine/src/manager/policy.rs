@@ -27,7 +27,7 @@ pub struct StorePolicy {
     /// in use for `lock_wait_ms`, that is an error. Default 100. At least 1.
     pub live_count: usize,
     /// For how many milliseconds a session that another process has is waited for, or a place among the live ones.
-    /// Default 0: not at all.
+    /// Default 0: only for the 50 that it may take another process to look at the session.
     pub lock_wait_ms: u64,
 }
 

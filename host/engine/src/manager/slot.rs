@@ -16,6 +16,9 @@ use crate::{
 
 /// How often it is asked for what is waited for.
 const POLL: Duration = Duration::from_millis(5);
+/// How long to wait for a session's lock where it is not to be waited for: it is taken for a moment by whoever prunes or looks
+/// for lock files that were left.
+const MOMENT_MS: u64 = 50;
 /// How long to wait for what another thread is just doing to a session, where the session is not worth more. Going to rest
 /// takes milliseconds, and a slow disk.
 const RESTING_MS: u64 = 1_000;
@@ -261,12 +264,13 @@ impl Inner {
 
     /// Takes a session's lock, waiting for it as the policy says.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
+        let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
         loop {
             if let Some(lock) = self.store.try_lock(id)? {
                 return Ok(lock);
             }
-            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(self.policy.lock_wait_ms) {
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
             self.cancel.wait(Instant::now() + POLL, true, || false);
