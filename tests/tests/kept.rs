@@ -215,6 +215,19 @@ fn no_more_are_live_than_may_be() {
 }
 
 #[test]
+fn one_may_always_be_live() {
+    for live_count in [0, 1] {
+        let dir = tempdir().unwrap();
+        let sessions = open(dir.path(), |policy| policy.live_count = live_count);
+        let (one, other) = (python(&sessions, "a"), python(&sessions, "b"));
+        assert_eq!((run(&one, COUNT), run(&other, COUNT)), ("1".into(), "1".into()));
+        assert!(!is_live(&sessions, "a") && is_live(&sessions, "b"));
+        let _used = other.awake().unwrap();
+        assert!(matches!(one.execute(COUNT), Err(SessionsError::TooManyLive { most: 1 })));
+    }
+}
+
+#[test]
 fn names_are_taken_once() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
