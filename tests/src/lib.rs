@@ -6,6 +6,7 @@
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
+//! * [`model`] says what a session should hold after random scripts.
 //!
 //! It protects nothing: it is a test program's library, and a panic in it is a failed test.
 
@@ -20,6 +21,7 @@
 )]
 
 pub mod fuzz;
+pub mod model;
 pub mod process;
 
 mod backend;

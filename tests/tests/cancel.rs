@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, Language, Outcome, Request, Stream};
+use glovebox::{CancelToken, Language, OnUnwind, Outcome, Request, Stream};
 use glovebox_tests::{sandbox, short};
 
 const LOOPS: [(Language, &str); 2] = [(Language::Python, "while True: pass"), (Language::JavaScript, "for (;;) {}")];
@@ -102,14 +102,18 @@ fn cancelling_one_execution_leaves_the_others_alone() {
 
 #[test]
 fn a_session_that_was_cancelled_says_so() {
-    let sandbox = sandbox(Language::Python, |_| {});
+    let sandbox = sandbox(Language::Python, |policy| {
+        policy.limits.timeout_reserve_ms = 0;
+        policy.session.on_unwind = OnUnwind::End;
+    });
     let session = sandbox.session().unwrap();
     let token = CancelToken::new();
-    token.cancel();
-    assert_eq!(session.run(Request::new("while True: pass").cancel(&token)).unwrap().outcome, Outcome::Cancelled);
-    if let Err(error) = session.execute("print(1)") {
-        assert!(error.to_string().contains("session"), "{error}");
-    }
+    let other = token.clone();
+    let request =
+        Request::new("print('on', flush=True)\nwhile True: pass").cancel(&token).on_output(move |_, _| other.cancel());
+    assert_eq!(session.run(request).unwrap().outcome, Outcome::Cancelled);
+    let error = session.execute("1").unwrap_err().to_string();
+    assert!(error.contains("has ended") && error.contains("cancelled"), "{error}");
 }
 
 // scenario: repl-sandbox: Stdout callback

@@ -88,7 +88,7 @@ fn an_unwound_session_is_what_it_was_before_and_its_output_stays() {
 }
 
 #[test]
-fn a_cancelled_or_damaged_guest_goes_back_too() {
+fn a_cancelled_guest_goes_back_too() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
         session.execute(&(scripts.set)(1)).unwrap();
@@ -100,6 +100,18 @@ fn a_cancelled_or_damaged_guest_goes_back_too() {
         assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("cancelled", Some(0)));
         assert_eq!(scripts.shown(&session), "1 1\n");
     }
+}
+
+#[test]
+fn a_guest_that_trapped_goes_back_too() {
+    let session = unwinding(Language::Python, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
+    session.execute("x = 1").unwrap();
+    // The hash of a tuple is that of its items, by recursion that CPython does not count.
+    let source = "x = 2\nt = ()\nfor _ in range(100000): t = (t,)\nhash(t)";
+    let execution = session.execute(source).unwrap();
+    assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("trapped stack-overflow", Some(0)));
+    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1");
+    assert_eq!(session.info().went_back, 1);
 }
 
 #[test]

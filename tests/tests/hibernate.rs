@@ -357,12 +357,14 @@ fn a_guest_whose_memory_was_forged_is_a_guest_like_any_other() {
         let saved = bytes(&session);
         let begun = Instant::now();
         let mut outcomes = std::collections::BTreeMap::new();
+        let mut resumed = 0;
         let mut numbers = Numbers::new(20_261_122);
         for _ in 0..40 {
             let edits = numbers.bytes(200);
             let forged = forged(&saved, &edits);
             match sandbox.resume(&forged, ResumeOptions::default()) {
                 Ok(session) => {
+                    resumed += 1;
                     let outcome = session.execute(show).map(|execution| short(&execution.outcome));
                     *outcomes.entry(outcome.unwrap_or_else(|error| format!("{error:.30}"))).or_insert(0) += 1;
                 }
@@ -370,6 +372,7 @@ fn a_guest_whose_memory_was_forged_is_a_guest_like_any_other() {
             }
         }
         println!("{language}: {outcomes:?} in {:?}", begun.elapsed());
+        assert!(resumed > 0, "{language}: none got as far as to run: {outcomes:?}");
         assert_eq!(run(&session, "1"), "", "{language}: the real one is none the worse");
     }
 }

@@ -16,215 +16,40 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    fmt::Write as _,
 };
 
 use glovebox::{
     CheckpointId, Checkpoints, HibernateOptions, IfExists, Language, Outcome, Resource, ResumeOptions, Sandbox, Session,
 };
-use glovebox_tests::sandbox;
+use glovebox_tests::{
+    model::{Deed, Dice, End, FILES, NAMES, State, setup},
+    sandbox,
+};
 use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
 /// Few enough that each is looked at again and again.
 const SESSIONS_MOST: usize = 5;
-
-/// A xorshift generator: the same everywhere for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        // Seeds that lie beside each other must not roll alike.
-        let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        for _ in 0..8 {
-            dice.roll();
-        }
-        dice
-    }
-
-    fn roll(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.roll() >> 16).unwrap() % most
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
-
-/// What a session should hold.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct State {
-    variables: BTreeMap<&'static str, i64>,
-    items: Vec<i64>,
-    /// How far the generator is.
-    drawn: i64,
-    /// What the closure counts.
-    counted: i64,
-    files: BTreeMap<String, String>,
-    /// Whether the log that is open still has its name.
-    log_linked: bool,
-    log: String,
-}
-
-const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
-const FILES: [&str; 4] = ["a", "b", "d/c", "d/e/f"];
-
-/// Something that a script does, in either language, and what it does to the model.
-#[derive(Clone, Debug)]
-enum Deed {
-    Set(&'static str, i64),
-    Push(i64),
-    Next,
-    Count,
-    Write(&'static str, String),
-    Remove(&'static str),
-    Log(String),
-    /// A megabyte that is dropped again: pages that must not stay behind.
-    Churn,
-}
-
-impl Deed {
-    fn roll(dice: &mut Dice, state: &State) -> Self {
-        let number = i64::try_from(dice.below(1_000_000)).unwrap();
-        match dice.below(9) {
-            0 | 1 => Self::Set(dice.pick(&NAMES), number),
-            2 => Self::Push(number),
-            3 => Self::Next,
-            4 => Self::Count,
-            5 => Self::Write(dice.pick(&FILES), "x".repeat(dice.below(6_000)) + &number.to_string()),
-            6 => {
-                let path = dice.pick(&FILES);
-                if state.files.contains_key(path) { Self::Remove(path) } else { Self::Count }
-            }
-            7 => Self::Log(format!("{number};")),
-            _ => Self::Churn,
-        }
-    }
-
-    fn source(&self, language: Language) -> String {
-        let python = language == Language::Python;
-        match self {
-            Self::Set(name, value) if python => format!("{name} = {value}"),
-            Self::Set(name, value) => format!("globalThis.{name} = {value};"),
-            Self::Push(value) if python => format!("items.append({value})"),
-            Self::Push(value) => format!("items.push({value});"),
-            Self::Next if python => "next(numbers)".into(),
-            Self::Next => "numbers.next();".into(),
-            Self::Count => if python { "count()" } else { "count();" }.into(),
-            Self::Write(path, text) => format!("put('{path}', '{text}')"),
-            Self::Remove(path) => format!("os.remove('{path}')"),
-            Self::Log(text) if python => format!("log.write('{text}')"),
-            Self::Log(text) => format!("log.puts('{text}');"),
-            Self::Churn if python => "len([object() for _ in range(2_000)])".into(),
-            Self::Churn => "Array.from({length: 2_000}, () => ({})).length;".into(),
-        }
-    }
-
-    fn apply(&self, state: &mut State) {
-        match self {
-            Self::Set(name, value) => drop(state.variables.insert(name, *value)),
-            Self::Push(value) => state.items.push(*value),
-            Self::Next => state.drawn += 1,
-            Self::Count => state.counted += 1,
-            Self::Write(path, text) => drop(state.files.insert((*path).to_owned(), text.clone())),
-            Self::Remove(path) => drop(state.files.remove(*path)),
-            Self::Log(text) => state.log.push_str(text),
-            Self::Churn => {}
-        }
-    }
-}
-
-/// How a script ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
-    Well,
-    Raises,
-    /// In a loop that ends at the first exception.
-    Loops,
-    /// In a loop that catches what can be caught.
-    LoopsOn,
-    /// By leaving: with a code, or with something that is no error.
-    Exits,
-}
-
-impl End {
-    fn source(self, language: Language) -> &'static str {
-        match (self, language) {
-            (Self::Well, _) => "",
-            (Self::Raises, Language::Python) => "raise LookupError('as told')",
-            (Self::Raises, Language::JavaScript) => "throw new RangeError('as told')",
-            (Self::Loops, Language::Python) => "while True:\n    pass",
-            (Self::Loops | Self::LoopsOn, Language::JavaScript) => "for (;;) { try { for (;;); } catch {} }",
-            (Self::LoopsOn, Language::Python) => {
-                "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass"
-            }
-            (Self::Exits, Language::Python) => "raise SystemExit(5)",
-            (Self::Exits, Language::JavaScript) => "throw 5",
-        }
-    }
-}
-
-fn setup(language: Language) -> &'static str {
-    match language {
-        Language::Python => {
-            "
-import itertools, os, random
-items = []
-def endless():
-    n = 0
-    while True:
-        yield n
-        n += 1
-numbers = endless()
-def counter():
-    n = 0
-    def count():
-        nonlocal n
-        n += 1
-        return n
-    return count
-count = counter()
-def put(path, text):
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    with open(path, 'w') as f:
-        f.write(text)
-log = open('log', 'w')
-def look():
-    found = {name: globals()[name] for name in ('v0', 'v1', 'v2', 'v3') if name in globals()}
-    return {'variables': found, 'items': items, 'drawn': numbers.gi_frame.f_locals.get('n', -1) + 1,
-            'counted': count.__closure__[0].cell_contents, 'log_at': log.tell(), 'random': random.random()}"
-        }
-        Language::JavaScript => {
-            "
-const items = [];
-let drawn = 0;
-function* endless() { for (;;) { drawn += 1; yield drawn } }
-const numbers = endless();
-let counted = 0;
-const counter = () => { return () => { counted += 1; return counted } };
-const count = counter();
-function put(path, text) {
-    const names = path.split('/');
-    for (let end = 1; end < names.length; end++) os.mkdir(names.slice(0, end).join('/'));
-    const f = std.open(path, 'w'); f.puts(text); f.close();
-}
-const log = std.open('log', 'w');
-function look() {
-    const found = {};
-    for (const name of ['v0', 'v1', 'v2', 'v3']) if (name in globalThis) found[name] = globalThis[name];
-    return {variables: found, items, drawn, counted, log_at: log.tell(), random: Math.random()};
-}"
-        }
-    }
-}
+/// What must have happened in the programs together. Whether a loop is interrupted in time is the machine's affair.
+const WHAT: [&str; 16] = [
+    "open",
+    "execute",
+    "raise",
+    "exit",
+    "loop",
+    "loop on",
+    "went back",
+    "fork",
+    "undo",
+    "undo to",
+    "checkpoint",
+    "hibernate",
+    "set",
+    "change files",
+    "look",
+    "look at files",
+];
 
 /// A session with its model, and what it was at each of its checkpoints.
 struct Pair {
@@ -326,7 +151,8 @@ impl Program {
         for _ in 0..self.dice.below(4) {
             let deed = Deed::roll(&mut self.dice, &after);
             deed.apply(&mut after);
-            writeln!(source, "{}", deed.source(self.language)).unwrap();
+            source += &deed.source(self.language);
+            source.push('\n');
         }
         source += end.source(self.language);
         self.tell(
@@ -379,7 +205,6 @@ impl Program {
     }
 
     fn undo(&mut self, at: usize) {
-        self.tell("undo", at.to_string());
         let pair = &mut self.pairs[at];
         let known: Vec<_> = pair.session.checkpoints().unwrap().into_iter().map(|info| info.id).collect();
         match pair.session.undo() {
@@ -390,8 +215,12 @@ impl Program {
                 pair.state = pair.saved[&id].clone();
                 // Numbers may be given again to what comes after it.
                 pair.saved.retain(|saved, _| *saved <= id);
+                self.tell("undo", format!("{at} {id:?}"));
             }
-            Err(error) => assert!(known.len() < 2, "{error}: {known:?}"),
+            Err(error) => {
+                assert!(known.len() < 2, "{error}: {known:?}");
+                self.tell("undo refused", at.to_string());
+            }
         }
     }
 
@@ -444,6 +273,7 @@ impl Program {
     fn change_files(&mut self, at: usize) {
         let path = self.dice.pick(&FILES);
         let pair = &mut self.pairs[at];
+        let before = pair.state.clone();
         let files = pair.session.files();
         let told = match self.dice.below(4) {
             0 if pair.state.log_linked => {
@@ -468,6 +298,8 @@ impl Program {
                 format!("write {path}")
             }
         };
+        // A checkpoint that was due has been taken before the change.
+        pair.note(&before);
         self.tell("change files", format!("{at} {told}"));
     }
 
@@ -515,10 +347,9 @@ impl Program {
 fn run(language: Language, seeds: impl Iterator<Item = u64>) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let steps = number("GLOVEBOX_MODEL_STEPS").map_or(STEPS, |steps| usize::try_from(steps).unwrap());
-    let seeds: Vec<u64> = match number("GLOVEBOX_MODEL_SEED") {
-        Some(seed) => vec![seed],
-        None => seeds.collect(),
-    };
+    let one = number("GLOVEBOX_MODEL_SEED");
+    let seeds: Vec<u64> = one.map_or_else(|| seeds.collect(), |seed| vec![seed]);
+    let mut happened = BTreeSet::new();
     for seed in seeds {
         let mut program = Program::new(language, seed);
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -538,6 +369,12 @@ fn run(language: Language, seeds: impl Iterator<Item = u64>) {
                 program.story.len(),
                 program.story[tail..].join("\n")
             );
+        }
+        happened.extend(program.counts.into_keys());
+    }
+    if one.is_none() && steps >= STEPS {
+        for what in WHAT {
+            assert!(happened.contains(what), "{language}: no program had `{what}`");
         }
     }
 }

@@ -29,9 +29,9 @@ const SLEEPS: [(Language, &str); 4] = [
     (Language::JavaScript, "setTimeout(() => 0, 60000)"),
 ];
 
-const FUEL: u64 = 5_000_000_000;
+const FUEL: u64 = 8_000_000_000;
 
-/// A tenth of it, so that a machine that is busy with something else misses it seldom.
+/// A tenth of it is kept back, which no interpreter uses up between two looks of a clock that is late.
 fn little_fuel(policy: &mut Policy) {
     policy.limits.fuel = FUEL;
     policy.limits.fuel_reserve = FUEL;
@@ -175,7 +175,7 @@ fn javascript_cannot_catch_it() {
     let source = "try { for (;;) {} } catch (error) { console.log('caught') } finally { console.log('finally') }";
     let execution = sandbox(Language::JavaScript, little_fuel).execute(source).unwrap();
     assert_last_word(&execution, source);
-    assert!(!execution.stdout.text().contains("caught"));
+    assert_eq!(execution.stdout.text(), "", "neither `catch` nor `finally` runs");
 }
 
 #[test]
@@ -265,28 +265,26 @@ except KeyboardInterrupt as error:
 
 #[test]
 fn what_was_not_noticed_does_not_disturb_the_next_execution() {
-    for (language, long, next) in [
-        (Language::Python, "sum(range(10**7))", "n = 0\nfor i in range(1000):\n    n += i\nprint(n)"),
+    // What is still in a buffer at the end reaches the listener when the script has run its last instruction.
+    for (language, source, next) in [
+        (Language::Python, "print('over', end='')", "n = 0\nfor i in range(1000):\n    n += i\nprint(n)"),
         (
             Language::JavaScript,
-            "'x'.repeat(1e7).indexOf('y'.repeat(1000))",
+            "std.out.puts('over')",
             "let n = 0; for (let i = 0; i < 100000; i++) n += 1; console.log(n)",
         ),
     ] {
-        let sandbox = sandbox(language, |policy| {
-            much(policy);
-            policy.limits.timeout_ms = 60_000;
-        });
-        let session = sandbox.session().unwrap();
+        let session = sandbox(language, much).session().unwrap();
         let token = CancelToken::new();
         let other = token.clone();
-        let request = Request::new(long).cancel(&token).on_output(|_, _| ());
-        let canceller = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(2));
+        let request = Request::new(source).cancel(&token).on_output(move |_, _| {
             other.cancel();
+            // So that the host has looked, and asked, before the guest has returned.
+            thread::sleep(Duration::from_millis(20));
         });
-        session.run(request).unwrap();
-        canceller.join().unwrap();
+        let unnoticed = session.run(request).unwrap();
+        assert!(token.is_cancelled(), "{language}");
+        assert_eq!((unnoticed.outcome, unnoticed.interrupted), (Outcome::Completed, None), "{language}");
         let execution = session.execute(next).unwrap();
         assert!(execution.is_success(), "{language}: {:?}", execution.outcome);
     }

@@ -10,7 +10,7 @@
 )]
 
 use std::{
-    sync::mpsc,
+    sync::{Barrier, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -109,16 +109,18 @@ fn javascript_calls_a_tool() {
 
 #[test]
 fn several_run_at_once() {
+    // None returns before all ten are under way.
+    let all = Barrier::new(10);
+    let meet = Tool::new("meet", "Waits for the others.").handler(move |_, arguments| {
+        all.wait();
+        Ok(arguments)
+    });
     let body = "
-for i in range(10): send({'id': i, 'name': 'nap', 'arguments': {'ms': 200}})
+for i in range(10): send({'id': i, 'name': 'meet'})
 print(sorted(read()['id'] for _ in range(10)))";
-    let execution = python(&[nap()], |_| {}).execute(&script(body)).unwrap();
+    let execution = python(&[meet], |policy| policy.limits.timeout_ms = 60_000).execute(&script(body)).unwrap();
     assert_eq!(execution.stdout.text(), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
-    assert!(execution.duration < Duration::from_millis(1_900), "{:?}", execution.duration);
     assert_eq!(execution.tool_calls.len(), 10);
-    for call in &execution.tool_calls {
-        assert!(call.duration >= Duration::from_millis(200), "{call:?}");
-    }
 }
 
 #[test]
@@ -129,6 +131,7 @@ send({'wait': 20})
 print(read(), read()['id'])";
     let execution = python(&[nap()], |_| {}).execute(&script(body)).unwrap();
     assert_eq!(execution.stdout.text(), "None 1\n");
+    assert!(execution.tool_calls[0].duration >= Duration::from_millis(300), "{:?}", execution.tool_calls);
 }
 
 #[test]
@@ -147,11 +150,11 @@ fn calls_of_an_earlier_execution_are_never_answered() {
 #[test]
 fn a_wait_for_a_tool_ends_at_the_deadline() {
     let (patient, told) = patient();
-    let sandbox = python(&[patient], |policy| policy.limits.timeout_ms = 300);
+    let sandbox = python(&[patient], |policy| policy.limits.timeout_ms = 2_000);
     let begun = Instant::now();
     let execution = sandbox.execute(&script("send({'id': 1, 'name': 'patient'})\nwhile not read(): pass")).unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     told.recv_timeout(Duration::from_secs(20)).expect("its handler is told");
 }
 
@@ -197,15 +200,18 @@ fn calls_without_end_end_at_the_fuel_limit() {
 fn what_tools_hold_is_under_the_memory_limit() {
     let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(8 << 20))));
     let sandbox = python(&[long, echo()], |policy| {
+        policy.limits.timeout_ms = 60_000;
         policy.limits.memory_bytes = 96 << 20;
         policy.limits.tool_bytes = 9 << 20;
         policy.limits.tool_record_bytes = 0;
     });
     // Sixteen results of 8 MiB do not fit; while those that do are unread, 40 MiB of the guest's own do not either.
+    // Only a guest that does not look leaves them unread, and so it cannot know when all are there: it waits, and longer
+    // where that was too short.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time
-time.sleep(3)
+time.sleep(PAUSE)
 try:
     bytearray(40 << 20)
 except MemoryError:
@@ -220,10 +226,17 @@ print(sorted(kinds))
 bytearray(40 << 20)
 send({'id': 99, 'name': 'echo'})
 print(read())";
-    let execution = sandbox.execute(&script(body)).unwrap();
     let expected = "no memory\n['ToolLimit', 'result']\n{'id': 99, 'ok': {}}\n";
-    assert_eq!(execution.stdout.text(), expected, "{:?}", execution.outcome);
-    assert!(execution.memory_used_bytes <= 96 << 20, "{}", execution.memory_used_bytes);
+    let mut seen = Vec::new();
+    for pause in ["1", "5", "25"] {
+        let execution = sandbox.execute(&script(&body.replace("PAUSE", pause))).unwrap();
+        assert!(execution.memory_used_bytes <= 96 << 20, "{}", execution.memory_used_bytes);
+        seen.push((execution.stdout.text(), execution.outcome));
+        if seen.last().is_some_and(|(text, _)| text == expected) {
+            return;
+        }
+    }
+    panic!("{seen:?}");
 }
 
 #[test]

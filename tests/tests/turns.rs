@@ -1,12 +1,6 @@
-//! Many threads on one session: one at a time, in order, nothing mixed up.
+//! Many threads on one session: who waits, for how long, and in which order.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test program: a panic is a failed test"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
 
 use std::{
     sync::mpsc,
@@ -39,34 +33,21 @@ fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Sessi
 }
 
 #[test]
-fn every_execution_of_many_threads_is_whole_and_counted() {
-    for language in LANGUAGES {
-        let session = sandbox(language, |_| {}).session().unwrap();
-        let (begin, step) = match language {
-            Language::Python => ("n = 0", "n += 1\nfor _ in range(20): print('ID')\nn"),
-            Language::JavaScript => ("var n = 0", "n += 1; for (let i = 0; i < 20; i++) console.log('ID'); n"),
-        };
-        session.execute(begin).unwrap();
-        let mut seen: Vec<u32> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..8)
-                .map(|worker| {
-                    let session = session.clone();
-                    scope.spawn(move || {
-                        let source = step.replace("ID", &worker.to_string());
-                        let run = |_| {
-                            let execution = session.execute(&source).unwrap();
-                            assert_eq!(execution.stdout.text(), format!("{worker}\n").repeat(20));
-                            execution.value.unwrap().repr.parse().unwrap()
-                        };
-                        (0..25).map(run).collect::<Vec<u32>>()
-                    })
-                })
-                .collect();
-            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-        });
-        seen.sort_unstable();
-        assert_eq!(seen, (1..=200).collect::<Vec<_>>(), "{language}");
-    }
+fn whoever_comes_first_is_served_first() {
+    let session = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000).session().unwrap();
+    session.execute("order = []").unwrap();
+    let cancel = CancelToken::new();
+    thread::scope(|scope| {
+        hold(scope, &session, &cancel);
+        for number in 0..6 {
+            let session = &session;
+            scope.spawn(move || assert!(session.execute(&format!("order.append({number})")).unwrap().is_success()));
+            // Long against a thread's start, even where others use the processor.
+            thread::sleep(Duration::from_millis(200));
+        }
+        cancel.cancel();
+    });
+    assert_eq!(session.get_variable("order").unwrap().unwrap().repr, "[0, 1, 2, 3, 4, 5]");
 }
 
 #[test]
@@ -110,7 +91,7 @@ fn waiting_can_be_cancelled_and_runs_nothing() {
 #[test]
 fn waiting_ends_when_an_execution_would() {
     let session = sandbox(Language::JavaScript, |policy| {
-        policy.limits.timeout_ms = 300;
+        policy.limits.timeout_ms = 3_000;
         policy.limits.timeout_reserve_ms = 0;
     });
     let session = session.session().unwrap();
@@ -118,17 +99,17 @@ fn waiting_ends_when_an_execution_would() {
     thread::scope(|scope| {
         hold(scope, &session, &cancel);
         let second = scope.spawn(|| session.execute(slow(Language::JavaScript)));
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(500));
         let third = scope.spawn(|| {
             let begun = Instant::now();
             (session.execute("1"), begun.elapsed())
         });
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(1_000));
         cancel.cancel();
         assert_eq!(short(&second.join().unwrap().unwrap().outcome), "exhausted time", "waiting was not on its time");
         let (refused, waited) = third.join().unwrap();
         assert!(matches!(refused, Err(ExecuteError::SessionBusy { .. })));
-        assert!(waited >= Duration::from_millis(300));
+        assert!(waited >= Duration::from_millis(3_000));
     });
     assert!(session.execute("1").unwrap().is_success());
 }
@@ -165,9 +146,10 @@ fn closing_waits_for_those_that_came_before_and_ends_it_for_those_after() {
     thread::scope(|scope| {
         hold(scope, &session, &cancel);
         let closing = scope.spawn(|| session.close());
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(500));
         let after = scope.spawn(|| session.execute("1"));
         thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished());
         cancel.cancel();
         closing.join().unwrap().unwrap();
         assert!(matches!(after.join().unwrap(), Err(ExecuteError::SessionEnded { .. })));

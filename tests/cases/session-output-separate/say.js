@@ -1,2 +1,0 @@
-console.log("said");
-console.error("aside");

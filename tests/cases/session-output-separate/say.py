@@ -1,4 +1,0 @@
-import sys
-
-print("said")
-print("aside", file=sys.stderr)
