@@ -199,7 +199,9 @@ impl Session {
     }
 
     /// Sets the session back to the last checkpoint that differs from what it is now. With one before every execution
-    /// that undoes the last execution, variables and files. What was written to host directories stays there.
+    /// that undoes the last execution, variables and files. What was written to host directories stays there; a change that
+    /// was not yet brought there at the checkpoint is brought there by the next commit, over what the session itself has
+    /// written since (unless a directory now stands for a file, or the other way round: that is a conflict).
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(None))?

@@ -12,6 +12,7 @@ use glovebox_wasi::Wasi;
 use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
     session::line::{Left, Line, Turn},
+    own_commits::OwnCommits,
     state,
     workspace::{GuestFiles, Roots},
 };
@@ -120,7 +121,7 @@ impl SharedWorkspace {
         let end = Instant::now() + sandbox.0.policy.limits.timeout();
         let _turn = self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)?;
         let mut vfs = self.current();
-        let (result, _) = change(sandbox, &self.0.roots, &mut vfs, work);
+        let (result, _) = change(sandbox, &self.0.roots, &mut vfs, None, work);
         self.publish(vfs);
         result
     }
@@ -130,15 +131,16 @@ impl SharedWorkspace {
     }
 }
 
-/// Lets the host change files, and commits what it changed; says whether a host directory was changed.
+/// Lets the host change files, and commits what it changed; says whether all of it was, if any.
 pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,
     vfs: &mut Vfs,
+    own: Option<&mut OwnCommits>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
-) -> (Result<R, E>, bool) {
+) -> (Result<R, E>, Option<bool>) {
     let Some(root) = roots.workspace() else {
-        return (Err(ExecuteError::Driver("there is no workspace at `/app`".into()).into()), false);
+        return (Err(ExecuteError::Driver("there is no workspace at `/app`".into()).into()), None);
     };
     vfs.mark();
     vfs.set_now_ns(match sandbox.0.policy.clock {
@@ -146,9 +148,10 @@ pub(super) fn change<R, E: From<ExecuteError>>(
         Clock::Fixed(realtime_ns) => realtime_ns,
     });
     let result = work(vfs, root);
-    let committed = sandbox.0.workspace.commit(vfs, roots, result.is_ok());
+    let committed = sandbox.0.workspace.commit(vfs, roots, result.is_ok(), own);
+    let whole = committed.whole();
     match committed.failed {
-        Some((_, source)) if result.is_ok() => (Err(ExecuteError::Mount(source).into()), committed.any),
-        _ => (result, committed.any),
+        Some((_, source)) if result.is_ok() => (Err(ExecuteError::Mount(source).into()), whole),
+        _ => (result, whole),
     }
 }

@@ -79,6 +79,11 @@ impl Live {
         }
     }
 
+    /// Takes note that files were committed, all that was to be or not.
+    pub(super) fn committed(&mut self, whole: bool) {
+        self.commits.ended(whole, self.history.oldest_commits());
+    }
+
     /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
@@ -153,7 +158,7 @@ impl Live {
 
     /// A new guest in a saved state.
     pub(super) fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
-        let mut wasi = if self.commits == saved.commits || self.workspace.is_some() {
+        let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
             saved.state.wasi.clone()
         } else {
             // The saved file system knows host directories as they were before.
@@ -171,6 +176,7 @@ impl Live {
     pub(super) fn rest_at(&mut self, guest: Guest, saved: &Saved) {
         self.life = Life::Resting(Box::new(guest));
         self.executions = saved.state.executions;
+        self.commits.went_back_to(saved.commits);
         self.changed = false;
         self.account();
     }
@@ -218,7 +224,7 @@ impl Live {
 
     pub(super) fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
         self.changed = false;
-        self.history.push(Arc::new(state), self.commits, automatic, self.checkpoints_kept())
+        self.history.push(Arc::new(state), self.commits.known(), automatic, self.checkpoints_kept())
     }
 
     pub(super) fn policy(&self) -> &SessionPolicy {
