@@ -11,9 +11,10 @@
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
-    CancelToken, Checkpoints, Commit, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox, Session, WentBack,
+    CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox,
+    Session, WentBack,
 };
-use glovebox_tests::{sandbox, short};
+use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
 use tempfile::TempDir;
 
 /// Short of fuel, and unwound without being asked to stop before.
@@ -167,6 +168,32 @@ fn a_listener_that_panics_sets_the_session_back() {
         assert_eq!(scripts.shown(&session), "1 1\n");
         assert_eq!(session.info().went_back, 1);
     }
+}
+
+#[test]
+fn a_session_that_finds_no_instance_waits_for_one() {
+    let mut config = EngineConfig::default();
+    config.cache_dir = shared_cache_dir();
+    config.pool.as_mut().unwrap().instance_count = 3;
+    let sandbox = sandbox_on(&Engine::new(config).unwrap(), Language::Python, hard);
+    let session = sandbox.session().unwrap();
+    session.execute("x = 1").unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        session.run(Request::new("x = 2; print('here')").on_output(|_, _| panic!("the listener's own")))
+    }));
+    assert!(panicked.is_err());
+    let mut others = Vec::new();
+    while let Ok(other) = sandbox.session() {
+        others.push(other);
+    }
+    for _ in 0..2 {
+        let error = session.execute("x").unwrap_err();
+        assert!(matches!(error, ExecuteError::Instantiate { .. }), "{error:?}");
+    }
+    assert_eq!((session.ended(), session.info().went_back, session.checkpoints().unwrap().len()), (None, 0, 1));
+    others.pop().unwrap();
+    assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "1");
+    assert_eq!(session.info().went_back, 1);
 }
 
 #[test]

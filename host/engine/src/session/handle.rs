@@ -27,7 +27,8 @@ use crate::{
 /// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
 /// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
 /// again; [`Execution::went_back`] says so. Its variables and files are then what they were; what it wrote to its output and
-/// to host directories stays. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
+/// to host directories stays. Should there be no instance to be had just then, it goes back when it is next asked for anything;
+/// until one is to be had, that is [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
 /// checkpoints are taken.
 ///
 /// This is a handle: clones are the same session, from any thread. What is asked of it at the same time is done one after

@@ -282,7 +282,11 @@ impl Live {
             Ok(guest) => guest,
             // It was lost, and there was nothing to go back to.
             Err(ExecuteError::SessionEnded { .. }) => return Ok(()),
-            Err(error) => return Err(error),
+            // It was lost, and there is no instance for one to run exit handlers in.
+            Err(error) => {
+                self.end("it was closed".into());
+                return Err(error);
+            }
         };
         let closed = self.close_guest(&mut guest);
         self.part_from(&guest);
