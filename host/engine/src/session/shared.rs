@@ -111,19 +111,28 @@ impl SharedWorkspace {
         self.held().departed.push(wasi);
     }
 
-    /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
+    /// The files as they are between executions. Looking changes nothing and brings nothing to the host.
+    pub(crate) fn snapshot(&self) -> Result<crate::Files, ExecuteError> {
+        let _turn = self.turn()?;
+        Ok(crate::Files { vfs: self.current(), root: self.0.roots.workspace() })
+    }
+
+    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
     /// is committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
     ) -> Result<R, E> {
-        let sandbox = &self.0.sandbox;
-        let end = Instant::now() + sandbox.0.policy.limits.timeout();
-        let _turn = self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)?;
+        let _turn = self.turn()?;
         let mut vfs = self.current();
-        let (result, _) = change(sandbox, &self.0.roots, &mut vfs, None, work);
+        let (result, _) = change(&self.0.sandbox, &self.0.roots, &mut vfs, None, work);
         self.publish(vfs);
         result
+    }
+
+    fn turn(&self) -> Result<Turn<'_>, ExecuteError> {
+        let end = Instant::now() + self.0.sandbox.0.policy.limits.timeout();
+        self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)
     }
 
     fn held(&self) -> MutexGuard<'_, Files> {
