@@ -151,7 +151,8 @@ impl Live {
             // What is in the host's directories is there to stay, even if the guest now goes back.
             self.keep_files(&guest);
         }
-        self.executions += u64::from(executed.after == After::Alive);
+        // What a hibernated session says of itself may be any number.
+        self.executions = self.executions.saturating_add(u64::from(executed.after == After::Alive));
         executed.execution.went_back =
             self.leave(guest, executed.after, None, || executed.execution.outcome.describe());
         executed.into_result()
@@ -215,7 +216,7 @@ impl Live {
 
     /// A state for one more fork.
     pub(super) fn save_for_fork(&mut self) -> Result<Checkpoint, ExecuteError> {
-        self.forks += 1;
+        self.forks = self.forks.saturating_add(1);
         let mut state = self.save()?;
         if self.workspace.is_some() {
             // A copy of the files without what others have open.
