@@ -109,6 +109,7 @@ impl Live {
         live.forks = state.forks;
         live.entropy_key = state.entropy_key;
         live.alike = state.pages;
+        live.account();
         Ok(live)
     }
 
@@ -322,15 +323,15 @@ impl Live {
         }
     }
 
-    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, and its
-    /// checkpoints.
+    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, its
+    /// checkpoints, and the pages that it began with for as long as they are kept for the first.
     fn account(&mut self) {
         let image_bytes = self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes);
-        let checkpoint_bytes = self.history.held_bytes();
+        let saved_bytes = self.history.held_bytes().saturating_add(self.alike.bytes());
         if let (Life::Resting(guest), Some(place)) = (&mut self.life, &mut self.place) {
             let linear_bytes = guest.machine.memory().len() as u64;
             let host_bytes = guest.wasi_mut().host_bytes();
-            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + checkpoint_bytes);
+            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + saved_bytes);
         }
     }
 }
