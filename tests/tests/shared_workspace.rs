@@ -10,7 +10,9 @@
 
 use std::{fs, thread};
 
-use glovebox::{Commit, ExecuteError, Language, Policy, Sandbox, Session, SessionOptions, SharedWorkspace};
+use glovebox::{
+    Commit, ExecuteError, IfBusy, Language, Policy, Request, Sandbox, Session, SessionOptions, SharedWorkspace,
+};
 use glovebox_tests::{sandbox, short};
 use tempfile::TempDir;
 
@@ -193,4 +195,21 @@ fn looking_at_the_files_commits_nothing() {
     assert!(!dir.path().join("a").exists(), "the script failed");
     ok(&session, "pass");
     assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "1");
+}
+
+#[test]
+fn who_is_refused_is_told_which_of_the_two_is_busy() {
+    let (_workspace, python, javascript) = pair(|_| {});
+    let (sender, errors) = std::sync::mpsc::channel();
+    let (one, other) = (python.clone(), javascript.clone());
+    let execution = python.run(Request::new("print('here')").on_output(move |_, _| {
+        for session in [&one, &other] {
+            let refused = session.run(Request::new("1").if_busy(IfBusy::Refuse));
+            sender.send(refused.unwrap_err()).unwrap();
+        }
+    }));
+    assert!(execution.unwrap().is_success());
+    let errors: Vec<_> = errors.iter().collect();
+    assert!(matches!(&errors[..], [ExecuteError::SessionBusy { .. }, ExecuteError::WorkspaceBusy]), "{errors:?}");
+    ok(&javascript, "1");
 }

@@ -81,6 +81,22 @@ impl Drop for Held<'_> {
     }
 }
 
+/// Why the session was not to be had.
+enum NotHeld {
+    Busy(ExecuteError),
+    /// It was cancelled as it waited.
+    Cancelled,
+}
+
+impl NotHeld {
+    fn of(left: Left, busy: impl FnOnce() -> ExecuteError) -> Self {
+        match left {
+            Left::Busy => Self::Busy(busy()),
+            Left::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("id", &self.0.id).field("ended", &self.ended()).finish_non_exhaustive()
@@ -158,7 +174,8 @@ impl Session {
     /// Runs a request in the kept interpreter. Standard input is this request's; what an earlier one left unread is gone.
     ///
     /// While the session is busy it waits, in order, for at most `limits.timeout_ms`; that is not on the script's time. Or it is
-    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run. A request that
+    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run, or
+    /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
     /// is cancelled as it waits is an execution that was cancelled before it began.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
@@ -166,8 +183,8 @@ impl Session {
         let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
         match self.hold(if_busy, &setting.cancel) {
             Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
-            Err(Left::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
-            Err(Left::Busy) => Err(self.busy()),
+            Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
+            Err(NotHeld::Busy(error)) => Err(error),
         }
     }
 
@@ -293,19 +310,25 @@ impl Session {
     }
 
     fn turn(&self) -> Result<Held<'_>, ExecuteError> {
-        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|_| self.busy())
+        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|left| match left {
+            NotHeld::Busy(error) => error,
+            NotHeld::Cancelled => self.busy(),
+        })
     }
 
-    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, Left> {
+    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
             IfBusy::Wait => Some(Instant::now() + shared.sandbox.0.policy.limits.timeout()),
         };
-        let turn = shared.line.enter_by(end, cancel)?;
+        let turn = shared.line.enter_by(end, cancel).map_err(|left| NotHeld::of(left, || self.busy()))?;
         // Always in this order: whoever waits for the workspace holds its own session and nothing else.
         let workspace_turn = match &shared.workspace {
-            Some(workspace) => Some(workspace.enter(end, cancel)?),
+            Some(workspace) => {
+                let turn = workspace.enter(end, cancel);
+                Some(turn.map_err(|left| NotHeld::of(left, || ExecuteError::WorkspaceBusy))?)
+            }
             None => None,
         };
         shared.status().rests_since = None;

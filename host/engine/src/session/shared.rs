@@ -11,8 +11,8 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
-    session::line::{Left, Line, Turn},
     own_commits::OwnCommits,
+    session::line::{Left, Line, Turn},
     state,
     workspace::{GuestFiles, Roots},
 };
