@@ -11,9 +11,10 @@
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
-    CancelToken, Checkpoints, Commit, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox, Session, WentBack,
+    CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox,
+    Session, WentBack,
 };
-use glovebox_tests::{sandbox, short};
+use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
 use tempfile::TempDir;
 
 /// Short of fuel, and unwound without being asked to stop before.
@@ -182,6 +183,32 @@ fn a_listener_that_panics_sets_the_session_back() {
 }
 
 #[test]
+fn a_session_that_finds_no_instance_waits_for_one() {
+    let mut config = EngineConfig::default();
+    config.cache_dir = shared_cache_dir();
+    config.pool.as_mut().unwrap().instance_count = 3;
+    let sandbox = sandbox_on(&Engine::new(config).unwrap(), Language::Python, hard);
+    let session = sandbox.session().unwrap();
+    session.execute("x = 1").unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        session.run(Request::new("x = 2; print('here')").on_output(|_, _| panic!("the listener's own")))
+    }));
+    assert!(panicked.is_err());
+    let mut others = Vec::new();
+    while let Ok(other) = sandbox.session() {
+        others.push(other);
+    }
+    for _ in 0..2 {
+        let error = session.execute("x").unwrap_err();
+        assert!(matches!(error, ExecuteError::Instantiate { .. }), "{error:?}");
+    }
+    assert_eq!((session.ended(), session.info().went_back, session.checkpoints().unwrap().len()), (None, 0, 1));
+    others.pop().unwrap();
+    assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "1");
+    assert_eq!(session.info().went_back, 1);
+}
+
+#[test]
 fn under_the_other_policy_it_ends() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |policy| policy.session.on_unwind = OnUnwind::End).session().unwrap();
@@ -231,6 +258,69 @@ fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
         session.undo().unwrap();
         assert_eq!((on_host().as_str(), scripts.shown(&session).as_str()), ("3", "1 3\n"));
     }
+}
+
+#[test]
+fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_since() {
+    let fail = "raise ValueError";
+    for (before, pending, since, wanted) in [
+        // Each the file's content: of the host, as a failed script left it, as committed since, in the end. None: there is none.
+        (None, Some("1"), None, Some("1")),
+        (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
+        (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),
+        (Some("0"), Some("1"), None, Some("1")),
+        (Some("0"), Some("1"), Some("os.remove('d/a')"), Some("1")),
+        (Some("0"), None, Some("open('d/a', 'w').write('2')"), None),
+    ] {
+        for automatic in [true, false] {
+            let dir = TempDir::new().unwrap();
+            let path = dir.path().join("d/a");
+            if let Some(before) = before {
+                fs::create_dir(dir.path().join("d")).unwrap();
+                fs::write(&path, before).unwrap();
+            }
+            let session = unwinding(Language::Python, |policy| {
+                policy.workspace = Some(dir.path().into());
+                policy.commit = Commit::OnSuccess;
+                policy.session.checkpoints = if automatic { Checkpoints::Always } else { Checkpoints::Never };
+            });
+            let session = session.session().unwrap();
+            let change = match pending {
+                Some(text) => format!("os.makedirs('d', exist_ok=True); open('d/a', 'w').write('{text}')"),
+                None => "os.remove('d/a')".to_owned(),
+            };
+            let failed = session.execute(&format!("import os\n{change}\n{fail}")).unwrap();
+            assert_eq!(short(&failed.outcome), "raised ValueError");
+            if !automatic {
+                session.checkpoint().unwrap();
+            }
+            assert!(session.execute(&format!("import os\n{}", since.unwrap_or("pass"))).unwrap().is_success());
+            if automatic {
+                session.undo().unwrap();
+            } else {
+                assert_eq!(lost(&session.execute("while True: pass").unwrap()), Some(1));
+            }
+            for _ in 0..2 {
+                let execution = session.execute("pass");
+                assert!(execution.is_ok(), "{before:?} {pending:?} {since:?}: {execution:?}");
+                assert_eq!(fs::read_to_string(&path).ok().as_deref(), wanted, "{before:?} {pending:?} {since:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_that_comes_back_is_no_right_to_what_others_wrote_since() {
+    let dir = TempDir::new().unwrap();
+    let session = unwinding(Language::Python, |policy| policy.workspace = Some(dir.path().into()));
+    let session = session.session().unwrap();
+    session.execute("open('a', 'w').write('1')\nraise ValueError").unwrap();
+    session.execute("pass").unwrap();
+    session.undo().unwrap();
+    fs::write(dir.path().join("a"), "another's").unwrap();
+    let conflict = session.execute("pass");
+    assert!(matches!(conflict, Err(ExecuteError::Commit { .. })), "{conflict:?}");
+    assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "another's");
 }
 
 #[test]

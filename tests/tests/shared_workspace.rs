@@ -8,10 +8,13 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use std::thread;
+use std::{fs, thread};
 
-use glovebox::{ExecuteError, Language, Policy, Sandbox, Session, SessionOptions, SharedWorkspace};
+use glovebox::{
+    Commit, ExecuteError, IfBusy, Language, Policy, Request, Sandbox, Session, SessionOptions, SharedWorkspace,
+};
 use glovebox_tests::{sandbox, short};
+use tempfile::TempDir;
 
 fn quick_to_unwind(policy: &mut Policy) {
     policy.limits.fuel = 300_000_000;
@@ -175,4 +178,38 @@ fn what_a_script_did_before_it_left_for_good_stays() {
     assert_eq!(short(&left.unwrap().outcome), "exited 0");
     assert!(python.ended().is_some());
     assert_eq!(ok(&javascript, "console.log(std.loadFile('a'))"), "1\n");
+}
+
+#[test]
+fn looking_at_the_files_commits_nothing() {
+    let dir = TempDir::new().unwrap();
+    let python = sandbox(Language::Python, |policy| {
+        policy.workspace = Some(dir.path().into());
+        policy.commit = Commit::OnSuccess;
+    });
+    let workspace = SharedWorkspace::new(&python).unwrap();
+    let session = open(&python, &workspace);
+    session.execute("open('a', 'w').write('1')\nraise ValueError").unwrap();
+    assert_eq!(workspace.files().read("a").unwrap(), b"1");
+    assert_eq!(workspace.files().list("*").unwrap().len(), 1);
+    assert!(!dir.path().join("a").exists(), "the script failed");
+    ok(&session, "pass");
+    assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "1");
+}
+
+#[test]
+fn who_is_refused_is_told_which_of_the_two_is_busy() {
+    let (_workspace, python, javascript) = pair(|_| {});
+    let (sender, errors) = std::sync::mpsc::channel();
+    let (one, other) = (python.clone(), javascript.clone());
+    let execution = python.run(Request::new("print('here')").on_output(move |_, _| {
+        for session in [&one, &other] {
+            let refused = session.run(Request::new("1").if_busy(IfBusy::Refuse));
+            sender.send(refused.unwrap_err()).unwrap();
+        }
+    }));
+    assert!(execution.unwrap().is_success());
+    let errors: Vec<_> = errors.iter().collect();
+    assert!(matches!(&errors[..], [ExecuteError::SessionBusy { .. }, ExecuteError::WorkspaceBusy]), "{errors:?}");
+    ok(&javascript, "1");
 }

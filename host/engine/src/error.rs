@@ -174,7 +174,8 @@ pub enum ExecuteError {
         /// The session.
         id: String,
     },
-    /// Sessions are executing in the shared workspace for as long as an execution may take.
+    /// Another session is executing in the shared workspace, and the request was not to wait, or waited as long as an
+    /// execution may take.
     #[error("the shared workspace is busy; nothing was done")]
     WorkspaceBusy,
     /// A shared workspace was made with other directories than the session is to see.

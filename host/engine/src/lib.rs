@@ -62,6 +62,7 @@ mod machine;
 mod manager;
 pub mod mount;
 mod outcome;
+mod own_commits;
 mod pagemap;
 mod policy;
 mod prepare;

@@ -11,6 +11,7 @@ use crate::{
     events,
     execution::{Metadata, Output},
     guest::{After, Guest},
+    own_commits::OwnCommits,
     request::OnOutput,
     sandbox::Sandbox,
     soft_stop::SoftStop,
@@ -125,8 +126,15 @@ impl<'a> Setting<'a> {
         self.source
     }
 
-    /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
-    pub(crate) fn execute(&self, guest: &mut Guest, roots: &Roots, last: bool) -> Result<Executed, ExecuteError> {
+    /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards. `own`: what its session
+    /// has committed.
+    pub(crate) fn execute(
+        &self,
+        guest: &mut Guest,
+        roots: &Roots,
+        last: bool,
+        own: Option<&mut OwnCommits>,
+    ) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
@@ -138,7 +146,7 @@ impl<'a> Setting<'a> {
         events::security(self.session_id, &ran, &wasi.take_events());
         let output = wasi.take_output();
         let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success());
+        let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files { vfs: wasi.vfs().clone(), root: roots.workspace() };
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;

@@ -169,7 +169,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let (mut guest, roots) = self.passing_guest(&setting, run)?;
-            let executed = setting.execute(&mut guest, &roots, true)?.into_result();
+            let executed = setting.execute(&mut guest, &roots, true, None)?.into_result();
             if self.0.engine.0.is_pooled {
                 self.0.runtime.resident.learn(guest.machine.memory());
             }

@@ -8,6 +8,7 @@ use glovebox_wasi::Wasi;
 use crate::{
     BuildError, Commit, ExecuteError, Limits, Policy,
     mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError},
+    own_commits::OwnCommits,
     prepare::WORKSPACE,
 };
 
@@ -120,8 +121,15 @@ impl Workspace {
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }
 
-    /// Brings what an execution wrote to the host directories, as the policy says, up to the first that fails.
-    pub(crate) fn commit(&self, vfs: &mut Vfs, roots: &Roots, succeeded: bool) -> Committed {
+    /// Brings what an execution wrote to the host directories, as the policy says, up to the first that fails. `own` is what
+    /// earlier commits of the same session left there, which is no conflict.
+    pub(crate) fn commit(
+        &self,
+        vfs: &mut Vfs,
+        roots: &Roots,
+        succeeded: bool,
+        mut own: Option<&mut OwnCommits>,
+    ) -> Committed {
         let mut committed = Committed::default();
         match self.commit {
             Commit::Always => {}
@@ -130,7 +138,7 @@ impl Workspace {
         }
         for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
             let Some((_, root)) = roots.0.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
-            match commit_within_limits(&mounted.directory, vfs, *root) {
+            match commit_within_limits(&mounted.directory, vfs, *root, own.as_deref_mut()) {
                 Ok(any) => committed.any |= any,
                 Err(error) => {
                     committed.failed = Some((mounted.host.clone(), error));
@@ -151,12 +159,28 @@ pub(crate) struct Committed {
     pub(crate) failed: Option<(PathBuf, MountError)>,
 }
 
+impl Committed {
+    /// Whether all of it was committed; none if there was nothing, or nothing could be.
+    pub(crate) fn whole(&self) -> Option<bool> {
+        self.any.then_some(self.failed.is_none())
+    }
+}
+
 /// Commits a root, unless that would write more to the host than the workspace's quotas allow.
 ///
 /// Says whether there was anything to commit. The quotas hold for what the guest wrote, but a commit writes a file once for each of its hard links, and a renamed
 /// host file anew: a thousand links to one file, or a renamed directory, would be a thousand times the quota.
-fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) -> Result<bool, MountError> {
+fn commit_within_limits(
+    directory: &HostDirectory,
+    vfs: &mut Vfs,
+    root: RootId,
+    own: Option<&mut OwnCommits>,
+) -> Result<bool, MountError> {
     let plan = vfs.commit_plan(root);
+    let plan = match &own {
+        Some(own) => own.rebased(root, directory, plan),
+        None => plan,
+    };
     let (mut files, mut bytes) = (0_u64, 0_u64);
     for step in &plan {
         if let CommitStep::WriteFile { size_bytes, .. } = step {
@@ -169,6 +193,9 @@ fn commit_within_limits(directory: &HostDirectory, vfs: &mut Vfs, root: RootId) 
         return Err(MountError::TooLarge { files, files_most, bytes, bytes_most });
     }
     let report = directory.commit(&plan, vfs)?;
+    if let Some(own) = own {
+        own.note(root, &plan, &report.written);
+    }
     vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })?;
     Ok(!plan.is_empty())
 }

@@ -70,7 +70,7 @@ impl SessionFiles {
     pub fn snapshot(&self) -> Result<Files, FilesError> {
         match &self.owner {
             Owner::Session(session) => Ok(session.snapshot_files()?),
-            Owner::Shared(shared) => shared.with_files(|vfs, root| Ok(Files { vfs: vfs.clone(), root: Some(root) })),
+            Owner::Shared(shared) => Ok(shared.snapshot()?),
         }
     }
 

@@ -27,7 +27,8 @@ use crate::{
 /// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
 /// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
 /// again; [`Execution::went_back`] says so. Its variables and files are then what they were; what it wrote to its output and
-/// to host directories stays. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
+/// to host directories stays. Should there be no instance to be had just then, it goes back when it is next asked for anything;
+/// until one is to be had, that is [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
 /// checkpoints are taken.
 ///
 /// This is a handle: clones are the same session, from any thread. What is asked of it at the same time is done one after
@@ -77,6 +78,22 @@ impl Drop for Held<'_> {
         let mut status = self.shared.status();
         self.live.report(&mut status);
         status.rests_since = Some(Instant::now());
+    }
+}
+
+/// Why the session was not to be had.
+enum NotHeld {
+    Busy(ExecuteError),
+    /// It was cancelled as it waited.
+    Cancelled,
+}
+
+impl NotHeld {
+    fn of(left: Left, busy: impl FnOnce() -> ExecuteError) -> Self {
+        match left {
+            Left::Busy => Self::Busy(busy()),
+            Left::Cancelled => Self::Cancelled,
+        }
     }
 }
 
@@ -157,7 +174,8 @@ impl Session {
     /// Runs a request in the kept interpreter. Standard input is this request's; what an earlier one left unread is gone.
     ///
     /// While the session is busy it waits, in order, for at most `limits.timeout_ms`; that is not on the script's time. Or it is
-    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run. A request that
+    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run, or
+    /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
     /// is cancelled as it waits is an execution that was cancelled before it began.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
@@ -165,8 +183,8 @@ impl Session {
         let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
         match self.hold(if_busy, &setting.cancel) {
             Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
-            Err(Left::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
-            Err(Left::Busy) => Err(self.busy()),
+            Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
+            Err(NotHeld::Busy(error)) => Err(error),
         }
     }
 
@@ -199,7 +217,9 @@ impl Session {
     }
 
     /// Sets the session back to the last checkpoint that differs from what it is now. With one before every execution
-    /// that undoes the last execution, variables and files. What was written to host directories stays there.
+    /// that undoes the last execution, variables and files. What was written to host directories stays there; a change that
+    /// was not yet brought there at the checkpoint is brought there by the next commit, over what the session itself has
+    /// written since (unless a directory now stands for a file, or the other way round: that is a conflict).
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(None))?
@@ -290,19 +310,25 @@ impl Session {
     }
 
     fn turn(&self) -> Result<Held<'_>, ExecuteError> {
-        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|_| self.busy())
+        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|left| match left {
+            NotHeld::Busy(error) => error,
+            NotHeld::Cancelled => self.busy(),
+        })
     }
 
-    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, Left> {
+    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
             IfBusy::Wait => Some(Instant::now() + shared.sandbox.0.policy.limits.timeout()),
         };
-        let turn = shared.line.enter_by(end, cancel)?;
+        let turn = shared.line.enter_by(end, cancel).map_err(|left| NotHeld::of(left, || self.busy()))?;
         // Always in this order: whoever waits for the workspace holds its own session and nothing else.
         let workspace_turn = match &shared.workspace {
-            Some(workspace) => Some(workspace.enter(end, cancel)?),
+            Some(workspace) => {
+                let turn = workspace.enter(end, cancel);
+                Some(turn.map_err(|left| NotHeld::of(left, || ExecuteError::WorkspaceBusy))?)
+            }
             None => None,
         };
         shared.status().rests_since = None;

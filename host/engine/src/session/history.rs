@@ -13,7 +13,7 @@ pub(super) struct Saved {
     pub(super) id: CheckpointId,
     pub(super) automatic: bool,
     pub(super) state: Arc<Checkpoint>,
-    /// How often files had been committed to host directories.
+    /// How many commits to host directories its files know of.
     pub(super) commits: u64,
 }
 
@@ -77,6 +77,11 @@ impl History {
             over -= usize::from(goes);
             !goes
         });
+    }
+
+    /// How many commits the files of that checkpoint know of that knows of the fewest.
+    pub(super) fn oldest_commits(&self) -> Option<u64> {
+        self.saved.iter().map(|saved| saved.commits).min()
     }
 
     /// The checkpoint called `id`.

@@ -9,6 +9,7 @@ use crate::{
     CancelToken, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     current::Run,
     guest::{After, Guest},
+    own_commits::OwnCommits,
     run::Setting,
     runtime::Image,
     session::{
@@ -42,8 +43,8 @@ pub(super) struct Live {
     changed: bool,
     executions: u64,
     went_back: u64,
-    /// How often files were committed to host directories.
-    commits: u64,
+    /// What was committed to host directories. In a shared workspace only how often: its files never go back to before.
+    commits: OwnCommits,
     forks: u64,
     entropy_key: Option<[u8; 32]>,
     place: Option<Place>,
@@ -84,7 +85,7 @@ impl Live {
             changed: true,
             executions: 0,
             went_back: 0,
-            commits: 0,
+            commits: OwnCommits::default(),
             forks: 0,
             entropy_key,
             place: Some(place),
@@ -108,6 +109,7 @@ impl Live {
         live.forks = state.forks;
         live.entropy_key = state.entropy_key;
         live.alike = state.pages;
+        live.account();
         Ok(live)
     }
 
@@ -136,7 +138,8 @@ impl Live {
     pub(super) fn run(&mut self, setting: &mut Setting<'_>) -> Result<Execution, ExecuteError> {
         let mut guest = self.enter(setting.stdin)?;
         guest.machine.store.data_mut().run.renew(setting.start());
-        let executed = setting.execute(&mut guest, &self.roots, false);
+        let own = if self.workspace.is_none() { Some(&mut self.commits) } else { None };
+        let executed = setting.execute(&mut guest, &self.roots, false, own);
         let mut executed = match executed {
             Ok(executed) => executed,
             Err(error) => {
@@ -144,8 +147,8 @@ impl Live {
                 return Err(error);
             }
         };
-        if executed.committed.any {
-            self.commits += 1;
+        if let Some(whole) = executed.committed.whole() {
+            self.committed(whole);
             // What is in the host's directories is there to stay, even if the guest now goes back.
             self.keep_files(&guest);
         }
@@ -165,7 +168,7 @@ impl Live {
             None if self.policy().interval(0).is_some() => {
                 let earlier = self.earlier();
                 let state = Arc::new(self.save_from(&mut guest, earlier)?);
-                Some(Saved { id: CheckpointId(0), automatic: true, state, commits: self.commits })
+                Some(Saved { id: CheckpointId(0), automatic: true, state, commits: self.commits.known() })
             }
             last => last,
         };
@@ -262,8 +265,11 @@ impl Live {
     ) -> Result<R, E> {
         let mut guest = self.take()?;
         self.save_if_due(&mut guest)?;
-        let (result, committed) = shared::change(&self.sandbox, &self.roots, guest.wasi_mut().vfs_mut(), work);
-        self.commits += u64::from(committed);
+        let own = if self.workspace.is_none() { Some(&mut self.commits) } else { None };
+        let (result, committed) = shared::change(&self.sandbox, &self.roots, guest.wasi_mut().vfs_mut(), own, work);
+        if let Some(whole) = committed {
+            self.committed(whole);
+        }
         self.changed = true;
         self.life = Life::Resting(guest);
         self.account();
@@ -279,7 +285,11 @@ impl Live {
             Ok(guest) => guest,
             // It was lost, and there was nothing to go back to.
             Err(ExecuteError::SessionEnded { .. }) => return Ok(()),
-            Err(error) => return Err(error),
+            // It was lost, and there is no instance for one to run exit handlers in.
+            Err(error) => {
+                self.end("it was closed".into());
+                return Err(error);
+            }
         };
         let closed = self.close_guest(&mut guest);
         self.part_from(&guest);
@@ -287,12 +297,12 @@ impl Live {
         closed
     }
 
-    fn close_guest(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
+    fn close_guest(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
         guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
         guest.wasi_mut().begin_execution();
         guest.close(&inner.runtime, &inner.policy.limits)?;
-        match inner.workspace.commit(guest.wasi_mut().vfs_mut(), &self.roots, true).failed {
+        match inner.workspace.commit(guest.wasi_mut().vfs_mut(), &self.roots, true, Some(&mut self.commits)).failed {
             Some((_, source)) => Err(source.into()),
             None => Ok(()),
         }
@@ -314,15 +324,15 @@ impl Live {
         }
     }
 
-    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, and its
-    /// checkpoints.
+    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, its
+    /// checkpoints, and the pages that it began with for as long as they are kept for the first.
     fn account(&mut self) {
         let image_bytes = self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes);
-        let checkpoint_bytes = self.history.held_bytes();
+        let saved_bytes = self.history.held_bytes().saturating_add(self.alike.bytes());
         if let (Life::Resting(guest), Some(place)) = (&mut self.life, &mut self.place) {
             let linear_bytes = guest.machine.memory().len() as u64;
             let host_bytes = guest.wasi_mut().host_bytes();
-            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + checkpoint_bytes);
+            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + saved_bytes);
         }
     }
 }

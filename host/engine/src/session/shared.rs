@@ -11,6 +11,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
+    own_commits::OwnCommits,
     session::line::{Left, Line, Turn},
     state,
     workspace::{GuestFiles, Roots},
@@ -110,19 +111,28 @@ impl SharedWorkspace {
         self.held().departed.push(wasi);
     }
 
-    /// Lets the host look at the files between executions, or change them. The root is that of `/app`; a change that succeeds
+    /// The files as they are between executions. Looking changes nothing and brings nothing to the host.
+    pub(crate) fn snapshot(&self) -> Result<crate::Files, ExecuteError> {
+        let _turn = self.turn()?;
+        Ok(crate::Files { vfs: self.current(), root: self.0.roots.workspace() })
+    }
+
+    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
     /// is committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
     ) -> Result<R, E> {
-        let sandbox = &self.0.sandbox;
-        let end = Instant::now() + sandbox.0.policy.limits.timeout();
-        let _turn = self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)?;
+        let _turn = self.turn()?;
         let mut vfs = self.current();
-        let (result, _) = change(sandbox, &self.0.roots, &mut vfs, work);
+        let (result, _) = change(&self.0.sandbox, &self.0.roots, &mut vfs, None, work);
         self.publish(vfs);
         result
+    }
+
+    fn turn(&self) -> Result<Turn<'_>, ExecuteError> {
+        let end = Instant::now() + self.0.sandbox.0.policy.limits.timeout();
+        self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)
     }
 
     fn held(&self) -> MutexGuard<'_, Files> {
@@ -130,15 +140,16 @@ impl SharedWorkspace {
     }
 }
 
-/// Lets the host change files, and commits what it changed; says whether a host directory was changed.
+/// Lets the host change files, and commits what it changed; says whether all of it was, if any.
 pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,
     vfs: &mut Vfs,
+    own: Option<&mut OwnCommits>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
-) -> (Result<R, E>, bool) {
+) -> (Result<R, E>, Option<bool>) {
     let Some(root) = roots.workspace() else {
-        return (Err(ExecuteError::Driver("there is no workspace at `/app`".into()).into()), false);
+        return (Err(ExecuteError::Driver("there is no workspace at `/app`".into()).into()), None);
     };
     vfs.mark();
     vfs.set_now_ns(match sandbox.0.policy.clock {
@@ -146,9 +157,10 @@ pub(super) fn change<R, E: From<ExecuteError>>(
         Clock::Fixed(realtime_ns) => realtime_ns,
     });
     let result = work(vfs, root);
-    let committed = sandbox.0.workspace.commit(vfs, roots, result.is_ok());
+    let committed = sandbox.0.workspace.commit(vfs, roots, result.is_ok(), own);
+    let whole = committed.whole();
     match committed.failed {
-        Some((_, source)) if result.is_ok() => (Err(ExecuteError::Mount(source).into()), committed.any),
-        _ => (result, committed.any),
+        Some((_, source)) if result.is_ok() => (Err(ExecuteError::Mount(source).into()), whole),
+        _ => (result, whole),
     }
 }

@@ -74,9 +74,15 @@ impl Live {
             After::Unwound => {
                 // The pool may have no other place.
                 drop(guest);
-                self.go_back(to, why())
+                // If another was quicker to take the place, whoever comes next tries again.
+                self.go_back(to, why()).unwrap_or_default()
             }
         }
+    }
+
+    /// Takes note that files were committed, all that was to be or not.
+    pub(super) fn committed(&mut self, whole: bool) {
+        self.commits.ended(whole, self.history.oldest_commits());
     }
 
     /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
@@ -110,7 +116,7 @@ impl Live {
     pub(super) fn take(&mut self) -> Result<Box<Guest>, ExecuteError> {
         if let Life::Unwound(why) = &self.life {
             let why = why.clone();
-            self.go_back(None, why);
+            self.go_back(None, why)?;
         }
         match mem::replace(&mut self.life, Life::Unwound("its last execution did not come back".into())) {
             Life::Resting(guest) => Ok(guest),
@@ -122,18 +128,19 @@ impl Live {
         }
     }
 
-    /// What becomes of the session now that its guest is lost.
-    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Option<WentBack> {
+    /// What becomes of the session now that its guest is lost. An error says that no instance is to be had now: then
+    /// it stays without a guest, with its checkpoints, and can go back later.
+    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<WentBack>, ExecuteError> {
         self.life = Life::Unwound(why.clone());
         if self.policy().on_unwind == OnUnwind::End {
             self.end(why);
-            return None;
+            return Ok(None);
         }
         // Only what is in the history can be gone back to once more.
         let is_kept = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
             self.end(format!("{why}; there is no checkpoint to go back to"));
-            return None;
+            return Ok(None);
         };
         match self.awaken(&saved) {
             Ok(guest) => {
@@ -142,18 +149,19 @@ impl Live {
                 self.rest_at(guest, &saved);
                 self.changed = !is_kept;
                 events::went_back(&self.id, executions_lost, &why);
-                Some(WentBack { executions_lost })
+                Ok(Some(WentBack { executions_lost }))
             }
+            Err(error @ ExecuteError::Instantiate { .. }) => Err(error),
             Err(error) => {
                 self.end(format!("{why}; it could not go back: {error}"));
-                None
+                Ok(None)
             }
         }
     }
 
     /// A new guest in a saved state.
     pub(super) fn awaken(&self, saved: &Saved) -> Result<Guest, ExecuteError> {
-        let mut wasi = if self.commits == saved.commits || self.workspace.is_some() {
+        let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
             saved.state.wasi.clone()
         } else {
             // The saved file system knows host directories as they were before.
@@ -171,6 +179,7 @@ impl Live {
     pub(super) fn rest_at(&mut self, guest: Guest, saved: &Saved) {
         self.life = Life::Resting(Box::new(guest));
         self.executions = saved.state.executions;
+        self.commits.went_back_to(saved.commits);
         self.changed = false;
         self.account();
     }
@@ -218,7 +227,7 @@ impl Live {
 
     pub(super) fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
         self.changed = false;
-        self.history.push(Arc::new(state), self.commits, automatic, self.checkpoints_kept())
+        self.history.push(Arc::new(state), self.commits.known(), automatic, self.checkpoints_kept())
     }
 
     pub(super) fn policy(&self) -> &SessionPolicy {
