@@ -11,8 +11,10 @@
 
 use std::sync::Arc;
 
-use glovebox::{DirectoryStore, IfExists, Language, NewSession, Prune, Request, SessionId, Sessions};
-use glovebox_tests::{Captured, Event, Recorder, sandbox};
+use glovebox::{
+    DirectoryStore, IfExists, Language, NewSession, Prune, Request, Sandbox, SessionId, Sessions, Tool, ToolError,
+};
+use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 
 /// Runs a request under a session id of its own and returns the events that carry it.
 fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
@@ -103,6 +105,28 @@ fn executions_are_logged() {
                 .unwrap();
         });
         assert_eq!(named(&seen, "security.memory_exhaustion").len(), 1, "{seen:#?}");
+
+        let id = format!("calls-{language}");
+        let seen = events(&captured, &id, || {
+            let secret = Tool::new("secret", "").handler(|_, _| Err(ToolError::new("hidden words")));
+            let mut policy = sandbox.policy().clone();
+            policy.limits.tool_calls = 1;
+            let builder = Sandbox::builder(engine()).language(language).policy(policy).tool(secret);
+            let source = pick(
+                "for i in (1, 2):\n    try:\n        tools.secret(word='hush')\n    except tools.ToolError: pass",
+                "for (const i of [1, 2]) try { await tools.secret({word: 'hush'}) } catch {}",
+            );
+            builder.build().unwrap().run(Request::new(source).session_id(&id)).unwrap();
+        });
+        let told: Vec<_> = seen.iter().map(|event| event.get("message")).collect();
+        let expected =
+            ["execution.start", "tool.start", "tool.complete", "security.tools_refused", "execution.complete"];
+        assert_eq!(told, expected, "{seen:#?}");
+        assert_eq!((seen[1].get("tool"), seen[1].get("index")), ("secret", "0"));
+        assert_eq!((seen[2].get("tool"), seen[2].get("outcome")), ("secret", "ToolError"));
+        assert_eq!(seen[3].get("detail"), "calls of tools that were refused: 1");
+        let all = format!("{seen:?}");
+        assert!(!all.contains("hush") && !all.contains("hidden"), "what is said between them is theirs: {all}");
 
         let id = format!("waits-{language}");
         let seen = events(&captured, &id, || {

@@ -16,15 +16,15 @@ use std::{
     process::{Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, ResumeError,
-    Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, Sessions, SessionsError,
-    SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
+    CancelToken, DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession,
+    Prune, Request, ResumeError, Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
+    Sessions, SessionsError, SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
 };
 use glovebox_tests::sandbox;
 use tempfile::{TempDir, tempdir};
@@ -184,6 +184,8 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
+    // An interval that no clock can count is a long one.
+    drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
     assert!(is_live(&sessions, "a"), "nobody puts it to rest any more");
@@ -210,6 +212,19 @@ fn no_more_are_live_than_may_be() {
     assert_eq!(run(&all[2], COUNT), "3");
     assert!(!is_live(&sessions, "a"));
     drop(two);
+}
+
+#[test]
+fn one_may_always_be_live() {
+    for live_count in [0, 1] {
+        let dir = tempdir().unwrap();
+        let sessions = open(dir.path(), |policy| policy.live_count = live_count);
+        let (one, other) = (python(&sessions, "a"), python(&sessions, "b"));
+        assert_eq!((run(&one, COUNT), run(&other, COUNT)), ("1".into(), "1".into()));
+        assert!(!is_live(&sessions, "a") && is_live(&sessions, "b"));
+        let _used = other.awake().unwrap();
+        assert!(matches!(one.execute(COUNT), Err(SessionsError::TooManyLive { most: 1 })));
+    }
 }
 
 #[test]
@@ -261,6 +276,21 @@ fn a_fork_goes_its_own_way() {
     let sessions = open(dir.path(), |_| {});
     assert_eq!(run(&python(&sessions, "a"), "print(n, open('f').read())"), "10 x");
     assert_eq!(run(&python(&sessions, "b"), "print(n)"), "11");
+}
+
+#[test]
+fn seeded_forks_draw_other_numbers_whichever_process_makes_them() {
+    let dir = tempdir().unwrap();
+    let mut drawn = std::collections::BTreeSet::new();
+    for fork in ["b", "c"] {
+        let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+            .sandbox(sandbox(Language::Python, |policy| policy.entropy = Entropy::Seeded(7)))
+            .build();
+        python(&sessions, "a");
+        let fork = sessions.fork(&id("a"), id(fork)).unwrap();
+        drawn.insert(run(&fork, "import os; print(os.urandom(16).hex())"));
+    }
+    assert_eq!(drawn.len(), 2, "{drawn:?}");
 }
 
 #[test]
@@ -415,22 +445,89 @@ fn one_process_at_a_time() {
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
 }
 
+#[test]
+fn whoever_waits_behind_another_thread_can_give_up() {
+    let dir = tempdir().unwrap();
+    let holder = open(dir.path(), |_| {});
+    run(&python(&holder, "a"), COUNT);
+    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = u64::MAX);
+    let session = waiting.open(&id("a")).unwrap();
+    let (first, second) = (CancelToken::new(), CancelToken::new());
+    let in_use = |error: SessionsError| assert!(matches!(error, SessionsError::InUse { .. }), "{error}");
+    let wakes = |cancel: &CancelToken| session.run(Request::new(COUNT).cancel(cancel));
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| wakes(&first));
+        std::thread::sleep(Duration::from_millis(50));
+        let other = scope.spawn(|| wakes(&second));
+        std::thread::sleep(Duration::from_millis(50));
+        second.cancel();
+        in_use(other.join().unwrap().unwrap_err());
+        assert!(!one.is_finished(), "it waits for the other process");
+        // Nor do these wait for as long as that takes.
+        in_use(waiting.hibernate(&id("a")).unwrap_err());
+        in_use(waiting.delete(&id("a")).unwrap_err());
+        let exported = waiting.export(&id("a")).unwrap();
+        in_use(waiting.import(id("a"), &exported, IfExists::Replace).unwrap_err());
+        assert!(waiting.hibernate_all().rested.is_empty());
+        assert!(!one.is_finished());
+        holder.hibernate(&id("a")).unwrap();
+        assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
+    });
+    assert_eq!(run(&session, COUNT), "3");
+}
+
+#[test]
+fn a_session_whose_files_could_not_be_written_back_is_saved() {
+    let (dir, host) = (tempdir().unwrap(), tempdir().unwrap());
+    let open = || {
+        Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+            .sandbox(sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned())))
+            .build()
+    };
+    let sessions = open();
+    let error = python(&sessions, "a").execute("n = 41; open('.glovebox-commit-x', 'w').close()").unwrap_err();
+    assert!(matches!(error, SessionsError::Execute(ExecuteError::Commit { .. })), "{error}");
+    drop(sessions);
+    let sessions = open();
+    let session = python(&sessions, "a");
+    assert_eq!(run(&session, "import os; os.remove('.glovebox-commit-x'); n += 1; print(n)"), "42");
+    assert_eq!(sessions.store().record(&id("a")).unwrap().unwrap().executions, 2);
+}
+
 /// A store that can be told to fail.
 #[derive(Debug)]
 struct Failing {
     store: DirectoryStore,
     fails: AtomicBool,
+    /// The session that alone cannot be written then; none for all.
+    only: Option<SessionId>,
+    /// How many times another process will have a session's lock for a moment.
+    moments: AtomicU32,
+}
+
+impl Failing {
+    fn open(path: &Path) -> Self {
+        Self {
+            store: DirectoryStore::open(path).unwrap(),
+            fails: AtomicBool::new(false),
+            only: None,
+            moments: AtomicU32::new(0),
+        }
+    }
 }
 
 impl SessionStore for Failing {
     fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
+        if self.fails.load(Ordering::SeqCst) && self.only.as_ref().is_none_or(|only| only == lock.id()) {
             return Err(StoreError::Other("the disk is full".into()));
         }
         self.store.put(lock, record, state)
     }
 
     fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        if self.moments.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Ok(None);
+        }
         self.store.try_lock(id)
     }
 
@@ -447,14 +544,40 @@ impl SessionStore for Failing {
     }
 
     fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Other("the disk is read-only".into()));
+        }
         self.store.remove(lock)
     }
 }
 
 #[test]
+fn one_that_only_looks_at_a_session_does_not_have_it() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .build();
+    run(&python(&sessions, "a"), COUNT);
+    let exported = sessions.export(&id("a")).unwrap();
+    let look = |moments| {
+        sessions.hibernate(&id("a")).unwrap();
+        store.moments.store(moments, Ordering::SeqCst);
+    };
+    look(1);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    look(1);
+    assert_eq!(run(&python(&sessions, "a"), COUNT), "2");
+    look(1_000_000);
+    assert!(matches!(sessions.delete(&id("a")), Err(SessionsError::InUse { .. })));
+    look(1);
+    assert!(sessions.delete(&id("a")).unwrap());
+}
+
+#[test]
 fn what_cannot_be_saved_is_not_lost() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing { store: DirectoryStore::open(dir.path()).unwrap(), fails: AtomicBool::new(false) });
+    let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
@@ -477,6 +600,51 @@ fn what_cannot_be_saved_is_not_lost() {
     store.fails.store(false, Ordering::SeqCst);
     assert_eq!(sessions.hibernate_all().rested, [id("a")]);
     assert_eq!(run(&session, COUNT), "3");
+}
+
+#[test]
+fn one_that_cannot_be_saved_holds_up_no_other() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
+        .build();
+    let (oldest, other) = (python(&sessions, "a"), python(&sessions, "b"));
+    run(&oldest, COUNT);
+    run(&other, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    run(&python(&sessions, "c"), COUNT);
+    assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
+    // Where no other can make room, it says why.
+    let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
+    let error = other.execute(COUNT).unwrap_err();
+    assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");
+    drop(in_use);
+    assert_eq!(run(&other, COUNT), "2");
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&oldest, COUNT), "2");
+}
+
+#[test]
+fn what_cannot_be_replaced_or_removed_lives_on() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| policy.save = Save::OnHibernate))
+        .build();
+    let session = python(&sessions, "a");
+    let exported = sessions.export(&id("a")).unwrap();
+    run(&session, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap_err();
+    sessions.delete(&id("a")).unwrap_err();
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&session, COUNT), "2", "what was not saved is still there");
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    assert_eq!(run(&session, COUNT), "1");
+    assert!(sessions.delete(&id("a")).unwrap());
 }
 
 #[test]

@@ -135,8 +135,7 @@ print(read(), read()['id'])";
 fn calls_of_an_earlier_execution_are_never_answered() {
     let (patient, told) = patient();
     let sandbox = python(&[patient, echo()], |_| {});
-    #[allow(unused_mut, reason = "a session was once executed in by `&mut`")]
-    let mut session = sandbox.session().unwrap();
+    let session = sandbox.session().unwrap();
     let first = session.execute(&script("send({'id': 1, 'name': 'patient'})")).unwrap();
     assert_eq!(first.tool_calls[0].outcome, ToolOutcome::Unfinished);
     told.recv_timeout(Duration::from_secs(20)).expect("its handler is told");

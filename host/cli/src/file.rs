@@ -12,21 +12,22 @@ use crate::terminal::Hinted;
 /// Writes a file for this user alone, in place of one that is there. Whoever reads it meanwhile, or after a crash, finds the
 /// old one or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let beside = beside(path);
-    let written = write_new(&beside, bytes).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        // The other error is the one to tell.
-        let _ = fs::remove_file(&beside);
+    put(path, bytes).map_err(|error| {
         Hinted::new(format!("cannot write `{}`", path.display()), "name a file in a directory you can write to")
             .because(error)
             .into()
     })
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = beside(path);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // The other error is the one to tell.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 /// A name in the same directory that nobody else uses.

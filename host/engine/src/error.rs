@@ -159,7 +159,8 @@ pub enum ExecuteError {
         /// Why.
         source: MountError,
     },
-    /// The session has ended: its guest exited or was unwound, and an unwound guest is never entered again.
+    /// The session has ended: it was closed, its guest left by exiting for good, or it was unwound with no checkpoint to
+    /// go back to (or under [`OnUnwind::End`](crate::OnUnwind::End)).
     #[error("session `{id}` has ended: {reason}; open another one")]
     SessionEnded {
         /// The session.

@@ -69,7 +69,7 @@ pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index
 }
 
 pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
-    let detail = format!("{count} calls of tools were refused");
+    let detail = format!("calls of tools that were refused: {count}");
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 

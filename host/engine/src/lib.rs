@@ -17,7 +17,9 @@
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
 //! * [`Session`]: an interpreter that is kept between executions. [`Session::hibernate`] makes bytes of it, and
 //!   [`Sandbox::resume`] a session of them.
-//! * [`Sessions`]: many of them over a [`SessionStore`], live while they are used.
+//! * [`Sessions`]: many of them over a [`SessionStore`], such as a [`DirectoryStore`], live while they are used.
+//! * [`SessionPolicy`]: when a session saves its state, and what becomes of it when its guest is unwound.
+//! * [`SharedWorkspace`]: files that several sessions have in common.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, from outside.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
 //! * [`Tool`]: a function of the host that scripts may call.
@@ -31,6 +33,7 @@
 //! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution): run strangers' code in a process of its own
 //!   where that matters.
 //! * A script that lies in its own output, or damages its own interpreter: it only deceives whoever believes it.
+//! * Hibernated bytes that somebody else wrote, without a [`SessionKey`]: resuming them is running their code, within your limits.
 //! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
 
 /// The README's Rust is compiled and run with the documentation's tests.

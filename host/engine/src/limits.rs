@@ -67,7 +67,8 @@ pub struct Limits {
     pub tool_record_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
     pub session_count: u32,
-    /// Bytes that all kept sessions of the engine may hold together when one more is opened. Default 4 GiB.
+    /// Bytes that all kept sessions of the engine may hold together when one more is opened, or a checkpoint is
+    /// asked for. Default 4 GiB.
     pub session_total_bytes: u64,
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
+    // Only where pages have 4 KiB for certain, and where the flags were seen to mean this.
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return None;
     }

@@ -1,12 +1,13 @@
 //! Restoring a guest's WASI state and files from arbitrary bytes.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use glovebox_vfs::{
-    Access, CommitStep, FileIdentity, FileKind, MountSource, OpenOptions, SourceEntry, SourceError, SourceStat, Vfs,
-    VfsLimits,
+    Access, CommitStep, FileIdentity, FileKind, MountSource, OpenOptions, RestoreError as VfsRestoreError, SourceEntry,
+    SourceError, SourceStat, Vfs, VfsLimits,
+    encoding::{Damaged, Encoder},
 };
-use glovebox_wasi::{Entropy, Mount, Wasi, WasiConfig, WasiLimits};
+use glovebox_wasi::{Entropy, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
 
 const QUOTA_BYTES: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 4 << 20;
@@ -118,5 +119,60 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     wasi.set_stdin(b"input".to_vec());
     all.push(wasi.save());
     assert!(all.iter().all(|saved| fresh().restore(saved).is_ok()), "the seeds get somewhere");
+    all.push(endless_mounts());
+    all.push(endless_journal());
     all
+}
+
+/// Few bytes that tell of mounts without number. Only those that the message shows are there: who reads on meets the end.
+fn endless_mounts() -> Vec<u8> {
+    let mut to = Encoder::new();
+    to.byte(1);
+    to.number(u64::MAX);
+    for _ in 0..8 {
+        to.text("/app");
+        to.number(0);
+    }
+    let saved = to.finish();
+    let error = fresh().restore(&saved).expect_err("other mounts");
+    assert!(matches!(error, RestoreError::OtherMounts { .. }), "no ninth is read: {error}");
+    saved
+}
+
+/// Few bytes that tell of made names without number. There is one more than the quota has room for: who reads on meets the
+/// end.
+fn endless_journal() -> Vec<u8> {
+    /// Each name is charged 256 and its length.
+    const MOST: u64 = QUOTA_BYTES / 260;
+    let journal = |count: u64| {
+        let wasi = fresh();
+        let mut saved = wasi.save();
+        saved.truncate(saved.len() - wasi.vfs().save(&BTreeSet::new()).len());
+        let app = wasi.vfs().root_dir(wasi.mounts()[0].root).expect("it has one").get();
+        let mut to = Encoder::new();
+        to.raw(&saved);
+        to.byte(1);
+        to.fixed(0);
+        to.number(50);
+        to.number(2);
+        to.byte(0);
+        to.number(app);
+        to.number(1);
+        to.number(app);
+        to.number(u64::MAX);
+        for number in 0..count {
+            to.text(&format!("{number:04}"));
+            to.byte(0);
+        }
+        to.finish()
+    };
+    let refused = |saved: &[u8]| match fresh().restore(saved) {
+        Err(RestoreError::FileSystem(error)) => error,
+        other => panic!("the file system is refused: {other:?}"),
+    };
+    let damaged = VfsRestoreError::Damaged(Damaged("it ends too early"));
+    assert_eq!(refused(&journal(MOST)), damaged, "what there is room for is read");
+    let saved = journal(MOST + 1);
+    assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "the next is the last");
+    saved
 }

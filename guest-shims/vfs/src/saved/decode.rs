@@ -30,7 +30,7 @@ impl Vfs {
     /// # Errors
     /// [`RestoreError`]; the file system is then what it was.
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
-        let mut reader = Reader { from: Decoder::new(saved), vfs: self, usage: Usage::default() };
+        let mut reader = Reader { from: Decoder::new(saved), vfs: self, usage: Usage::default(), made_bytes: 0 };
         let version = reader.from.byte()?;
         if version != VERSION {
             return Err(RestoreError::Version(version));
@@ -78,6 +78,9 @@ struct Reader<'a, 'b> {
     from: Decoder<'b>,
     vfs: &'a Vfs,
     usage: Usage,
+    /// The charge for the names that journals tell were made. Each must be an entry of the workspace's, so what is charged
+    /// in the end is this at least.
+    made_bytes: u64,
 }
 
 impl<'b> Reader<'_, 'b> {
@@ -110,7 +113,10 @@ impl<'b> Reader<'_, 'b> {
                     return Err(Damaged("the names of a journal are not in order").into());
                 }
                 let was = match self.kind()? {
-                    None => None,
+                    None => {
+                        self.made_bytes = self.made_bytes.saturating_add(entry_charge(name));
+                        None
+                    }
                     Some(kind) => {
                         let inode = InodeId(below(self.from.number()?, next)?);
                         let base = self.base()?;
@@ -118,7 +124,8 @@ impl<'b> Reader<'_, 'b> {
                         Some(Was { inode, kind, base: base.map(Arc::new) })
                     }
                 };
-                check_usage(&self.usage, self.vfs)?;
+                // Before it is kept: nothing else bounds how many there are.
+                check_usage(&Usage { workspace_bytes: self.made_bytes, ..self.usage }, self.vfs)?;
                 names.insert(Name::from(name), was);
             }
             if names.is_empty() {

@@ -266,6 +266,17 @@ fn a_journal_tells_of_a_tree() {
 }
 
 #[test]
+fn names_of_a_journal_are_charged_once() {
+    let journal = || Forgery::new(false, &[(1, &[("made", 0, 0)])]).dir(1, &[("made", 2, 0)]).empty_file(2, PRIVATE);
+    let used = journal().restore(&[]).unwrap().bytes_used();
+    assert_eq!(used, 512 + 260);
+    for (bytes, fits) in [(used, true), (used - 1, false)] {
+        let (mut vfs, ..) = with_limits(VfsLimits { bytes, ..VfsLimits::default() });
+        assert_eq!(vfs.restore(&journal().bytes(), &[]).is_ok(), fits, "{bytes}");
+    }
+}
+
+#[test]
 fn no_deep_or_long_tree_costs_more_than_its_bytes() {
     // A chain of directories, in the present tree and in the one of then.
     let chain = |count: u64| {

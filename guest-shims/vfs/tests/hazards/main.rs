@@ -15,6 +15,7 @@ mod support;
 
 mod changes;
 mod commit;
+mod endless;
 mod files;
 mod forged;
 mod forks;

@@ -18,20 +18,26 @@ const MOST_POSITION: u64 = i64::MAX.unsigned_abs();
 /// In 32-bit words: the generator counts 2^64 blocks of 16.
 const MOST_ENTROPY_WORDS: u128 = 1 << 68;
 
+/// Mounts in a message: no policy of ours mounts more, and no message needs to.
+const SHOWN_PATHS: usize = 8;
+
+/// Characters of a path in a message.
+const SHOWN_CHARS: usize = 64;
+
 /// A descriptor as it was saved; inodes are numbers until the file system is there.
-struct Saved {
-    target: SavedTarget,
+struct Saved<'a> {
+    target: SavedTarget<'a>,
     flags: u16,
     rights_base: u64,
     rights_inheriting: u64,
 }
 
-enum SavedTarget {
-    Preopen { path: String },
+enum SavedTarget<'a> {
+    Preopen { path: &'a str },
     Stream(Target),
     File { number: u64, position: u64 },
     Directory { number: u64 },
-    Virtual { path: String },
+    Virtual { path: &'a str },
     Tools,
 }
 
@@ -78,21 +84,26 @@ impl Wasi {
     }
 
     fn check_mounts(&self, from: &mut Decoder<'_>) -> Result<(), RestoreError> {
-        let (mut saved, mut same) = (Vec::new(), true);
-        for index in 0..from.number()? {
+        let count = usize::try_from(from.number()?).unwrap_or(usize::MAX);
+        let mut same = count == self.mounts.len();
+        let mut saved = Vec::new();
+        // Of another number of mounts no more are read than the message shows.
+        for index in 0..if same { count } else { count.min(SHOWN_PATHS) } {
             let (path, root) = (from.text()?, from.number()?);
-            let present = usize::try_from(index).ok().and_then(|index| self.mounts.get(index));
+            let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path && u64::from(mount.root.index()) == root);
-            saved.push(path);
+            if saved.len() < SHOWN_PATHS {
+                saved.push(path);
+            }
         }
-        if same && saved.len() == self.mounts.len() {
+        if same {
             return Ok(());
         }
-        let present: Vec<&str> = self.mounts.iter().map(|mount| mount.path.as_str()).collect();
-        Err(RestoreError::OtherMounts { saved: shown(&saved), present: shown(&present) })
+        let present = self.mounts.iter().map(|mount| mount.path.as_str());
+        Err(RestoreError::OtherMounts { saved: shown(saved, count), present: shown(present, self.mounts.len()) })
     }
 
-    fn decode_descriptors(&self, from: &mut Decoder<'_>) -> Result<BTreeMap<u32, Saved>, RestoreError> {
+    fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
         // The standard streams come back whatever the guest opened in their place.
         let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
@@ -112,14 +123,14 @@ impl Wasi {
         }
     }
 
-    fn restored_table(&self, descriptors: BTreeMap<u32, Saved>) -> Result<Table, RestoreError> {
+    fn restored_table(&self, descriptors: BTreeMap<u32, Saved<'_>>) -> Result<Table, RestoreError> {
         let mut preopens = self.table.iter().filter(|(_, descriptor)| descriptor.preopen.is_some());
         let mut table = Table::default();
         for (fd, saved) in descriptors {
-            let descriptor = match &saved.target {
+            let descriptor = match saved.target {
                 SavedTarget::Preopen { path } => {
                     let present = preopens.next();
-                    let present = present.filter(|(at, known)| *at == fd && known.preopen.as_ref() == Some(path));
+                    let present = present.filter(|(at, known)| *at == fd && known.preopen.as_deref() == Some(path));
                     let (_, present) = present.ok_or(RestoreError::OtherPreopens)?;
                     let target = match self.mount_root(path) {
                         Some(root) if matches!(present.target, Target::Directory { .. }) => {
@@ -138,7 +149,7 @@ impl Wasi {
     }
 
     /// A descriptor of the guest's own, with no right that it could not have got.
-    fn descriptor(&self, saved: Saved) -> Result<Descriptor, RestoreError> {
+    fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, most_base, most_inheriting) = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
@@ -157,10 +168,10 @@ impl Wasi {
                 (Target::Directory { inode }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
             SavedTarget::Virtual { path } => {
-                if path != "/" && !is_above_a_mount(&self.mounts, &path) {
+                if path != "/" && !is_above_a_mount(&self.mounts, path) {
                     return Err(Damaged("a directory above the mounts is above none").into());
                 }
-                (Target::Virtual { path }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+                (Target::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
             SavedTarget::Tools => (Target::Tools, rights::DEVICE, 0),
         };
@@ -177,16 +188,16 @@ impl Wasi {
     }
 }
 
-impl Saved {
-    fn decode(from: &mut Decoder<'_>) -> Result<Self, Damaged> {
+impl<'a> Saved<'a> {
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Damaged> {
         let target = match from.byte()? {
-            PREOPEN => SavedTarget::Preopen { path: from.text()?.to_owned() },
+            PREOPEN => SavedTarget::Preopen { path: from.text()? },
             STDIN => SavedTarget::Stream(Target::Stdin),
             STDOUT => SavedTarget::Stream(Target::Stdout),
             STDERR => SavedTarget::Stream(Target::Stderr),
             FILE => SavedTarget::File { number: from.number()?, position: from.number()? },
             DIRECTORY => SavedTarget::Directory { number: from.number()? },
-            VIRTUAL => SavedTarget::Virtual { path: from.text()?.to_owned() },
+            VIRTUAL => SavedTarget::Virtual { path: from.text()? },
             TOOLS => SavedTarget::Tools,
             _ => return Err(Damaged("a descriptor refers to nothing known")),
         };
@@ -211,11 +222,10 @@ impl Saved {
     }
 }
 
-/// Paths in a message; the saved ones may be anything.
-fn shown(paths: &[&str]) -> String {
-    /// No policy of ours mounts more, and no message needs to.
-    const SHOWN: usize = 8;
-    let quoted: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("{path:.64?}")).collect();
-    let more = if paths.len() > SHOWN { ", …" } else { "" };
+/// The first of so many paths, for a message; the saved ones may be anything.
+fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
+    let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
+    let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();
+    let more = if count > SHOWN_PATHS { ", …" } else { "" };
     format!("{}{more}", quoted.join(", "))
 }

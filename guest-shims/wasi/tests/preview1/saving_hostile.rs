@@ -1,5 +1,8 @@
 //! Whatever a guest did before, and whatever somebody did to the bytes.
 
+use glovebox_vfs::encoding::{Damaged, Encoder};
+use glovebox_wasi::RestoreError;
+
 use crate::hostile::{FUNCTIONS, MEMORY, Random, hostile_guest, refill, scribble};
 use crate::support::Guest;
 
@@ -93,4 +96,55 @@ fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
     }
     println!("{accepted} of {tried} accepted");
     assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
+}
+
+/// The beginning of a state that says that it has `count` mounts and ends after these.
+fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
+    let mut to = Encoder::new();
+    to.byte(1);
+    to.number(count);
+    for path in paths {
+        to.text(path);
+        to.number(0);
+    }
+    to.finish()
+}
+
+#[test]
+fn of_other_mounts_no_more_is_read_than_is_shown() {
+    let restore = |saved: &[u8]| hostile_guest().wasi.restore(saved).unwrap_err();
+    let damaged = RestoreError::Damaged(Damaged("it ends too early"));
+    let paths: Vec<String> = (0..8).map(|number| format!("/{number}")).collect();
+    let quoted: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
+    let shown = |saved: &[u8]| match restore(saved) {
+        RestoreError::OtherMounts { saved, .. } => saved,
+        other => panic!("{other}"),
+    };
+    let present = u64::try_from(hostile_guest().wasi.mounts().len()).unwrap();
+    assert!(present < 7, "a guest of few mounts");
+    assert_eq!(restore(&mounts(7, &paths[..6])), damaged);
+    assert_eq!(shown(&mounts(7, &paths[..7])), quoted[..7].join(", "));
+    assert_eq!(shown(&mounts(8, &paths)), quoted.join(", "));
+    for count in [9, 44_000_000, u64::MAX] {
+        assert_eq!(restore(&mounts(count, &paths[..7])), damaged, "{count}");
+        assert_eq!(shown(&mounts(count, &paths)), format!("{}, …", quoted.join(", ")), "a ninth is not read: {count}");
+    }
+    // As many as there are: all are read, and none beyond.
+    assert_eq!(restore(&mounts(present, &[])), damaged);
+    assert!(!shown(&mounts(present, &paths[..usize::try_from(present).unwrap()])).contains('…'));
+}
+
+#[test]
+fn a_path_of_another_mount_is_clipped_in_the_message() {
+    // A character that takes five where it is shown.
+    for (length, characters) in [(63, 63), (64, 64), (65, 64), (1 << 20, 64)] {
+        let path = "\u{1}".repeat(length);
+        let RestoreError::OtherMounts { saved, .. } =
+            hostile_guest().wasi.restore(&mounts(8, &vec![path; 8])).unwrap_err()
+        else {
+            panic!("the mounts are others");
+        };
+        assert_eq!(saved.matches(r"\u{1}").count(), 8 * characters, "{length}");
+        assert_eq!(saved.len(), 8 * (5 * characters + 2) + 7 * 2, "{length}");
+    }
 }

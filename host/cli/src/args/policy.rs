@@ -131,11 +131,11 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_record_bytes: Option<u64>,
 
-    /// Sessions kept at once; for programs that keep some, `run` does not [default: 1000]
+    /// Sessions that live at once in this process [default: 1000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     session_count: Option<u32>,
 
-    /// Bytes that kept sessions hold together; for programs that keep some, `run` does not [default: 4294967296]
+    /// Bytes that this process's live sessions hold together [default: 4294967296]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     session_total_bytes: Option<u64>,
 }

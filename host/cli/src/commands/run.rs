@@ -39,7 +39,8 @@ With several files it is the first failing one's; all of them are run.
 
 With --session the scripts run one after another in one interpreter that remembers: variables, functions,
 imports, open files. It is made the first time and saved after each script, also one that raises; the value of
-a trailing expression of -e is shown. One that a limit or Ctrl-C ends leaves the session as it was before it.
+a trailing expression of -e is shown. One that a limit or Ctrl-C stops gets an exception first and keeps what it
+did; if it goes on, it is unwound, and the session is as it was before it.
 `glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` goes on with one.
 
 With --json one line per script goes to standard output, an object with these names: success, outcome,

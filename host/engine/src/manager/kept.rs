@@ -14,7 +14,7 @@ use super::{
     sessions::{Inner, SlotRef},
     slot::Live,
 };
-use crate::{CancelToken, Execution, Request, Session, SessionId};
+use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
 
 /// A session that is kept in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
@@ -39,15 +39,22 @@ impl KeptSession {
     /// What happened in an execution that could not be saved is in the error.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let awake = self.wake(request.cancel)?;
-        let execution = awake.run(request)?;
-        if self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
-            return Ok(execution);
+        let executed = awake.run(request);
+        let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
+        if !has_run || self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
+            return Ok(executed?);
         }
-        match awake.save() {
-            Ok(()) => Ok(execution),
-            Err(source) => {
+        match (awake.save(), executed) {
+            (Ok(()), executed) => Ok(executed?),
+            (Err(source), Ok(execution)) => {
                 let (id, execution, source) = (self.id.clone(), Box::new(execution), Box::new(source));
                 Err(SessionsError::Unsaved { id, execution, source })
+            }
+            (Err(error), Err(source)) => {
+                // Of two errors the one that has the execution in it.
+                let id = self.id.as_str();
+                tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
+                Err(source.into())
             }
         }
     }
@@ -59,23 +66,31 @@ impl KeptSession {
     }
 
     fn wake(&self, cancel: Option<&CancelToken>) -> Result<AwakeSession, SessionsError> {
-        let slot = self.inner.slot(&self.id);
-        let mut state = slot.state();
+        let inner = &self.inner;
+        let slot = inner.slot(&self.id);
+        let mut state = slot.settled(inner, inner.waking_ms(), cancel)?;
         let live = match state.alive() {
-            Some(live) => live,
+            Some(live) => {
+                state.begin_use();
+                drop(state);
+                live
+            }
             None => {
-                let lock = self.inner.lock(&self.id, cancel)?;
+                let change = slot.change(state);
+                let lock = inner.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
-                let stored = self.inner.store.get(&self.id)?.ok_or_else(not_found)?;
-                let place = self.inner.place(&self.id)?;
-                let live = Arc::new(Live::resumed(&self.inner, &stored, lock, place)?);
+                let stored = inner.store.get(&self.id)?.ok_or_else(not_found)?;
+                let place = inner.place(&self.id, cancel)?;
+                let live = Arc::new(Live::resumed(inner, &stored, lock, place)?);
+                let mut state = slot.state();
                 state.live = Some(Arc::clone(&live));
+                state.begin_use();
+                drop(state);
+                // Not before it is in use: it would be put to rest.
+                drop(change);
                 live
             }
         };
-        state.users += 1;
-        state.used_at = Instant::now();
-        drop(state);
         Ok(AwakeSession {
             session: live.session.clone(),
             live: Arc::downgrade(&live),

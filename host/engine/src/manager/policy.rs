@@ -24,10 +24,10 @@ pub struct StorePolicy {
     /// For how many milliseconds a session is left alone before it counts as idle. Default 600,000: ten minutes.
     pub idle_ms: u64,
     /// How many sessions are live at once. The one that was used longest ago is put to rest for one more; where all are
-    /// in use for `lock_wait_ms`, that is an error. Default 100. At least 1.
+    /// in use for `lock_wait_ms`, that is an error. Default 100; 0 counts as 1.
     pub live_count: usize,
     /// For how many milliseconds a session that another process has is waited for, or a place among the live ones.
-    /// Default 0: not at all.
+    /// Default 0: only for the 50 that it may take another process to look at the session.
     pub lock_wait_ms: u64,
 }
 

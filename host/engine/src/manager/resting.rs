@@ -29,10 +29,7 @@ impl Sessions {
     /// One that is in use is left alone: that is an error.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.state();
-        if state.users > 0 {
-            return Err(SessionsError::InUse { id: id.clone() });
-        }
+        let mut state = slot.settled_unused(&self.0)?;
         state.rest(&self.0)
     }
 
@@ -76,30 +73,36 @@ impl Sessions {
 }
 
 impl Inner {
-    /// Puts the session to rest that was used longest ago. The session's own slot is left alone.
+    /// Puts the session to rest that was used longest ago, of those that can be saved. The session's own slot is left alone.
+    /// That one cannot be saved is an error where no other can rest.
     pub(super) fn rest_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
         let mut found = Found::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
         for slot in self.slots().into_iter().filter(|slot| slot.id != *except) {
-            let idle_since = slot.try_state().map(|state| state.is_idle().then_some(state.used_at));
-            match idle_since {
-                Some(Some(used_at)) => slots.push((used_at, slot)),
-                Some(None) => {}
-                None => found = Found::Moving,
-            }
+            let idle_since = match slot.try_state() {
+                Some(state) if !state.is_changing() => state.is_idle().then_some(state.used_at),
+                _ => {
+                    found = Found::Moving;
+                    None
+                }
+            };
+            slots.extend(idle_since.map(|used_at| (used_at, slot)));
         }
         slots.sort_by_key(|(used_at, _)| *used_at);
+        let mut failed = None;
         for (_, slot) in slots {
             match slot.try_state() {
                 Some(mut state) if state.is_idle() => {
-                    // One that has ended gave its place up, which is as good.
-                    state.rest(self)?;
-                    return Ok(Found::Rested);
+                    match state.rest(self) {
+                        // One that has ended gave its place up, which is as good.
+                        Ok(_) => return Ok(Found::Rested),
+                        Err(error) => failed = failed.or(Some(error)),
+                    }
                 }
                 _ => found = Found::Moving,
             }
         }
-        Ok(found)
+        failed.map_or(Ok(found), Err)
     }
 }
 
@@ -123,8 +126,7 @@ impl Drop for IdleThread {
 
 fn look(inner: &Weak<Inner>, stop: &CancelToken, every: Duration) {
     loop {
-        stop.wait(Instant::now() + every, true, || false);
-        if stop.is_cancelled() {
+        if stop.wait_timeout(every) {
             return;
         }
         let Some(inner) = inner.upgrade() else { return };

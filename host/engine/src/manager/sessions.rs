@@ -218,14 +218,16 @@ impl Sessions {
     /// left alone: that is an error.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.state();
-        if state.users > 0 {
-            return Err(SessionsError::InUse { id: id.clone() });
-        }
-        let removed = match state.live.take() {
+        let state = slot.settled_unused(&self.0)?;
+        let live = state.live.clone();
+        let _change = slot.change(state);
+        let removed = match &live {
             Some(live) => live.remove(&self.0)?,
             None => self.0.store.remove(&self.0.lock(id, None)?)?,
         };
+        slot.state().live = None;
+        // And its lock with it, before anybody comes.
+        drop(live);
         if removed {
             events::session("session.deleted", id);
         }
@@ -248,20 +250,21 @@ impl Sessions {
         make: impl FnOnce(&Arc<Inner>) -> Result<Session, SessionsError>,
     ) -> Result<(), SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.state();
+        let mut state = slot.settled(&self.0, self.0.waking_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
         // Looked at before the lock, too: a session that exists is no reason to wait for whoever uses it.
         if state.alive().is_some() || self.0.is_stored(id)? {
             return Err(exists());
         }
+        let _change = slot.change(state);
         let lock = self.0.lock(id, None)?;
         if self.0.is_stored(id)? {
             return Err(exists());
         }
-        let place = self.0.place(id)?;
+        let place = self.0.place(id, None)?;
         let live = Live::new(make(&self.0)?, lock, place);
         live.save(&self.0)?;
-        state.live = Some(Arc::new(live));
+        slot.state().live = Some(Arc::new(live));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -16,12 +16,23 @@ use crate::{
 
 /// How often it is asked for what is waited for.
 const POLL: Duration = Duration::from_millis(5);
+/// How long to wait for a session's lock where it is not to be waited for: it is taken for a moment by whoever prunes or looks
+/// for lock files that were left.
+const MOMENT_MS: u64 = 50;
+/// How long to wait for what another thread is just doing to a session, where the session is not worth more. Going to rest
+/// takes milliseconds, and a slow disk.
+const RESTING_MS: u64 = 1_000;
+/// How long to wait, besides for what that itself waits for, for another thread that wakes or makes the session.
+const WAKING_MS: u64 = 10_000;
 
 /// The place of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) id: SessionId,
+    /// Never held while somebody is waited for.
     state: Mutex<State>,
+    /// Told when a change is over.
+    settled: Condvar,
 }
 
 #[derive(Debug)]
@@ -31,6 +42,20 @@ pub(super) struct State {
     /// How many are using it. It does not go to rest under them.
     pub(super) users: usize,
     pub(super) used_at: Instant,
+    /// Whether somebody has the [`Change`].
+    is_changing: bool,
+}
+
+/// The right to wake, make, replace or remove the session, until it is dropped. Meanwhile it does not go to rest either.
+/// Other processes may have to be waited for with it: whoever wants it next can give up.
+#[derive(Debug)]
+pub(super) struct Change<'a>(&'a Slot);
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_changing = false;
+        self.0.settled.notify_all();
+    }
 }
 
 /// A live session, locked in the store.
@@ -67,7 +92,8 @@ impl Drop for LivePlace {
 
 impl Slot {
     pub(super) fn new(id: SessionId) -> Self {
-        Self { id, state: Mutex::new(State { live: None, users: 0, used_at: Instant::now() }) }
+        let state = State { live: None, users: 0, used_at: Instant::now(), is_changing: false };
+        Self { id, state: Mutex::new(state), settled: Condvar::new() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -79,6 +105,39 @@ impl Slot {
         self.state().live.is_some()
     }
 
+    /// The state, once nobody is changing it.
+    pub(super) fn settled(
+        &self,
+        inner: &Inner,
+        patience_ms: u64,
+        cancel: Option<&CancelToken>,
+    ) -> Result<MutexGuard<'_, State>, SessionsError> {
+        let begun = Instant::now();
+        let mut state = self.state();
+        while state.is_changing {
+            if inner.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+                return Err(SessionsError::InUse { id: self.id.clone() });
+            }
+            (state, _) = self.settled.wait_timeout(state, POLL).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(state)
+    }
+
+    /// The state, once nobody is changing it, for one who has no use for a session that another has.
+    pub(super) fn settled_unused(&self, inner: &Inner) -> Result<MutexGuard<'_, State>, SessionsError> {
+        let state = self.settled(inner, RESTING_MS, None)?;
+        if state.users > 0 {
+            return Err(SessionsError::InUse { id: self.id.clone() });
+        }
+        Ok(state)
+    }
+
+    /// Begins a change of the state, a settled one.
+    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Change<'a> {
+        state.is_changing = true;
+        Change(self)
+    }
+
     /// The state, if nobody else has it at this moment.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
@@ -88,7 +147,18 @@ impl Slot {
 impl State {
     /// Whether it is live and nobody uses it.
     pub(super) fn is_idle(&self) -> bool {
-        self.users == 0 && self.live.is_some()
+        self.users == 0 && self.live.is_some() && !self.is_changing
+    }
+
+    /// Whether it is just waking up, or being replaced or removed.
+    pub(super) fn is_changing(&self) -> bool {
+        self.is_changing
+    }
+
+    /// One more uses it.
+    pub(super) fn begin_use(&mut self) {
+        self.users += 1;
+        self.used_at = Instant::now();
     }
 
     /// The live session, if there is one that has not ended. What has ended makes room: in the store there is still its last
@@ -169,6 +239,11 @@ impl Live {
         Ok(())
     }
 
+    /// Its lock in the store.
+    pub(super) fn lock(&self) -> &SessionLock {
+        &self.lock
+    }
+
     /// Removes the session from the store.
     pub(super) fn remove(&self, inner: &Inner) -> Result<bool, SessionsError> {
         // Whoever still saves is waited for.
@@ -178,15 +253,24 @@ impl Live {
 }
 
 impl Inner {
+    /// For how long to wait for a session that another thread is waking: as long as that may take.
+    pub(super) fn waking_ms(&self) -> u64 {
+        self.policy.lock_wait_ms.saturating_add(WAKING_MS)
+    }
+
+    fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {
+        self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
+    }
+
     /// Takes a session's lock, waiting for it as the policy says.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
+        let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
         loop {
             if let Some(lock) = self.store.try_lock(id)? {
                 return Ok(lock);
             }
-            let is_cancelled = self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
-            if is_cancelled || begun.elapsed().as_millis() >= u128::from(self.policy.lock_wait_ms) {
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
             self.cancel.wait(Instant::now() + POLL, true, || false);
@@ -194,10 +278,12 @@ impl Inner {
     }
 
     /// A place for the session to be live in; another goes to rest for it where that has to be. Whoever calls holds the
-    /// session's slot.
-    pub(super) fn place(self: &Arc<Self>, id: &SessionId) -> Result<LivePlace, SessionsError> {
-        /// Going to rest takes milliseconds, and a slow disk.
-        const RESTING_MS: u64 = 1_000;
+    /// session's [`Change`].
+    pub(super) fn place(
+        self: &Arc<Self>,
+        id: &SessionId,
+        cancel: Option<&CancelToken>,
+    ) -> Result<LivePlace, SessionsError> {
         let most = self.policy.live_count.max(1);
         let begun = Instant::now();
         loop {
@@ -209,7 +295,7 @@ impl Inner {
                 Found::Moving => self.policy.lock_wait_ms.max(RESTING_MS),
                 Found::InUse => self.policy.lock_wait_ms,
             };
-            if self.cancel.is_cancelled() || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::TooManyLive { most });
             }
             self.cancel.wait(Instant::now() + POLL, true, || false);

@@ -11,7 +11,12 @@ impl Sessions {
     /// does. It is written to the store at once.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<KeptSession, SessionsError> {
         let original = self.open(id)?.awake()?;
-        self.add(&fork, |_| Ok(original.fork_with(SessionOptions::default().id(fork.as_str()))?))?;
+        self.add(&fork, |_| {
+            let forked = original.fork_with(SessionOptions::default().id(fork.as_str()))?;
+            // It counts its forks, so that the next one has other random numbers, seeded too.
+            original.save()?;
+            Ok(forked)
+        })?;
         events::session("session.created", &fork);
         Ok(self.kept(&fork))
     }
@@ -33,16 +38,20 @@ impl Sessions {
         let state = reseal(bytes, self.0.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
         let info = HibernatedInfo::read(&state).map_err(|source| unusable(&id, source))?;
         let slot = self.0.slot(&id);
-        let mut place = slot.state();
-        if place.users > 0 {
-            return Err(SessionsError::InUse { id });
-        }
-        if if_exists == IfExists::Fail && (place.alive().is_some() || self.0.is_stored(&id)?) {
+        let mut place = slot.settled_unused(&self.0)?;
+        let live = place.alive();
+        if if_exists == IfExists::Fail && (live.is_some() || self.0.is_stored(&id)?) {
             return Err(SessionsError::Exists { id });
         }
-        // What it replaces is not saved any more.
-        place.live = None;
-        let lock = self.0.lock(&id, None)?;
+        let _change = slot.change(place);
+        let taken;
+        let lock = match &live {
+            Some(live) => live.lock(),
+            None => {
+                taken = self.0.lock(&id, None)?;
+                &taken
+            }
+        };
         if if_exists == IfExists::Fail && self.0.is_stored(&id)? {
             return Err(SessionsError::Exists { id });
         }
@@ -59,7 +68,10 @@ impl Sessions {
             files: None,
             bytes: state.len() as u64,
         };
-        self.0.store.put(&lock, &record, &state)?;
+        self.0.store.put(lock, &record, &state)?;
+        // What it replaces is not saved any more. Until here it lives on, should this fail.
+        slot.state().live = None;
+        drop(live);
         events::session("session.created", &id);
         Ok(self.kept(&id))
     }

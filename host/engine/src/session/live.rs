@@ -149,7 +149,8 @@ impl Live {
             // What is in the host's directories is there to stay, even if the guest now goes back.
             self.keep_files(&guest);
         }
-        self.executions += u64::from(executed.after == After::Alive);
+        // The count may have come with anybody's bytes.
+        self.executions = self.executions.saturating_add(u64::from(executed.after == After::Alive));
         executed.execution.went_back =
             self.leave(guest, executed.after, None, || executed.execution.outcome.describe());
         executed.into_result()
@@ -213,7 +214,8 @@ impl Live {
 
     /// A state for one more fork.
     pub(super) fn save_for_fork(&mut self) -> Result<Checkpoint, ExecuteError> {
-        self.forks += 1;
+        // As with executions.
+        self.forks = self.forks.saturating_add(1);
         let mut state = self.save()?;
         if self.workspace.is_some() {
             // A copy of the files without what others have open.

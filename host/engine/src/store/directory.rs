@@ -14,6 +14,7 @@ use super::{
     SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
     record::{HEAD_BYTES_MOST, head, read_head},
 };
+use crate::Limits;
 
 /// The ending of a kept session's file.
 const ENDING: &str = ".session";
@@ -41,11 +42,18 @@ impl DirectoryStore {
         for name in dir.names()? {
             // Taken and given back, it is gone.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
-                DirectoryLock::take(&dir, &id)?;
+                // What is no lock file harms nobody but its session.
+                if let Err(error) = DirectoryLock::take(&dir, &id) {
+                    tracing::debug!(target: "glovebox", %error, "a session's lock file stays");
+                }
             }
         }
         Ok(Self { dir })
     }
+
+    /// The longest state that is kept: 8 GiB, a guest's whole memory with as much in files. A state is read as a whole, before
+    /// any policy's limits are asked.
+    pub const STATE_BYTES_MOST: u64 = 2 * Limits::MEMORY_BYTES_MOST;
 
     /// Where it is.
     #[must_use]
@@ -101,6 +109,7 @@ impl SessionStore for DirectoryStore {
         if record.bytes != state.len() as u64 {
             return Err(self.damaged(id, "its record says another length than its state has"));
         }
+        check_length(id, record.bytes)?;
         let name = file_name(id);
         let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
         let mut file = self.dir.create()?;
@@ -112,8 +121,11 @@ impl SessionStore for DirectoryStore {
     fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
         let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
         let (record, start) = head.map_err(|reason| self.damaged(id, reason))?;
+        check_length(id, record.bytes)?;
         let mut state = Vec::new();
-        let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.read_to_end(&mut state));
+        // One more, to see whether it has grown.
+        let most = record.bytes.saturating_add(1);
+        let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
         if state.len() as u64 != record.bytes {
             return Err(self.damaged(id, "it is not as long as its record says"));
@@ -141,6 +153,11 @@ impl SessionStore for DirectoryStore {
         self.dir.sync();
         Ok(removed)
     }
+}
+
+fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
+    let most = DirectoryStore::STATE_BYTES_MOST;
+    if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
 fn file_name(id: &SessionId) -> String {
@@ -191,5 +208,44 @@ impl Drop for DirectoryLock {
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "a session's lock is given back when its file is closed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_state_is_read_that_is_too_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = DirectoryStore::open(dir.path()).unwrap();
+        let id = SessionId::new("a").unwrap();
+        let most = DirectoryStore::STATE_BYTES_MOST;
+        check_length(&id, most - 1).unwrap();
+        check_length(&id, most).unwrap();
+        let bytes = most + 1;
+        let at = Timestamp::from_unix_ms(0);
+        let record = SessionRecord {
+            id: id.clone(),
+            created_at: at,
+            updated_at: at,
+            language: crate::Language::Python,
+            runtime: "python-3.12".into(),
+            version: None,
+            image_sha256: String::new(),
+            executions: 0,
+            files: None,
+            bytes,
+        };
+        let head = head(&record);
+        let path = dir.path().join(file_name(&id));
+        std::fs::write(&path, &head).unwrap();
+        // A hole: it takes no room.
+        File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
+        let error = store.get(&id).unwrap_err();
+        assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+        // It can be seen, and removed.
+        assert_eq!(store.list().unwrap().first().and_then(|entry| entry.record.as_ref()), Some(&record));
+        assert!(store.remove(&store.try_lock(&id).unwrap().unwrap()).unwrap());
     }
 }

@@ -23,6 +23,18 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A session's state is longer than a store keeps.
+    #[error(
+        "the kept session `{id}` takes {bytes} bytes, and no more than {most} are kept; delete it, or remove files in it first"
+    )]
+    TooLarge {
+        /// The session.
+        id: SessionId,
+        /// Its state's length.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
     /// The record is another session's than the lock.
     #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
     NotLocked {

@@ -106,7 +106,8 @@ pub struct PruneReport {
 }
 
 impl Prune {
-    /// Removes sessions from a store. One that is in use is left alone. Damaged ones go by the time of their file.
+    /// Removes sessions from a store. One that is in use is left alone. Damaged ones go by the time of their file, as do
+    /// those whose record names a time to come.
     pub fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
         for (entry, reason) in self.choose(store.list()?, now) {
@@ -130,7 +131,7 @@ impl Prune {
     fn choose(&self, entries: Vec<StoredEntry>, now: Timestamp) -> Vec<(StoredEntry, PruneReason)> {
         // By time and name: the same choice every time.
         let by_time: BTreeMap<_, _> =
-            entries.into_iter().map(|entry| ((entry.updated_at(), entry.id.clone()), entry)).collect();
+            entries.into_iter().map(|entry| ((written_at(&entry, now), entry.id.clone()), entry)).collect();
         let (mut count, mut bytes) = (0_usize, 0_u64);
         let mut chosen = Vec::new();
         for ((updated_at, _), entry) in by_time.into_iter().rev() {
@@ -168,4 +169,11 @@ impl Prune {
         }
         Ok(None)
     }
+}
+
+/// When a session was last written. A record that names a time to come is wrong, and would never grow old: the store knows
+/// better.
+fn written_at(entry: &StoredEntry, now: Timestamp) -> Timestamp {
+    let updated_at = entry.updated_at();
+    if updated_at > now { entry.stored_at.min(now) } else { updated_at }
 }

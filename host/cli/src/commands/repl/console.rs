@@ -125,6 +125,10 @@ impl Console {
             Outcome::Exited { code } => Next::Leave { exit_code: code },
             // Nobody is there to type something else.
             Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
+            _ if session.ended().is_some() => {
+                note(held.after_its_end());
+                Next::Input
+            }
             _ => Next::Input,
         })
     }
@@ -155,8 +159,9 @@ impl Console {
                 note(&undone);
             }
             Directive::Save(path) => {
-                let state =
-                    self.session()?.hibernate(&HibernateOptions::default()).context("cannot save the session")?;
+                let mut options = HibernateOptions::default();
+                options.key.clone_from(&self.key);
+                let state = self.session()?.hibernate(&options).context("cannot save the session")?;
                 file::replace(Path::new(&path), &state)?;
             }
             Directive::Load(path) => {

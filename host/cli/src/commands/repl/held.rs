@@ -62,6 +62,14 @@ impl Held {
         Ok(())
     }
 
+    /// What is left of a session that the policy has ended.
+    pub(super) fn after_its_end(&self) -> &'static str {
+        match self {
+            Self::Own(_) => "the session has ended; `:reset` begins again, `:load FILE` brings a saved one back",
+            Self::Kept(_) => "the session has ended; the next input goes on with what was saved before this",
+        }
+    }
+
     /// Ends what does not outlast the REPL: its exit handlers run.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         match self {

@@ -30,6 +30,26 @@ fn opening_a_store_takes_no_lock_from_its_holder() {
 }
 
 #[test]
+fn what_is_no_lock_file_harms_its_own_session_only() {
+    let fixture = Fixture::new();
+    fixture.put("good", 5_000, b"x");
+    let at = |name: &str| fixture.store.path().join(name);
+    fs::create_dir(at(".lock-dir")).unwrap();
+    symlink(at("good.session"), at(".lock-link")).unwrap();
+    fs::write(at(".lock-shared"), "").unwrap();
+    fs::set_permissions(at(".lock-shared"), fs::Permissions::from_mode(0o660)).unwrap();
+    fs::write(at(".lock-left"), "").unwrap();
+    fs::set_permissions(at(".lock-left"), fs::Permissions::from_mode(0o600)).unwrap();
+    let store = DirectoryStore::open(fixture.store.path()).unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(!at(".lock-left").exists(), "the others are still looked at");
+    for name in ["dir", "link", "shared"] {
+        assert!(store.try_lock(&id(name)).is_err(), "{name}");
+    }
+    assert!(store.try_lock(&id("good")).unwrap().is_some());
+}
+
+#[test]
 fn many_threads_never_hold_it_together() {
     let fixture = Fixture::new();
     let held = AtomicBool::new(false);

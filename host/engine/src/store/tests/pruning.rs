@@ -124,6 +124,21 @@ fn damaged_sessions_go_by_their_files_time() {
     assert_eq!(left(&fixture), ["s1", "s2", "s3", "s4"]);
 }
 
+#[test]
+fn a_time_to_come_keeps_no_session_young() {
+    let far = 253_370_764_800_000; // The year 9999.
+    for (at, stands) in [(6_000_000, true), (6_000_001, false), (far, false)] {
+        let fixture = five();
+        fixture.put("s0", at, b"x");
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(500);
+        fs::File::options().write(true).open(fixture.file("s0")).unwrap().set_modified(time).unwrap();
+        let by_age = Prune { older_than: Some(Duration::from_secs(5_250)), dry_run: true, ..Prune::default() };
+        let by_count = Prune { most_count: Some(5), dry_run: true, ..Prune::default() };
+        let chosen = [by_age, by_count].map(|prune| ids(&prune.run(&fixture.store, now()).unwrap()).join(" "));
+        assert_eq!(chosen, if stands { ["", "s1"] } else { ["s0", "s0"] }, "{at}");
+    }
+}
+
 /// A store whose sessions are written again as soon as they have been listed.
 #[derive(Debug)]
 struct Busy(DirectoryStore);

@@ -2,8 +2,9 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -111,7 +112,12 @@ fn results_have_a_size() {
 
 #[test]
 fn what_is_held_for_calls_is_the_guests_memory() {
-    let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(998))));
+    let (finish, finished) = mpsc::channel();
+    let finished = Mutex::new(finished);
+    let long = Tool::new("long", "").handler(move |_, _| {
+        finished.lock().unwrap().recv_timeout(PATIENCE).ok();
+        Ok(json!("x".repeat(998)))
+    });
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[long, gate], |_| {});
     assert_eq!(guest.calls.account().held_bytes(), 0);
@@ -128,6 +134,7 @@ fn what_is_held_for_calls_is_the_guests_memory() {
         guest.calls.account().set_room(1 << 20);
         guest.call(1, "long", &json!({}));
         guest.calls.account().set_room(room);
+        finish.send(()).unwrap();
         assert_eq!(guest.read().unwrap().get("ok").is_some(), fits, "{room}");
     }
     guest.calls.account().set_room(100);
@@ -137,6 +144,7 @@ fn what_is_held_for_calls_is_the_guests_memory() {
     assert!(message.contains("memory_bytes"), "{message}");
     guest.calls.account().set_room(1 << 20);
     guest.call(1, "long", &json!({}));
+    finish.send(()).unwrap();
     guest.ok();
 }
 
