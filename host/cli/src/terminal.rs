@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fmt::{self, Write as _},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -79,14 +79,53 @@ pub(crate) fn out(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a value to standard output as one line of JSON.
+/// Writes a value to standard output as one line of JSON; to a terminal, without what would drive it.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     // Not built as a whole first: a guest's file names alone can take a quarter of a gigabyte as JSON.
     let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = if out.get_ref().is_terminal() {
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable))
+    } else {
+        serde_json::to_writer(&mut out, value)
+    };
     // As what it is, so that a reader that has gone away is recognised.
-    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+    written.map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;
+    Ok(())
+}
+
+/// JSON for a terminal: DEL and the C1 controls, which JSON leaves as they are, are escaped like the other controls.
+struct Printable;
+
+impl serde_json::ser::Formatter for Printable {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| matches!(c, '\u{7f}'..='\u{9f}')) {
+            let (before, from) = rest.split_at(at);
+            write!(writer, "{before}\\u{:04x}", u32::from(c))?;
+            rest = from.strip_prefix(c).unwrap_or_default();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+
+    /// Finished JSON: outside its strings it has no such characters either.
+    fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        self.write_string_fragment(writer, fragment)
+    }
+}
+
+/// Writes bytes that a guest chose to a terminal: as [`printable`] text, and what is no UTF-8 as `\xNN`.
+pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    for chunk in bytes.utf8_chunks() {
+        // By the line: escaped text can be six times as long, and the whole may be a gigabyte.
+        for line in chunk.valid().split_inclusive('\n') {
+            out.write_all(printable(line).as_bytes())?;
+        }
+        for byte in chunk.invalid() {
+            write!(out, "\\x{byte:02x}")?;
+        }
+    }
     Ok(())
 }
 
@@ -166,11 +205,30 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, grouped, printable, table};
+    use serde::Serialize as _;
+
+    use super::{Align, Printable, grouped, printable, table, write_printable};
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\nc\\u{9b}d");
+    }
+
+    #[test]
+    fn bytes_of_any_kind_do_not_drive_the_terminal() {
+        let mut out = Vec::new();
+        write_printable(&mut out, b"a\x1b]0;t\x07\tb\n\xff\xc2\x9bc\xc3\r\n\xc3\xa9\x7f").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a\\u{1b}]0;t\\u{7}\tb\n\\xff\\u{9b}c\\xc3\\r\n\u{e9}\\u{7f}");
+    }
+
+    #[test]
+    fn json_does_not_drive_the_terminal_and_says_the_same() {
+        let value = serde_json::json!({ "k\u{9b}": ["\u{7f}\u{80}a\u{9f}", "~\u{a0}\u{e9}\u{1b}", 1] });
+        let mut out = Vec::new();
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable)).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "{\"k\\u009b\":[\"\\u007f\\u0080a\\u009f\",\"~\u{a0}\u{e9}\\u001b\",1]}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
 use super::{CopyReport, FileEntry, FilesError, IfExists, archive, carry, path, walk};
@@ -12,6 +12,9 @@ const READ_BYTES_MOST: u64 = 1 << 30;
 
 /// The longest pattern, as the longest path.
 const PATTERN_BYTES_MOST: usize = 4_096;
+
+/// How deeply alternatives stand in one another: each level is one of the expression that the pattern becomes.
+const PATTERN_DEPTH_MOST: usize = 32;
 
 /// A workspace as it was at one moment: as an execution left it, committed to a host directory or not, or as a session
 /// had it. A copy that shares what has not changed since; keeping it costs what the session changes afterwards.
@@ -32,8 +35,8 @@ impl Files {
     /// `src/**/*.py` every such file below `src`.
     ///
     /// # Errors
-    /// [`FilesError::Pattern`] for a pattern that is malformed, absolute, has `..` in it or is over 4,096 bytes;
-    /// [`FilesError::Refused`] when a host directory cannot be listed.
+    /// [`FilesError::Pattern`] for a pattern that is malformed, absolute, has `..` in it, is over 4,096 bytes or has
+    /// alternatives more than 32 levels deep; [`FilesError::Refused`] when a host directory cannot be listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         let Pattern { matcher, prefix, depth_most } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
@@ -155,7 +158,7 @@ pub(super) fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) 
 
 /// A pattern of paths.
 struct Pattern {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     /// The directories at its beginning that are names and nothing else: only below them is looked. A host directory is
     /// listed when first looked at, and may be large.
     prefix: Vec<String>,
@@ -173,12 +176,47 @@ impl Pattern {
             return Err(wrong(format!("it {reason}")));
         }
         let names: Vec<&str> = pattern.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-        let glob = GlobBuilder::new(&names.join("/")).literal_separator(true).backslash_escape(true).build();
-        let matcher = glob.map_err(|error| wrong(error.kind().to_string()))?.compile_matcher();
+        let cleaned = names.join("/");
+        if depth(&cleaned) > PATTERN_DEPTH_MOST {
+            return Err(wrong(format!("its alternatives are over {PATTERN_DEPTH_MOST} levels deep; flatten them")));
+        }
+        let glob = GlobBuilder::new(&cleaned).literal_separator(true).backslash_escape(true).build();
+        // A set of one: a matcher of its own would panic where its expression does not compile.
+        let matcher = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build()).map_err(|error| {
+            wrong(match error.kind() {
+                // What is wrong with the expression is said in terms of the expression.
+                ErrorKind::Regex(_) => "it is too large; simplify it".to_owned(),
+                kind => kind.to_string(),
+            })
+        })?;
         let dirs = names.split_last().map_or(&[][..], |(_, dirs)| dirs);
         let is_name = |name: &&&str| !name.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let prefix: Vec<String> = dirs.iter().take_while(is_name).map(|name| (*name).to_owned()).collect();
         let depth_most = if pattern.contains("**") { usize::MAX } else { names.len() - prefix.len() };
         Ok(Self { matcher, prefix, depth_most })
     }
+}
+
+/// How deeply the alternatives of a pattern stand in one another.
+fn depth(pattern: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '[' => {
+                chars.next_if(|c| matches!(c, '!' | '^'));
+                // The first one may be a `]`, which then stands for itself.
+                chars.next();
+                chars.by_ref().find(|c| *c == ']');
+            }
+            '{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }

@@ -21,6 +21,13 @@ pub(crate) struct Held {
     bytes: u64,
 }
 
+impl Held {
+    /// How many.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.account.held_bytes.fetch_sub(self.bytes, Ordering::SeqCst);

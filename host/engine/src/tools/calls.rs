@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{
     Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
+    abandoned::Turn,
     account::Held,
     error::Failure,
     exchange::Exchange,
@@ -86,7 +87,6 @@ struct Waiting {
 struct Running {
     id: u64,
     index: usize,
-    entry: Arc<Entry>,
     fate: Arc<Fate>,
     cancel: CancelToken,
     deadline: Instant,
@@ -232,25 +232,38 @@ impl Calls {
             let message = "the arguments must be an object, by name";
             return Err(Failure::new(ToolErrorKind::InvalidArguments, message));
         }
-        entry.admit(name)?;
         Ok(Arc::clone(entry))
     }
 
     /// Starts calls while there are turns.
     fn start(&mut self) {
         while self.running.len() + self.unread_ran < self.bounds.at_once {
+            let Some(next) = self.waiting.front() else { return };
+            // Now, not when it was made: calls before it may have been given up meanwhile.
+            let turn = self.turn(next);
+            if turn == Ok(Turn::Later) {
+                return;
+            }
             let Some(Waiting { id, index, name, entry, arguments, held }) = self.waiting.pop_front() else { return };
             let now = Instant::now();
             let deadline = now.checked_add(self.bounds.timeout).map_or(self.deadline, |end| end.min(self.deadline));
             let cancel = CancelToken::new();
             let (session_id, token) = (self.session_id.clone(), cancel.clone());
             let call = ToolCall { name, index, session_id, cancel: token, deadline };
-            let job = Job { call, entry: Arc::clone(&entry), arguments, held, bytes_most: self.bounds.bytes };
-            match worker::start(&self.threads, &self.exchange, job) {
-                Ok(fate) => self.running.push(Running { id, index, entry, fate, cancel, deadline }),
+            let (bytes_most, abandoned) = (self.bounds.bytes, Arc::clone(self.toolbox.abandoned()));
+            let job = Job { call, entry, arguments, held, bytes_most, abandoned };
+            match turn.and_then(|_| worker::start(&self.threads, &self.exchange, job)) {
+                Ok(fate) => self.running.push(Running { id, index, fate, cancel, deadline }),
                 Err(failure) => self.finish(id, index, Err(failure), now),
             }
         }
+    }
+
+    /// Whether the next call may start beside those that run, and those that were given up and still do.
+    fn turn(&self, next: &Waiting) -> Result<Turn, Failure> {
+        next.entry.admit(&next.name)?;
+        let running_bytes = self.running.iter().map(|call| call.fate.bytes()).sum();
+        self.toolbox.abandoned().admit(&self.session_id, next.held.bytes(), running_bytes)
     }
 
     /// Takes the next reply, if there is one.
@@ -369,6 +382,6 @@ impl Calls {
 impl Running {
     fn give_up(&self) {
         self.cancel.cancel();
-        self.fate.abandon(&self.entry);
+        self.fate.abandon();
     }
 }

@@ -13,9 +13,11 @@
 //! | `calls` | the calls of one execution: started, waiting, running, answered |
 //! | `exchange` | where threads put what a handler answered |
 //! | `account` | what is held for it, within the guest's memory limit |
+//! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
 //! | `record` | what an execution's result says of its calls |
 
+mod abandoned;
 mod account;
 mod calls;
 mod error;

@@ -11,7 +11,7 @@ use std::{
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolDefinitionError, ToolErrorKind, error::Failure, tool::Handler};
+use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, error::Failure, tool::Handler};
 
 /// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
 const ABANDONED_MOST: usize = 64;
@@ -77,6 +77,7 @@ const RESERVED: [&str; 42] = [
 pub(crate) struct Toolbox {
     entries: BTreeMap<String, Arc<Entry>>,
     tools: Vec<Tool>,
+    abandoned: Arc<Abandoned>,
 }
 
 /// One tool, ready to be called.
@@ -140,6 +141,11 @@ impl Toolbox {
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.entries.get(name)
+    }
+
+    /// The calls that were given up and still run.
+    pub(super) fn abandoned(&self) -> &Arc<Abandoned> {
+        &self.abandoned
     }
 
     /// What a guest learns about the tools, as JSON text.

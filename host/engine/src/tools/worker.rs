@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
+    abandoned::{Abandoned, Origin},
     account::Held,
     error::Failure,
     exchange::{Done, Exchange},
@@ -58,11 +59,20 @@ pub(super) struct Job {
     /// What is held for the arguments.
     pub(super) held: Held,
     pub(super) bytes_most: u64,
+    /// Where it is counted if it is given up.
+    pub(super) abandoned: Arc<Abandoned>,
 }
 
 /// Whether anybody waits for a call's answer.
 #[derive(Debug)]
-pub(super) struct Fate(Mutex<State>);
+pub(super) struct Fate {
+    state: Mutex<State>,
+    entry: Arc<Entry>,
+    abandoned: Arc<Abandoned>,
+    origin: Origin,
+    /// What its arguments hold.
+    bytes: u64,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -72,24 +82,37 @@ enum State {
 }
 
 impl Fate {
-    fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Running)))
+    fn of(job: &Job) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State::Running),
+            entry: Arc::clone(&job.entry),
+            abandoned: Arc::clone(&job.abandoned),
+            origin: job.call.session_id.clone(),
+            bytes: job.held.bytes(),
+        })
+    }
+
+    /// What the call's arguments hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Nobody waits any longer: unless it has answered, the handler counts as abandoned until it returns.
-    pub(super) fn abandon(&self, entry: &Entry) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn abandon(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *state == State::Running {
             *state = State::Abandoned;
-            entry.abandoned().fetch_add(1, Ordering::SeqCst);
+            self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
+            self.abandoned.add(&self.origin, self.bytes);
         }
     }
 
     /// The handler has returned; says whether somebody waits for that.
-    fn answer(&self, entry: &Entry) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn answer(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *state == State::Abandoned {
-            entry.abandoned().fetch_sub(1, Ordering::SeqCst);
+            self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
+            self.abandoned.remove(&self.origin, self.bytes);
             return false;
         }
         *state = State::Answered;
@@ -101,7 +124,7 @@ impl Fate {
 pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: Job) -> Result<Arc<Fate>, Failure> {
     let busy = |message: &str| Failure::new(ToolErrorKind::Limit, message);
     let place = threads.enter().ok_or_else(|| busy("the host runs as many tools as it may; try again later"))?;
-    let fate = Fate::new();
+    let fate = Fate::of(&job);
     let (exchange, ticket) = (Arc::clone(exchange), Arc::clone(&fate));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))
@@ -111,7 +134,7 @@ pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: J
 }
 
 fn run(exchange: &Arc<Exchange>, fate: &Fate, job: Job, place: Place) {
-    let Job { call, entry, arguments, held, bytes_most } = job;
+    let Job { call, entry, arguments, held, bytes_most, .. } = job;
     // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
     let answered = panic::catch_unwind(AssertUnwindSafe(|| answer(&call, &entry, arguments, bytes_most)));
     let panicked = |_| Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name)));
@@ -120,7 +143,7 @@ fn run(exchange: &Arc<Exchange>, fate: &Fate, job: Job, place: Place) {
     drop(held);
     // Before the answer can be seen: whoever sees it may count on the place being free.
     drop(place);
-    if fate.answer(&entry) {
+    if fate.answer() {
         let (answer, held) = exchange.hold_answer(answer);
         exchange.put(Done { index: call.index, answer, held, ended });
     }

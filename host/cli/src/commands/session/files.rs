@@ -17,7 +17,7 @@ use crate::{
     file,
     kept::Shelf,
     source::{STDIN, bounded},
-    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, printable, table},
+    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, printable, table, write_printable},
 };
 
 const AFTER_HELP: &str = "\
@@ -164,8 +164,13 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         }
         Action::Cat { path } => {
             let bytes = files.read(path)?;
-            let mut out = io::stdout().lock();
-            out.write_all(&bytes)?;
+            let mut out = BufWriter::new(io::stdout().lock());
+            // The script chose it: a terminal is not driven by it.
+            if out.get_ref().is_terminal() {
+                write_printable(&mut out, &bytes)?;
+            } else {
+                out.write_all(&bytes)?;
+            }
             out.flush()?;
         }
         Action::Put { host, path, replace } if host.as_os_str() == STDIN => {

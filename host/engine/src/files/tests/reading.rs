@@ -75,6 +75,37 @@ fn a_pattern_cannot_leave_the_workspace() {
 }
 
 #[test]
+fn alternatives_have_a_depth() {
+    let space = sample();
+    let nested = |depth: usize| "{".repeat(depth) + "a.py" + &"}".repeat(depth);
+    for depth in [1, 31, 32] {
+        assert_eq!(matching(&space, &nested(depth)), ["a.py"], "{depth}");
+    }
+    for depth in [33, 300, 2_040] {
+        let error = space.files().list(&nested(depth)).unwrap_err().to_string();
+        assert!(error.contains("{{{{") && error.contains("32 levels"), "{error}");
+    }
+    // What stands for itself, and what stands beside one another, is not deep.
+    let beside = "{a,b}".repeat(40);
+    for pattern in
+        ["\\{".repeat(40), "[{]".repeat(40), "[]{]".repeat(40), "[!{]".repeat(40), "[^]{]".repeat(40), beside]
+    {
+        assert_eq!(matching(&space, &pattern), [""; 0], "{pattern}");
+    }
+    assert!(space.files().list(&("[]{]".to_owned() + &nested(33))).is_err());
+}
+
+#[test]
+fn the_hardest_patterns_there_are_do_not_panic() {
+    let space = sample();
+    let levels = "{".repeat(32) + &"[!a]".repeat(900) + &"}".repeat(32);
+    for pattern in ["**/".repeat(1_365), "{**/,}".repeat(682), "[!a-b]".repeat(682), "*?".repeat(2_048), levels] {
+        let _ = space.files().list(&pattern);
+    }
+    assert_eq!(matching(&space, "a.py"), ["a.py"], "usable after");
+}
+
+#[test]
 fn an_entry_says_what_it_is() {
     let space = sample();
     for (path, kind, size_bytes) in [

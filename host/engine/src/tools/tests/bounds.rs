@@ -170,39 +170,3 @@ fn an_engine_runs_only_so_many_at_once() {
     other.call(3, "gate", &json!({}));
     other.ok();
 }
-
-#[test]
-fn a_tool_that_hangs_is_refused_and_the_others_go_on() {
-    let threads = ToolThreads::new(200);
-    let (gate, open, begun) = gate();
-    let tools = [gate, echo()];
-    let mut guest = Guest::on(&threads, &tools, |limits| {
-        limits.tool_timeout_ms = 1;
-        limits.tool_calls_at_once = 100;
-        limits.tool_calls = 1_000_000;
-    });
-    for id in 0..64 {
-        guest.call(id, "gate", &json!({}));
-    }
-    for _ in 0..64 {
-        begun.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(guest.error().0, "ToolTimeout", "under and at");
-    }
-    guest.call(64, "gate", &json!({}));
-    let (kind, message) = guest.error();
-    assert_eq!((kind.as_str(), message.contains("64 calls of `gate`")), ("ToolLimit", true), "{message}");
-    // Whoever has an abandoned one come back may call again.
-    open.send(()).unwrap();
-    let end = Instant::now() + PATIENCE;
-    loop {
-        guest.call(65, "gate", &json!({}));
-        if guest.error().0 == "ToolTimeout" {
-            break;
-        }
-        assert!(Instant::now() < end, "it stays refused");
-        thread::sleep(Duration::from_millis(1));
-    }
-    for _ in 0..64 {
-        open.send(()).unwrap();
-    }
-}

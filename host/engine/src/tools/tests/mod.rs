@@ -2,6 +2,7 @@
 
 mod bounds;
 mod definitions;
+mod hanging;
 mod hostile;
 mod protocol;
 
@@ -30,12 +31,21 @@ impl Guest {
     }
 
     fn on(threads: &Arc<ToolThreads>, tools: &[Tool], edit: impl FnOnce(&mut Limits)) -> Self {
+        Self::of("s1", threads, &Arc::new(Toolbox::new(tools).unwrap()), edit)
+    }
+
+    /// An execution of the session.
+    fn of(
+        session_id: &str,
+        threads: &Arc<ToolThreads>,
+        toolbox: &Arc<Toolbox>,
+        edit: impl FnOnce(&mut Limits),
+    ) -> Self {
         let mut limits = Limits { timeout_ms: 60_000, ..Limits::default() };
         edit(&mut limits);
         let wake = CancelToken::new();
-        let toolbox = Arc::new(Toolbox::new(tools).unwrap());
-        let session = Some("s1".to_owned());
-        let calls = Calls::new(toolbox, Arc::clone(threads), &limits, session, Instant::now(), wake.clone());
+        let (toolbox, threads, session) = (Arc::clone(toolbox), Arc::clone(threads), Some(session_id.to_owned()));
+        let calls = Calls::new(toolbox, threads, &limits, session, Instant::now(), wake.clone());
         calls.account().set_room(limits.memory_bytes);
         Self { calls, wake }
     }

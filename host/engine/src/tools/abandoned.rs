@@ -1,0 +1,162 @@
+//! What calls that nobody waits for any longer still hold.
+//!
+//! While an execution runs, the arguments of its calls are the guest's memory. A handler that does not come back keeps
+//! them beyond that: they are counted here until it does, for whoever made the call.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{ToolErrorKind, error::Failure};
+
+/// How many calls of one origin may be abandoned and still run when it makes another.
+const ORIGIN_CALLS_MOST: usize = 16;
+
+/// The most bytes of arguments that abandoned calls of one origin hold, together with those of one execution that run.
+/// Only a call that is alone may hold more: what its text may at most become.
+const ORIGIN_BYTES_MOST: u64 = 16 << 20;
+
+/// The most bytes that those of all origins hold, each counted with its share at most: no single one can fill it.
+const BYTES_MOST: u64 = 64 << 20;
+
+/// Who makes calls: a session, or whoever executes without naming one.
+pub(super) type Origin = Option<String>;
+
+/// The abandoned calls of a sandbox that still run.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
+
+/// One origin's part of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    calls: usize,
+    bytes: u64,
+}
+
+/// When an admitted call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Now,
+    /// When one of those that run has ended.
+    Later,
+}
+
+impl Abandoned {
+    /// Whether a call whose arguments hold `bytes` may start beside those of its execution that run and hold
+    /// `running_bytes`, none where nothing runs.
+    pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Turn, Failure> {
+        let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = shares.get(origin).copied().unwrap_or_default();
+        if own.calls >= ORIGIN_CALLS_MOST {
+            let whose = if origin.is_some() { "this session's" } else { "the host's" };
+            return Err(refused(&format!("{} of {whose} calls", own.calls)));
+        }
+        let sum = own.bytes.saturating_add(running_bytes).saturating_add(bytes);
+        let is_alone = sum == bytes;
+        let others = shares.iter().filter(|(of, _)| *of != origin).map(|(_, share)| share.bytes.min(ORIGIN_BYTES_MOST));
+        let all = others.sum::<u64>().saturating_add(sum.min(ORIGIN_BYTES_MOST));
+        if (sum <= ORIGIN_BYTES_MOST || is_alone) && all <= BYTES_MOST {
+            return Ok(Turn::Now);
+        }
+        if running_bytes > 0 {
+            return Ok(Turn::Later);
+        }
+        Err(refused("calls with as many bytes of arguments as may be"))
+    }
+
+    pub(super) fn add(&self, origin: &Origin, bytes: u64) {
+        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = shares.entry(origin.clone()).or_default();
+        share.calls += 1;
+        share.bytes = share.bytes.saturating_add(bytes);
+    }
+
+    pub(super) fn remove(&self, origin: &Origin, bytes: u64) {
+        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(share) = shares.get_mut(origin) else { return };
+        share.calls = share.calls.saturating_sub(1);
+        share.bytes = share.bytes.saturating_sub(bytes);
+        if share.calls == 0 {
+            shares.remove(origin);
+        }
+    }
+}
+
+fn refused(what: &str) -> Failure {
+    Failure::new(ToolErrorKind::Limit, format!("{what} were given up and still run; try again later"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(name: &str) -> Origin {
+        Some(name.to_owned())
+    }
+
+    /// The refusal's words.
+    fn refusal(answer: Result<Turn, Failure>) -> String {
+        let failure = answer.unwrap_err();
+        assert_eq!(failure.kind, ToolErrorKind::Limit);
+        failure.message
+    }
+
+    #[test]
+    fn an_origin_has_so_many_calls() {
+        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        for calls in 0..16 {
+            assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "{calls}");
+            abandoned.add(&own, 1);
+        }
+        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls were given up"));
+        assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
+        for other in [origin("b"), None] {
+            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Turn::Now), "others are not shut out");
+        }
+        abandoned.remove(&own, 1);
+        assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "usable after");
+    }
+
+    #[test]
+    fn an_origin_has_so_many_bytes() {
+        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        abandoned.add(&own, 6 << 20);
+        for (more, fits) in [(-1, true), (0, true), (1, false)] {
+            let bytes = (10_u64 << 20).saturating_add_signed(more);
+            assert_eq!(abandoned.admit(&own, bytes, 0).is_ok(), fits, "{more}");
+            assert_eq!(abandoned.admit(&own, bytes - 9, 9), Ok(if fits { Turn::Now } else { Turn::Later }), "{more}");
+        }
+        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("bytes of arguments"));
+        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Turn::Now), "others are not shut out");
+        abandoned.remove(&own, 6 << 20);
+        assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Turn::Now), "usable after");
+    }
+
+    #[test]
+    fn a_call_that_is_alone_may_be_large() {
+        let (abandoned, own) = (Abandoned::default(), origin("a"));
+        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now));
+        assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Turn::Later));
+        abandoned.add(&own, 1);
+        assert!(abandoned.admit(&own, 100 << 20, 0).is_err());
+    }
+
+    #[test]
+    fn all_origins_together_have_so_many_bytes_and_one_cannot_take_them() {
+        let (abandoned, own) = (Abandoned::default(), origin("z"));
+        abandoned.add(&origin("a"), 1 << 40);
+        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now), "one has its share");
+        for name in ["b", "c"] {
+            abandoned.add(&origin(name), 16 << 20);
+        }
+        abandoned.add(&None, 15 << 20);
+        for (more, fits) in [(-1, true), (0, true), (1, false)] {
+            assert_eq!(abandoned.admit(&own, (1_u64 << 20).saturating_add_signed(more), 0).is_ok(), fits, "{more}");
+        }
+        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("bytes of arguments"));
+        assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Turn::Later));
+        abandoned.remove(&origin("a"), 1 << 40);
+        assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Turn::Now), "usable after");
+    }
+}

@@ -1,0 +1,166 @@
+//! Handlers that do not come back.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{Guest, PATIENCE, echo, gate};
+use crate::{
+    Limits,
+    tools::{ToolThreads, Toolbox},
+};
+
+/// A sandbox with a tool that hangs.
+struct Hanging {
+    threads: Arc<ToolThreads>,
+    toolbox: Arc<Toolbox>,
+    open: mpsc::Sender<()>,
+    begun: mpsc::Receiver<()>,
+}
+
+impl Hanging {
+    fn new() -> Self {
+        let (gate, open, begun) = gate();
+        let toolbox = Arc::new(Toolbox::new(&[gate, echo()]).unwrap());
+        Self { threads: ToolThreads::new(200), toolbox, open, begun }
+    }
+
+    /// An execution of the session whose calls are given up at once.
+    fn guest(&self, session_id: &str) -> Guest {
+        self.guest_with(session_id, |limits| limits.tool_timeout_ms = 1)
+    }
+
+    fn guest_with(&self, session_id: &str, edit: impl FnOnce(&mut Limits)) -> Guest {
+        Guest::of(session_id, &self.threads, &self.toolbox, |limits| {
+            limits.tool_calls = 1_000_000;
+            limits.tool_calls_at_once = 100;
+            edit(limits);
+        })
+    }
+
+    /// Calls the tool that hangs and waits until the call is given up.
+    fn hang(&self, guest: &mut Guest, text_bytes: usize) {
+        guest.call(1, "gate", &json!({ "a": "x".repeat(text_bytes) }));
+        self.begun.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(guest.error().0, "ToolTimeout");
+    }
+
+    /// Lets one come back, and waits until the session may call again.
+    fn recover(&self, guest: &mut Guest, text_bytes: usize) {
+        self.open.send(()).unwrap();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            guest.call(2, "gate", &json!({ "a": "x".repeat(text_bytes) }));
+            if guest.error().0 == "ToolTimeout" {
+                return;
+            }
+            assert!(Instant::now() < end, "it stays refused");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            self.open.send(()).ok();
+        }
+    }
+}
+
+#[test]
+fn a_session_that_has_given_up_many_calls_is_refused_and_the_others_go_on() {
+    let sandbox = Hanging::new();
+    for _ in 0..16 {
+        sandbox.hang(&mut sandbox.guest("a"), 0);
+    }
+    let mut again = sandbox.guest("a");
+    for tool in ["gate", "echo"] {
+        again.call(1, tool, &json!({}));
+        let (kind, message) = again.error();
+        assert_eq!((kind.as_str(), message.contains("16 of this session's calls")), ("ToolLimit", true), "{message}");
+    }
+    sandbox.hang(&mut sandbox.guest("b"), 0);
+    let mut unhurried = sandbox.guest_with("b", |_| {});
+    unhurried.call(1, "echo", &json!({"a": 1}));
+    assert_eq!(unhurried.ok(), json!({"a": 1}));
+    sandbox.recover(&mut again, 0);
+}
+
+#[test]
+fn a_tool_that_hangs_is_refused_and_the_others_go_on() {
+    let sandbox = Hanging::new();
+    for call in 0..64 {
+        sandbox.hang(&mut sandbox.guest(&format!("s{}", call / 16)), 0);
+    }
+    let mut guest = sandbox.guest("other");
+    guest.call(64, "gate", &json!({}));
+    let (kind, message) = guest.error();
+    assert_eq!((kind.as_str(), message.contains("64 calls of `gate`")), ("ToolLimit", true), "{message}");
+    let mut unhurried = sandbox.guest_with("other", |_| {});
+    unhurried.call(1, "echo", &json!({}));
+    unhurried.ok();
+    sandbox.recover(&mut guest, 0);
+}
+
+#[test]
+fn what_ended_executions_left_with_handlers_has_a_bound() {
+    const MIB: usize = 1 << 20;
+    let sandbox = Hanging::new();
+    let guest = || {
+        sandbox.guest_with("a", |limits| {
+            limits.tool_timeout_ms = 1;
+            limits.tool_bytes = 16 << 20;
+        })
+    };
+    // Each of its own execution, whose memory the arguments are no longer when it has ended.
+    sandbox.hang(&mut guest(), 10 * MIB);
+    sandbox.hang(&mut guest(), 5 * MIB);
+    let mut over = guest();
+    over.call(1, "gate", &json!({ "a": "x".repeat(MIB) }));
+    let (kind, message) = over.error();
+    assert_eq!((kind.as_str(), message.contains("bytes of arguments")), ("ToolLimit", true), "{message}");
+    sandbox.hang(&mut over, MIB / 2);
+    // Whichever two come back, a large one is among them.
+    sandbox.open.send(()).unwrap();
+    sandbox.recover(&mut over, MIB);
+}
+
+#[test]
+fn calls_with_large_arguments_run_one_after_the_other() {
+    let sandbox = Hanging::new();
+    let mut guest = sandbox.guest_with("a", |limits| limits.tool_bytes = 16 << 20);
+    let large = json!({ "a": "x".repeat(7 << 20) });
+    for id in 0..3 {
+        guest.call(id, "gate", &large);
+    }
+    for _ in 0..2 {
+        sandbox.begun.recv_timeout(PATIENCE).unwrap();
+    }
+    assert!(sandbox.begun.recv_timeout(Duration::from_millis(50)).is_err(), "the third waits");
+    for _ in 0..3 {
+        sandbox.open.send(()).unwrap();
+        assert_eq!(guest.ok(), large);
+    }
+    assert_eq!(guest.end().len(), 3);
+}
+
+#[test]
+fn calls_that_waited_are_refused_when_those_before_them_were_given_up() {
+    let sandbox = Hanging::new();
+    let mut guest = sandbox.guest_with("a", |limits| {
+        limits.tool_timeout_ms = 1;
+        limits.tool_calls_at_once = 1;
+    });
+    for id in 0..17 {
+        guest.call(id, "gate", &json!({}));
+    }
+    for id in 0..17 {
+        assert_eq!(guest.error().0, if id < 16 { "ToolTimeout" } else { "ToolLimit" }, "{id}");
+    }
+    assert_eq!(guest.end()[16].outcome.word(), "ToolLimit");
+}
