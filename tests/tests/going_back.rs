@@ -312,7 +312,10 @@ fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_
 #[test]
 fn a_change_that_comes_back_is_no_right_to_what_others_wrote_since() {
     let dir = TempDir::new().unwrap();
-    let session = unwinding(Language::Python, |policy| policy.workspace = Some(dir.path().into()));
+    let session = unwinding(Language::Python, |policy| {
+        policy.workspace = Some(dir.path().into());
+        policy.commit = Commit::OnSuccess;
+    });
     let session = session.session().unwrap();
     session.execute("open('a', 'w').write('1')\nraise ValueError").unwrap();
     session.execute("pass").unwrap();
