@@ -9,7 +9,10 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use glovebox::{Language, OnUnwind, Request};
 use glovebox_tests::{fixed, lone_engine, sandbox, sandbox_on, short};
@@ -129,4 +132,16 @@ fn what_exit_handlers_write_reaches_the_host() {
     assert!(!dir.path().join("last").exists(), "not before the session ends");
     session.close().unwrap();
     assert_eq!(std::fs::read_to_string(dir.path().join("last")).unwrap(), "words");
+}
+
+#[test]
+fn a_listener_is_dropped_with_its_execution() {
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
+    let held = Arc::new(());
+    let inside = Arc::clone(&held);
+    let request = Request::new("print(1)").on_output(move |_, _| {
+        let _ = &inside;
+    });
+    assert!(session.run(request).unwrap().is_success());
+    assert_eq!(Arc::strong_count(&held), 1);
 }

@@ -177,6 +177,11 @@ impl Run {
         }
     }
 
+    /// Drops the listener. A guest that is kept would keep it too, with whatever it holds: its own session, say.
+    pub(crate) fn forget_listener(&mut self) {
+        self.on_output = None;
+    }
+
     /// Nanoseconds since this guest's instance was made.
     pub(crate) fn monotonic_ns(&self) -> u64 {
         u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)

@@ -140,6 +140,7 @@ impl Live {
         guest.machine.store.data_mut().run.renew(setting.start());
         let own = if self.workspace.is_none() { Some(&mut self.commits) } else { None };
         let executed = setting.execute(&mut guest, &self.roots, false, own);
+        guest.machine.store.data_mut().run.forget_listener();
         let mut executed = match executed {
             Ok(executed) => executed,
             Err(error) => {
