@@ -151,6 +151,7 @@ pub trait Driver: Send + Sync {
     fn boot_code(&self) -> &[u8];
 
     /// Whether an exception says that the interpreter got no more memory.
+    /// Only asked where memory was refused: a script can throw what looks the same.
     fn is_out_of_memory(&self, raised: &Raised) -> bool;
 
     /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, its

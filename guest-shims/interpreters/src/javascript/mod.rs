@@ -64,9 +64,10 @@ impl Driver for JavaScript {
     }
 
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        // The second is what is left when there is no memory for the first either.
+        // What is left when there is no memory for the error either: one without its text, or `null`.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
-        unsayable || (raised.type_name.as_str(), raised.message.as_str()) == OUT_OF_MEMORY
+        let thrown_null = raised.type_name.is_empty() && raised.message == "null";
+        unsayable || thrown_null || (raised.type_name.as_str(), raised.message.as_str()) == OUT_OF_MEMORY
     }
 
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
