@@ -49,7 +49,9 @@ impl Resident {
         if self.offsets.get().is_some() || self.attempts.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS_MOST {
             return;
         }
-        let pages = filled(&private_pages(memory).unwrap_or_default(), RANGES_MOST);
+        let written = private_pages(memory).unwrap_or_default();
+        let pages = filled(&written, RANGES_MOST);
+        tracing::debug!(written = written.len(), kept = pages.len(), "learnt which pages an execution writes to");
         if pages.len() <= PAGES_MOST {
             let offsets = pages.into_iter().map(|page| page as usize * PAGE_BYTES).collect();
             // Another thread that learnt at the same time learnt as well.

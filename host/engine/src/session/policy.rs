@@ -33,18 +33,20 @@ pub enum OnUnwind {
 /// How sessions keep and lose their state. In a policy file: `[session]`.
 ///
 /// What a checkpoint before an execution costs grows with the session's memory of its own, of which an idle Python session
-/// has 0.3 MiB and a JavaScript one 0.1 MiB. Medians, on two cores of a busy server of 2024, of the page map read and the pages
-/// compared, and of going back or forking, which writes them all into a new instance:
+/// has 0.3 MiB and a JavaScript one 0.1 MiB. Medians here (AMD EPYC, 2 threads) of what it adds to
+/// an execution, which is the page map read and the pages compared:
 ///
-/// | of its own | checkpoint, Python | JavaScript | going back, Python | JavaScript |
-/// |---|---|---|---|---|
-/// | nothing | 0.11 ms | 0.02 ms | 0.2 ms | 0.02 ms |
-/// | 1 MiB | 0.15 ms | 0.06 ms | 0.9 ms | 0.1 ms |
-/// | 2 MiB | 0.19 ms | 0.09 ms | 1.5 ms | 0.2 ms |
-/// | 4 MiB | 0.28 ms | 0.16 ms | 3 ms | 0.5 ms |
-/// | 8 MiB | 0.7 ms | 0.4 ms | 6 ms | 4 ms |
-/// | 16 MiB | 1.5 ms | 1.4 ms | 12 ms | 14 ms |
-/// | 64 MiB | 7 ms | 10 ms | 60 ms | 80 ms |
+/// | of its own, besides | checkpoint, Python | JavaScript |
+/// |---|---|---|
+/// | nothing | 0.14 ms | 0.03 ms |
+/// | 0.5 MiB | 0.15 ms | 0.05 ms |
+/// | 1 MiB | 0.17 ms | 0.06 ms |
+/// | 4 MiB | 0.28 ms | 0.16 ms |
+/// | 16 MiB | 1.6 ms | 1.2 ms |
+/// | 64 MiB | 7.8 ms | 7.0 ms |
+///
+/// At 1 MiB, going back or forking takes 0.8 ms and 0.2 ms; from there it grows with the pages, to some 60 ms and 90 ms at
+/// 64 MiB. `glovebox bench` measures checkpoints and forks. Where the system tells no page map, all of the memory is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

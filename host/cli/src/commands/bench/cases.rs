@@ -86,6 +86,8 @@ impl Measured {
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
+    /// The same, but its sessions save their state before each execution.
+    saving: &'a Sandbox,
     rival: Option<&'a Rival>,
     source: &'static str,
     program: PathBuf,
@@ -97,7 +99,7 @@ impl<'a> Subject<'a> {
     pub(crate) fn new(
         global: &GlobalArgs,
         runtime: &RuntimeInfo,
-        sandbox: &'a Sandbox,
+        [sandbox, saving]: [&'a Sandbox; 2],
         rival: Option<&'a Rival>,
     ) -> anyhow::Result<Self> {
         let source = match runtime.language {
@@ -112,14 +114,14 @@ impl<'a> Subject<'a> {
         }
         arguments.extend(["-e".to_owned(), source.to_owned()]);
         let program = std::env::current_exe().context("cannot tell where this program is")?;
-        Ok(Self { sandbox, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
+        Ok(Self { sandbox, saving, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
     }
 
     /// Measures every case, in turns.
     pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let session = self.sandbox.session()?;
-        let sessions = SessionCases::open(self.sandbox, self.source)?;
+        let sessions = SessionCases::open(self.sandbox, self.saving, self.source)?;
         for turn in 0..work.turns {
             if interrupt::is_pressed() {
                 return Ok(measured);
@@ -140,7 +142,7 @@ impl<'a> Subject<'a> {
         }
         session.close()?;
         drop(sessions);
-        measured.sessions.curve = curve(self.sandbox, self.source, work.curve_turns)?;
+        measured.sessions.curve = curve(self.sandbox, self.saving, self.source, work.curve_turns)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..work.parallel_turns {
             if interrupt::is_pressed() {

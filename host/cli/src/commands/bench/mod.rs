@@ -35,8 +35,8 @@ Every case runs `print(1)` or `console.log(1)` under the default limits, fuel co
   live         one kept session, without checkpoints
   instantiate  making a sandbox, running nothing
   process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
-  checkpoint   saving that session after a run, to go back to; checkpoint_1m and the like: one that
-               holds so much memory of its own
+  checkpoint   what it adds to such a run that the session is saved before it, to go back to;
+               checkpoint_1m and the like: one that holds so much memory of its own
   fork         a second session of one that holds 1 MiB
   hibernate    the kept session as compressed bytes
   resume       a session from these bytes
@@ -73,6 +73,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
     // A checkpoint is a case of its own.
     let mut policy = Policy::default();
     policy.session.checkpoints = Checkpoints::Never;
+    let mut saving_policy = Policy::default();
+    saving_policy.session.checkpoints = Checkpoints::Always;
     let work = if args.quick { Work::QUICK } else { Work::FULL };
     let mut report = Report::new(Machine::describe());
     for runtime in &runtimes {
@@ -83,7 +85,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
         let runtime_args = RuntimeArgs { runtime: Some(runtime.name.clone()), runtime_path: None, no_prepare: false };
         let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &policy)?;
         let bar = bar(&runtime.name, work.rounds());
-        let subject = Subject::new(global, runtime, &sandbox, rival.as_ref())?;
+        let saving = host.sandbox(&runtime_args, Some(runtime.language), &saving_policy)?;
+        let subject = Subject::new(global, runtime, [&sandbox, &saving], rival.as_ref())?;
         let measured = subject.measure(work, &bar).with_context(|| format!("cannot measure `{}`", runtime.name));
         bar.finish_and_clear();
         report.add(runtime, rival.as_ref(), &measured?);

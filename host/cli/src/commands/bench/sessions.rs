@@ -33,42 +33,68 @@ pub(crate) struct SessionSamples {
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
 
+/// Two sessions alike, but that one saves its state before each execution.
+#[derive(Debug)]
+struct Pair {
+    saving: Session,
+    plain: Session,
+}
+
+impl Pair {
+    /// Both hold so many bytes, none of them zero.
+    fn holding(sandbox: &Sandbox, saving: &Sandbox, bytes: u32) -> anyhow::Result<Self> {
+        Ok(Self { saving: holding(saving, bytes)?, plain: holding(sandbox, bytes)? })
+    }
+
+    /// What saving adds to an execution: the page map read, and the pages compared that were ever written to.
+    fn checkpoint(&self, source: &str) -> anyhow::Result<Duration> {
+        let plain = made(|| Ok(self.plain.execute(source)?))?;
+        Ok(made(|| Ok(self.saving.execute(source)?))?.saturating_sub(plain))
+    }
+}
+
 /// The sessions that are measured in turns with everything else.
 #[derive(Debug)]
 pub(crate) struct SessionCases<'a> {
     sandbox: &'a Sandbox,
     source: &'a str,
-    small: Session,
+    small: Pair,
     forked: Session,
 }
 
 impl<'a> SessionCases<'a> {
-    pub(crate) fn open(sandbox: &'a Sandbox, source: &'a str) -> anyhow::Result<Self> {
-        Ok(Self { sandbox, source, small: sandbox.session()?, forked: holding(sandbox, FORKED_BYTES)? })
+    pub(crate) fn open(sandbox: &'a Sandbox, saving: &Sandbox, source: &'a str) -> anyhow::Result<Self> {
+        let small = Pair::holding(sandbox, saving, 0)?;
+        Ok(Self { sandbox, source, small, forked: holding(sandbox, FORKED_BYTES)? })
     }
 
     /// Measures every case but the curve.
     pub(crate) fn turn(&self, into: &mut SessionSamples) -> anyhow::Result<()> {
-        block(&mut into.checkpoint, PER_TURN, || checkpoint(&self.small, self.source))?;
+        block(&mut into.checkpoint, PER_TURN, || self.small.checkpoint(self.source))?;
         block(&mut into.fork, PER_TURN, || made(|| Ok(self.forked.fork()?)))?;
         let options = HibernateOptions::default();
         block(&mut into.hibernate, PER_TURN, || {
-            self.small.execute(self.source)?;
-            made(|| Ok(self.small.hibernate(&options)?))
+            self.small.plain.execute(self.source)?;
+            made(|| Ok(self.small.plain.hibernate(&options)?))
         })?;
-        let state = self.small.hibernate(&options)?;
+        let state = self.small.plain.hibernate(&options)?;
         block(&mut into.resume, PER_TURN, || made(|| Ok(self.sandbox.resume(&state, ResumeOptions::default())?)))
     }
 }
 
 /// Measures checkpoints of larger and larger sessions, one after the other: all of them at once are a lot of memory.
-pub(crate) fn curve(sandbox: &Sandbox, source: &str, turns: u64) -> anyhow::Result<Vec<(&'static str, Samples)>> {
+pub(crate) fn curve(
+    sandbox: &Sandbox,
+    saving: &Sandbox,
+    source: &str,
+    turns: u64,
+) -> anyhow::Result<Vec<(&'static str, Samples)>> {
     let mut curve = Vec::new();
     for (case, bytes) in CURVE {
-        let session = holding(sandbox, bytes)?;
+        let pair = Pair::holding(sandbox, saving, bytes)?;
         let mut samples = Samples::default();
         for _ in 0..turns {
-            samples.push(checkpoint(&session, source)?);
+            samples.push(pair.checkpoint(source)?);
         }
         curve.push((case, samples));
     }
@@ -84,15 +110,7 @@ fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration>
     Ok(took)
 }
 
-/// A checkpoint after an execution: the pages that this changed are saved, the others found to be as they were.
-fn checkpoint(session: &Session, source: &str) -> anyhow::Result<Duration> {
-    session.execute(source)?;
-    let start = Instant::now();
-    session.checkpoint()?;
-    Ok(start.elapsed())
-}
-
-/// A session that holds so many bytes, none of them zero, and has one checkpoint.
+/// A session that holds so many bytes, none of them zero.
 fn holding(sandbox: &Sandbox, bytes: u32) -> anyhow::Result<Session> {
     let session = sandbox.session()?;
     let held = session.execute(&match sandbox.language() {
@@ -100,6 +118,5 @@ fn holding(sandbox: &Sandbox, bytes: u32) -> anyhow::Result<Session> {
         Language::JavaScript => format!("globalThis.held = new Uint8Array({bytes}).fill(0xa5)"),
     })?;
     ensure!(held.is_success(), "a session cannot hold {bytes} bytes: {:?}", held.outcome);
-    session.checkpoint()?;
     Ok(session)
 }
