@@ -11,8 +11,8 @@
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
-    CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, Language, OnUnwind, Policy, Request, Sandbox,
-    Session, WentBack,
+    CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, HibernateOptions, Language, OnUnwind, Policy,
+    Request, ResumeOptions, Sandbox, Session, WentBack,
 };
 use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
 use tempfile::TempDir;
@@ -384,4 +384,33 @@ fn a_large_session_goes_back_whole() {
     let execution = session.execute("print(b[::509] == sample, len(b) == 64 << 20)").unwrap();
     assert_eq!(execution.stdout.text(), "True True\n");
     assert!(session.info().private_bytes >= 64 << 20);
+}
+
+#[test]
+fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
+    let python = sandbox(Language::Python, |policy| {
+        policy.limits.timeout_reserve_ms = 0;
+        policy.limits.fuel_reserve = 0;
+    });
+    let session = python.session().unwrap();
+    // Linear memory does not shrink; the files may then take all that is left, the reserve for output too.
+    let grown = session.execute("x = bytearray(80 << 20); del x; kept = 1").unwrap();
+    assert!(grown.is_success(), "{:?}", grown.outcome);
+    let filled = session
+        .execute(
+            "try:\n    for size in 1 << 20, 1 << 16, 1 << 12, 1:\n        try:\n            with open('f', 'ab', 0) as f:\n\
+             \x20               while True: f.write(b'x' * size)\n        except OSError as error: last = error.errno\n\
+             except BaseException as error: last = repr(error)\nlast",
+        )
+        .unwrap();
+    assert_eq!(filled.value.map(|value| value.repr).as_deref(), Some("51"), "ENOSPC");
+    let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
+    let fork = session.fork().unwrap();
+    let resumed = python.resume(&bytes, ResumeOptions::default()).unwrap();
+    assert!(session.execute("kept = 2").unwrap().is_success());
+    session.undo().unwrap();
+    for session in [session, fork, resumed] {
+        let shown = session.execute("kept").unwrap();
+        assert_eq!(shown.value.map(|value| value.repr).as_deref(), Some("1"));
+    }
 }

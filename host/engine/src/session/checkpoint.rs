@@ -1,5 +1,7 @@
 //! A saved state of a session, and a guest made from one.
 
+use std::mem;
+
 use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
 use sha2::{Digest as _, Sha256};
 
@@ -112,7 +114,13 @@ impl Checkpoint {
         let mut guest = Guest::asleep(&inner.engine.0, &inner.runtime, Box::new(wasi), limits, run)?;
         let memory_bytes = guest.machine.memory().len() as u64;
         let grown = self.memory_bytes.checked_sub(memory_bytes).ok_or_else(|| broken("it is smaller"))?;
-        if !guest.machine.grow_bytes(grown) {
+        // Files may have taken what is kept free of memory. A guest that could not come back for it would have ruined its
+        // session.
+        let limiter = &mut guest.machine.store.data_mut().limiter;
+        let reserve_bytes = mem::take(&mut limiter.reserve_bytes);
+        let has_grown = guest.machine.grow_bytes(grown);
+        guest.machine.store.data_mut().limiter.reserve_bytes = reserve_bytes;
+        if !has_grown {
             return Err(ExecuteError::Instantiate {
                 reason: format!(
                     "the session's {} bytes of memory are not to be had within `limits.memory_bytes`",
