@@ -9,65 +9,26 @@
     reason = "a test program: a panic is a failed test"
 )]
 
+mod failing;
+mod processes;
+mod support;
+
 use std::{
     fs,
-    io::BufRead as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use glovebox::{
-    CancelToken, DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession,
-    Prune, Request, ResumeError, Sandbox, Save, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
-    Sessions, SessionsError, SkipReason, StoreError, StorePolicy, StoredEntry, StoredSession,
+    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune,
+    ResumeError, Sandbox, Save, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError, SkipReason,
+    StoredSession,
 };
 use glovebox_tests::sandbox;
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
-fn id(text: &str) -> SessionId {
-    SessionId::new(text).unwrap()
-}
-
-fn policy(edit: impl FnOnce(&mut StorePolicy)) -> StorePolicy {
-    let mut policy = StorePolicy::default();
-    edit(&mut policy);
-    policy
-}
-
-fn open(path: &Path, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
-    Sessions::builder(Arc::new(DirectoryStore::open(path).unwrap()))
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .sandbox(sandbox(Language::JavaScript, |_| {}))
-        .policy(policy(edit))
-        .build()
-}
-
-fn python(sessions: &Sessions, name: &str) -> KeptSession {
-    sessions.open_or_create(id(name), NewSession::default()).unwrap()
-}
-
-fn javascript(sessions: &Sessions, name: &str) -> KeptSession {
-    sessions.open_or_create(id(name), NewSession::default().language(Language::JavaScript)).unwrap()
-}
-
-fn run(session: &KeptSession, source: &str) -> String {
-    let execution = session.execute(source).unwrap();
-    assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
-    execution.stdout.text().trim_end().to_owned()
-}
-
-/// Counts up and shows the count.
-const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
-const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
-
-fn is_live(sessions: &Sessions, name: &str) -> bool {
-    sessions.list().unwrap().into_iter().any(|kept| kept.stored.id == id(name) && kept.live.is_some())
-}
+use support::{COUNT, COUNT_JS, id, is_live, javascript, open, python, run};
 
 // scenario: javascript-runtime: Update session metadata after execution
 #[test]
@@ -410,73 +371,6 @@ fn a_session_that_leaves_is_what_it_was_when_it_was_saved() {
 }
 
 #[test]
-fn one_process_at_a_time() {
-    let dir = tempdir().unwrap();
-    let one = open(dir.path(), |_| {});
-    let session = python(&one, "a");
-    run(&session, COUNT);
-    let other = open(dir.path(), |_| {});
-    let begun = Instant::now();
-    assert!(matches!(python(&other, "a").execute(COUNT), Err(SessionsError::InUse { .. })));
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    // Looking is allowed.
-    assert_eq!(other.list().unwrap().len(), 1);
-    other.export(&id("a")).unwrap();
-    assert!(matches!(other.delete(&id("a")), Err(SessionsError::InUse { .. })));
-
-    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
-    let cancel = CancelToken::new();
-    let impatient = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| policy.lock_wait_ms = 60_000))
-        .cancel(&cancel)
-        .build();
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| run(&python(&waiting, "a"), COUNT));
-        let gives_up = scope.spawn(|| python(&impatient, "a").execute(COUNT));
-        std::thread::sleep(Duration::from_millis(50));
-        cancel.cancel();
-        assert!(matches!(gives_up.join().unwrap(), Err(SessionsError::InUse { .. })));
-        one.hibernate(&id("a")).unwrap();
-        assert_eq!(waiter.join().unwrap(), "2");
-    });
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
-}
-
-#[test]
-fn whoever_waits_behind_another_thread_can_give_up() {
-    let dir = tempdir().unwrap();
-    let holder = open(dir.path(), |_| {});
-    run(&python(&holder, "a"), COUNT);
-    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = u64::MAX);
-    let session = waiting.open(&id("a")).unwrap();
-    let (first, second) = (CancelToken::new(), CancelToken::new());
-    let in_use = |error: SessionsError| assert!(matches!(error, SessionsError::InUse { .. }), "{error}");
-    let wakes = |cancel: &CancelToken| session.run(Request::new(COUNT).cancel(cancel));
-    std::thread::scope(|scope| {
-        let one = scope.spawn(|| wakes(&first));
-        std::thread::sleep(Duration::from_millis(50));
-        let other = scope.spawn(|| wakes(&second));
-        std::thread::sleep(Duration::from_millis(50));
-        second.cancel();
-        in_use(other.join().unwrap().unwrap_err());
-        assert!(!one.is_finished(), "it waits for the other process");
-        // Nor do these wait for as long as that takes.
-        in_use(waiting.hibernate(&id("a")).unwrap_err());
-        in_use(waiting.delete(&id("a")).unwrap_err());
-        let exported = waiting.export(&id("a")).unwrap();
-        in_use(waiting.import(id("a"), &exported, IfExists::Replace).unwrap_err());
-        assert!(waiting.hibernate_all().rested.is_empty());
-        assert!(!one.is_finished());
-        holder.hibernate(&id("a")).unwrap();
-        assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
-    });
-    assert_eq!(run(&session, COUNT), "3");
-}
-
-#[test]
 fn a_session_whose_files_could_not_be_written_back_is_saved() {
     let (dir, host) = (tempdir().unwrap(), tempdir().unwrap());
     let open = || {
@@ -492,159 +386,6 @@ fn a_session_whose_files_could_not_be_written_back_is_saved() {
     let session = python(&sessions, "a");
     assert_eq!(run(&session, "import os; os.remove('.glovebox-commit-x'); n += 1; print(n)"), "42");
     assert_eq!(sessions.store().record(&id("a")).unwrap().unwrap().executions, 2);
-}
-
-/// A store that can be told to fail.
-#[derive(Debug)]
-struct Failing {
-    store: DirectoryStore,
-    fails: AtomicBool,
-    /// The session that alone cannot be written then; none for all.
-    only: Option<SessionId>,
-    /// How many times another process will have a session's lock for a moment.
-    moments: AtomicU32,
-}
-
-impl Failing {
-    fn open(path: &Path) -> Self {
-        Self {
-            store: DirectoryStore::open(path).unwrap(),
-            fails: AtomicBool::new(false),
-            only: None,
-            moments: AtomicU32::new(0),
-        }
-    }
-}
-
-impl SessionStore for Failing {
-    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) && self.only.as_ref().is_none_or(|only| only == lock.id()) {
-            return Err(StoreError::Other("the disk is full".into()));
-        }
-        self.store.put(lock, record, state)
-    }
-
-    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        if self.moments.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Ok(None);
-        }
-        self.store.try_lock(id)
-    }
-
-    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        self.store.get(id)
-    }
-
-    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
-        self.store.record(id)
-    }
-
-    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
-        self.store.list()
-    }
-
-    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(StoreError::Other("the disk is read-only".into()));
-        }
-        self.store.remove(lock)
-    }
-}
-
-#[test]
-fn one_that_only_looks_at_a_session_does_not_have_it() {
-    let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .build();
-    run(&python(&sessions, "a"), COUNT);
-    let exported = sessions.export(&id("a")).unwrap();
-    let look = |moments| {
-        sessions.hibernate(&id("a")).unwrap();
-        store.moments.store(moments, Ordering::SeqCst);
-    };
-    look(1);
-    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
-    look(1);
-    assert_eq!(run(&python(&sessions, "a"), COUNT), "2");
-    look(1_000_000);
-    assert!(matches!(sessions.delete(&id("a")), Err(SessionsError::InUse { .. })));
-    look(1);
-    assert!(sessions.delete(&id("a")).unwrap());
-}
-
-#[test]
-fn what_cannot_be_saved_is_not_lost() {
-    let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
-        .build();
-    let session = python(&sessions, "a");
-    run(&session, COUNT);
-    store.fails.store(true, Ordering::SeqCst);
-    match session.execute(COUNT).unwrap_err() {
-        SessionsError::Unsaved { id: unsaved, execution, .. } => {
-            assert_eq!((unsaved, execution.stdout.text().trim_end()), (id("a"), "2"));
-        }
-        error => panic!("{error}"),
-    }
-    assert!(sessions.hibernate(&id("a")).is_err());
-    let report = sessions.hibernate_idle(Instant::now());
-    assert_eq!((report.rested.len(), report.errors.len()), (0, 1));
-    // Nor does it make room for another.
-    assert!(sessions.create(id("b"), NewSession::default()).is_err());
-    assert!(is_live(&sessions, "a"));
-    store.fails.store(false, Ordering::SeqCst);
-    assert_eq!(sessions.hibernate_all().rested, [id("a")]);
-    assert_eq!(run(&session, COUNT), "3");
-}
-
-#[test]
-fn one_that_cannot_be_saved_holds_up_no_other() {
-    let dir = tempdir().unwrap();
-    let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
-        .build();
-    let (oldest, other) = (python(&sessions, "a"), python(&sessions, "b"));
-    run(&oldest, COUNT);
-    run(&other, COUNT);
-    store.fails.store(true, Ordering::SeqCst);
-    run(&python(&sessions, "c"), COUNT);
-    assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
-    // Where no other can make room, it says why.
-    let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
-    let error = other.execute(COUNT).unwrap_err();
-    assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");
-    drop(in_use);
-    assert_eq!(run(&other, COUNT), "2");
-    store.fails.store(false, Ordering::SeqCst);
-    assert_eq!(run(&oldest, COUNT), "2");
-}
-
-#[test]
-fn what_cannot_be_replaced_or_removed_lives_on() {
-    let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| policy.save = Save::OnHibernate))
-        .build();
-    let session = python(&sessions, "a");
-    let exported = sessions.export(&id("a")).unwrap();
-    run(&session, COUNT);
-    store.fails.store(true, Ordering::SeqCst);
-    sessions.import(id("a"), &exported, IfExists::Replace).unwrap_err();
-    sessions.delete(&id("a")).unwrap_err();
-    store.fails.store(false, Ordering::SeqCst);
-    assert_eq!(run(&session, COUNT), "2", "what was not saved is still there");
-    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
-    assert_eq!(run(&session, COUNT), "1");
-    assert!(sessions.delete(&id("a")).unwrap());
 }
 
 #[test]
@@ -691,60 +432,6 @@ fn many_threads_many_sessions_few_places() {
     drop(sessions);
     let left: Vec<PathBuf> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), names.len(), "no locks stay: {left:?}");
-}
-
-/// Set for the child process of the test below: the store's directory.
-const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_KEPT_LOOP";
-
-/// Not a test of its own: what the child process runs, until it is killed.
-#[test]
-fn count_loop_for_the_kill_test() {
-    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
-        return;
-    };
-    let sessions = open(Path::new(&path), |policy| policy.lock_wait_ms = 10_000);
-    let session = javascript(&sessions, "a");
-    loop {
-        println!("counted {}", run(&session, COUNT_JS));
-    }
-}
-
-#[test]
-fn what_was_reported_outlives_a_killed_process() {
-    let dir = tempdir().unwrap();
-    kill_repeatedly(&dir, 12);
-}
-
-fn kill_repeatedly(dir: &TempDir, kills: u64) {
-    let mut last = 0;
-    for kill in 0..kills {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["count_loop_for_the_kill_test", "--exact", "--nocapture"])
-            .env(CHILD_VARIABLE, dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut output = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut counted =
-            move || output.find_map(|line| line.split_once("counted ").map(|(_, count)| count.parse::<u64>().unwrap()));
-        let first = counted().expect("the child died by itself");
-        assert!(first == last + 1 || first == last + 2, "kill {kill}: {first} after {last}");
-        last = first;
-        std::thread::sleep(Duration::from_micros(kill * 1_700));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        while let Some(count) = counted() {
-            assert_eq!(count, last + 1);
-            last = count;
-        }
-    }
-    // Not at once: what was killed held its lock, and a child that another test starts has a copy of that descriptor from
-    // its fork to its exec.
-    let sessions = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
-    let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
-    assert!(count == last + 1 || count == last + 2, "{count} after {last}");
-    println!("{last} counted over {kills} kills");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! What the tests of kept sessions share.
+
+use std::{path::Path, sync::Arc};
+
+use glovebox::{DirectoryStore, KeptSession, Language, NewSession, SessionId, Sessions, StorePolicy};
+use glovebox_tests::sandbox;
+
+pub(crate) fn id(text: &str) -> SessionId {
+    SessionId::new(text).unwrap()
+}
+
+pub(crate) fn policy(edit: impl FnOnce(&mut StorePolicy)) -> StorePolicy {
+    let mut policy = StorePolicy::default();
+    edit(&mut policy);
+    policy
+}
+
+pub(crate) fn open(path: &Path, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
+    Sessions::builder(Arc::new(DirectoryStore::open(path).unwrap()))
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .sandbox(sandbox(Language::JavaScript, |_| {}))
+        .policy(policy(edit))
+        .build()
+}
+
+pub(crate) fn python(sessions: &Sessions, name: &str) -> KeptSession {
+    sessions.open_or_create(id(name), NewSession::default()).unwrap()
+}
+
+pub(crate) fn javascript(sessions: &Sessions, name: &str) -> KeptSession {
+    sessions.open_or_create(id(name), NewSession::default().language(Language::JavaScript)).unwrap()
+}
+
+pub(crate) fn run(session: &KeptSession, source: &str) -> String {
+    let execution = session.execute(source).unwrap();
+    assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
+    execution.stdout.text().trim_end().to_owned()
+}
+
+/// Counts up and shows the count.
+pub(crate) const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
+pub(crate) const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
+
+pub(crate) fn is_live(sessions: &Sessions, name: &str) -> bool {
+    sessions.list().unwrap().into_iter().any(|kept| kept.stored.id == id(name) && kept.live.is_some())
+}
