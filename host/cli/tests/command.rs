@@ -1,22 +1,22 @@
 //! What transcripts cannot show: signals, pipes, bytes, several processes at once.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
 use std::{
     collections::BTreeSet,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     process::{Child, Command, Output, Stdio},
-    sync::Once,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The longest any of these may take; the first one in an empty cache fetches and compiles.
-const PATIENCE: Duration = Duration::from_secs(300);
+use support::{interrupt, prepare, text, up, wait};
 
 fn glovebox(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_glovebox"));
@@ -28,15 +28,9 @@ fn output(args: &[&str]) -> Output {
     prepared(args).output().unwrap()
 }
 
-/// In an empty cache the first run says on standard error what it prepares. Everything here is about later ones.
 fn prepared(args: &[&str]) -> Command {
-    static PREPARE: Once = Once::new();
-    PREPARE.call_once(|| assert!(glovebox(&["runtimes", "prepare"]).status().unwrap().success(), "cannot prepare"));
+    prepare();
     glovebox(args)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn json(args: &[&str]) -> (Value, Option<i32>) {
@@ -46,32 +40,12 @@ fn json(args: &[&str]) -> (Value, Option<i32>) {
     (value, output.status.code())
 }
 
-fn wait(child: &mut Child) -> i32 {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code().unwrap_or(-1);
-        }
-        if begin.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("it hangs");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Starts a script and waits for its first line, so that it is known to run.
 fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = prepared(args).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "up\n");
+    up(&mut out);
     (child, out)
-}
-
-fn interrupt(child: &Child) {
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 fn rest(mut from: impl Read) -> String {

@@ -1,22 +1,22 @@
 //! Sessions between processes, and the REPL at a terminal.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     process::{Child, ChildStdout, Command, Output, Stdio},
-    sync::Once,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The longest any of these may take; the first one in an empty cache fetches and compiles.
-const PATIENCE: Duration = Duration::from_secs(300);
+use support::{interrupt, prepare, text, up, wait};
 
 /// What `terminal.py` tells.
 #[derive(serde::Deserialize)]
@@ -31,11 +31,7 @@ struct Home(TempDir);
 
 impl Home {
     fn new() -> Self {
-        static PREPARE: Once = Once::new();
-        PREPARE.call_once(|| {
-            let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
-            assert!(prepared.status.success(), "cannot prepare");
-        });
+        prepare();
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -94,34 +90,6 @@ impl Home {
         assert!(untyped.is_empty(), "{untyped:?} {output}");
         (output, code)
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn up(out: &mut BufReader<ChildStdout>) {
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "up\n");
-}
-
-fn wait(child: &mut Child) -> i32 {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code().unwrap_or(-1);
-        }
-        if begin.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("it hangs");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn interrupt(child: &Child) {
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 /// Keeps the session `s` until its standard input is closed.

@@ -1,0 +1,54 @@
+//! Child processes, as the tests of the command need them.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdout, Command},
+    sync::Once,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The longest any of these may take; the first one in an empty cache fetches and compiles.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// In an empty cache the first run says on standard error what it prepares. Everything tested is about later ones.
+pub(crate) fn prepare() {
+    static PREPARE: Once = Once::new();
+    PREPARE.call_once(|| {
+        let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
+        assert!(prepared.status.success(), "cannot prepare");
+    });
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Reads the line by which a script tells that it runs.
+pub(crate) fn up(out: &mut BufReader<ChildStdout>) {
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+}
+
+/// The exit code, or -1 after a signal.
+pub(crate) fn wait(child: &mut Child) -> i32 {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Presses Ctrl-C.
+pub(crate) fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
