@@ -51,14 +51,17 @@ impl Scenarios {
     }
 }
 
-/// The scenarios that tests written in Rust claim with a line `// scenario: spec: title`, in these directories.
+/// The scenarios that tests written in Rust claim with a line `// scenario: spec: title`, in these directories and below.
 #[must_use]
 pub fn claimed_in_tests(dirs: &[&Path]) -> BTreeSet<String> {
     let mut claimed = BTreeSet::new();
     for dir in dirs {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let path = entry.path();
+            if path.is_dir() {
+                claimed.extend(claimed_in_tests(&[&path]));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path).unwrap_or_default();
                 claimed.extend(
                     text.lines().filter_map(|line| line.trim().strip_prefix("// scenario: ")).map(str::to_owned),
                 );
