@@ -73,6 +73,9 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
         .max_wasm_stack(stack::GUEST_STACK_BYTES)
         // Not used, since guests run on stacks of our own, but never allowed to be less.
         .async_stack_size(stack::GUEST_STACK_BYTES)
+        // Interpreters throw no WebAssembly exceptions and have no collected objects; applications are compiled by an
+        // engine of their own.
+        .gc_support(false)
         // A guest's traceback is its interpreter's; frames of the interpreter tell nobody anything, and cost time.
         .wasm_backtrace_max_frames(None)
         // An image is mostly filled: always map it copy-on-write, whatever its size.

@@ -1,0 +1,1 @@
+//! `glovebox:sandbox` for components written in Rust.

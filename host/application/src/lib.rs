@@ -1,0 +1,1 @@
+//! Runs application components that use the sandbox.
