@@ -1,6 +1,6 @@
 //! One execution's input.
 
-use crate::{CancelToken, SourceKind, Stream};
+use crate::{CancelToken, SourceKind, Stream, budget::Budget};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -36,6 +36,7 @@ pub struct Request<'a> {
     pub(crate) cancel: Option<&'a CancelToken>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
+    pub(crate) budget: Budget,
 }
 
 impl<'a> Request<'a> {
@@ -51,7 +52,14 @@ impl<'a> Request<'a> {
             cancel: None,
             on_output: None,
             if_busy: IfBusy::default(),
+            budget: Budget::default(),
         }
+    }
+
+    /// Takes the fuel from a budget, which may have less left than `limits.fuel`.
+    pub(crate) fn budget(mut self, budget: &Budget) -> Self {
+        self.budget = budget.clone();
+        self
     }
 
     /// The file name that tracebacks show.

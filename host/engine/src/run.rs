@@ -7,6 +7,7 @@ use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    budget::Budget,
     current::Run,
     events,
     execution::{Metadata, Output},
@@ -33,6 +34,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) stdin: &'a [u8],
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
+    budget: Budget,
     wants_value: bool,
     on_output: Option<OnOutput>,
     sandbox: &'a Sandbox,
@@ -60,6 +62,7 @@ impl<'a> Setting<'a> {
             stdin: request.stdin,
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
+            budget: request.budget,
             wants_value: false,
             on_output: request.on_output,
             sandbox,
@@ -77,7 +80,8 @@ impl<'a> Setting<'a> {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
         // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.effective_fuel_reserve() };
+        let fuel = self.budget.within(limits.fuel);
+        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
         let tools = Calls::new(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
@@ -86,7 +90,9 @@ impl<'a> Setting<'a> {
             run.begun,
             self.cancel.clone(),
         );
-        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve())).with_tools(tools)
+        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
+            .with_budget(self.budget.clone())
+            .with_tools(tools)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.

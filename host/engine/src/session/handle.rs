@@ -9,7 +9,9 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox,
+    budget::Keeper,
+    entropy,
     run::Setting,
     session::{
         CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
@@ -110,7 +112,7 @@ impl Session {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
         let id = chosen_id(options.id)?;
-        let workspace = options.workspace;
+        let (workspace, keeper) = (options.workspace, options.keeper);
         if let Some(workspace) = &workspace {
             workspace.check(sandbox)?;
         }
@@ -121,9 +123,9 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, files, passing_run(sandbox))
+            sandbox.guest(&setting, files, passing_run(sandbox, &keeper))
         })??;
-        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), place);
+        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);
         if let Some(context) = &options.context {
             session.set_variable("context", context)?;
@@ -137,13 +139,16 @@ impl Session {
         id: Option<String>,
         state: Checkpoint,
         awaken: Awaken,
+        keeper: Keeper,
     ) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         let id = chosen_id(id)?;
         let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
         let roots = Roots::of(&state.wasi);
-        let live =
-            inner.engine.0.on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, place))??;
+        let live = inner
+            .engine
+            .0
+            .on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, keeper, place))??;
         Ok(Self::around(sandbox, id, None, live))
     }
 
@@ -246,7 +251,7 @@ impl Session {
             check_id(id)?;
         }
         let state = self.turn()?.live.save_for_fork()?;
-        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork)?;
+        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork, options.keeper)?;
         if let Some(context) = &options.context {
             fork.set_variable("context", context)?;
         }
