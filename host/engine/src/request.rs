@@ -1,5 +1,7 @@
 //! One execution's input.
 
+use std::time::Duration;
+
 use crate::{CancelToken, SourceKind, Stream, budget::Budget};
 
 /// The name that tracebacks show when a script has no file.
@@ -34,6 +36,7 @@ pub struct Request<'a> {
     pub(crate) stdin: &'a [u8],
     pub(crate) session_id: Option<&'a str>,
     pub(crate) cancel: Option<&'a CancelToken>,
+    pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
     pub(crate) budget: Budget,
@@ -50,6 +53,7 @@ impl<'a> Request<'a> {
             stdin: &[],
             session_id: None,
             cancel: None,
+            cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
             budget: Budget::default(),
@@ -94,6 +98,15 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
         self.cancel = Some(token);
+        self
+    }
+
+    /// Cancels the execution when this time is over, as a [`CancelToken`] would: counted from the call that takes the request,
+    /// so that waiting for a session is on it. Default: never. `limits.timeout_ms` holds all the same, and where it is over
+    /// first, the outcome says so.
+    #[must_use]
+    pub fn cancel_after(mut self, duration: Duration) -> Self {
+        self.cancel_after = Some(duration);
         self
     }
 

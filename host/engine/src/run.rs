@@ -1,6 +1,9 @@
 //! One execution, in a fresh guest or a kept one.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use glovebox_interpreters::{Machine, Script};
 use glovebox_vfs::{Vfs, VfsLimits};
@@ -35,6 +38,8 @@ pub(crate) struct Setting<'a> {
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
     budget: Budget,
+    /// When it is cancelled by itself.
+    pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
     on_output: Option<OnOutput>,
     sandbox: &'a Sandbox,
@@ -63,6 +68,8 @@ impl<'a> Setting<'a> {
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
             budget: request.budget,
+            // What is too far away to be told is as good as never.
+            cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             wants_value: false,
             on_output: request.on_output,
             sandbox,
@@ -78,7 +85,7 @@ impl<'a> Setting<'a> {
     /// Starts the clock of the execution.
     pub(crate) fn start(&mut self) -> Run {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
-        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
+        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take()).cancelled_at(self.cancel_at);
         // Where executions are to be the same every time, only what the guest itself does may stop it.
         let fuel = self.budget.within(limits.fuel);
         let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };

@@ -186,7 +186,7 @@ impl Session {
         let shared = &*self.0;
         let if_busy = request.if_busy;
         let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
-        match self.hold(if_busy, &setting.cancel) {
+        match self.hold(if_busy, &setting.cancel, setting.cancel_at) {
             Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
             Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
             Err(NotHeld::Busy(error)) => Err(error),
@@ -315,24 +315,32 @@ impl Session {
     }
 
     fn turn(&self) -> Result<Held<'_>, ExecuteError> {
-        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|left| match left {
+        self.hold(IfBusy::Wait, &CancelToken::new(), None).map_err(|left| match left {
             NotHeld::Busy(error) => error,
             NotHeld::Cancelled => self.busy(),
         })
     }
 
-    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, NotHeld> {
+    /// `cancel_at`: when it is cancelled by itself.
+    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken, cancel_at: Option<Instant>) -> Result<Held<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
-            IfBusy::Wait => Some(Instant::now() + shared.sandbox.0.policy.limits.timeout()),
+            IfBusy::Wait => {
+                let end = Instant::now() + shared.sandbox.0.policy.limits.timeout();
+                Some(cancel_at.map_or(end, |at| at.min(end)))
+            }
         };
-        let turn = shared.line.enter_by(end, cancel).map_err(|left| NotHeld::of(left, || self.busy()))?;
+        let not_held = |left, busy: fn(&Self) -> ExecuteError| match cancel_at {
+            Some(at) if if_busy == IfBusy::Wait && Instant::now() >= at => NotHeld::Cancelled,
+            _ => NotHeld::of(left, || busy(self)),
+        };
+        let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
         // Always in this order: whoever waits for the workspace holds its own session and nothing else.
         let workspace_turn = match &shared.workspace {
             Some(workspace) => {
                 let turn = workspace.enter(end, cancel);
-                Some(turn.map_err(|left| NotHeld::of(left, || ExecuteError::WorkspaceBusy))?)
+                Some(turn.map_err(|left| not_held(left, |_| ExecuteError::WorkspaceBusy))?)
             }
             None => None,
         };
