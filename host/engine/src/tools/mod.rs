@@ -15,11 +15,13 @@
 //! | `account` | what is held for it, within the guest's memory limit |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
+//! | `direct` | a call that no script makes |
 //! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
 mod account;
 mod calls;
+mod direct;
 mod error;
 mod exchange;
 mod message;
@@ -34,6 +36,7 @@ mod tests;
 
 pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
+pub(crate) use direct::DirectCall;
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};
