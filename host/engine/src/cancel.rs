@@ -1,5 +1,6 @@
 //! Stopping an execution from another thread.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -28,6 +29,17 @@ struct State {
     cancelled: bool,
     /// Threads that wait for something else as well.
     parked: Vec<Thread>,
+    /// What else is to happen.
+    hooks: Vec<Arc<Hook>>,
+}
+
+/// What is called on cancellation.
+struct Hook(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 impl Signal {
@@ -52,6 +64,23 @@ impl Drop for Wakes<'_> {
     }
 }
 
+/// What [`CancelToken::on_cancel`] was given is called while this lives.
+#[derive(Debug)]
+#[must_use = "dropping it takes the call back"]
+pub struct OnCancel {
+    token: CancelToken,
+    hook: Arc<Hook>,
+}
+
+impl Drop for OnCancel {
+    fn drop(&mut self) {
+        let hooks = &mut self.token.0.state().hooks;
+        if let Some(at) = hooks.iter().position(|hook| Arc::ptr_eq(hook, &self.hook)) {
+            hooks.swap_remove(at);
+        }
+    }
+}
+
 impl CancelToken {
     /// A token that is not cancelled.
     #[must_use]
@@ -66,7 +95,36 @@ impl CancelToken {
         for thread in &state.parked {
             thread.unpark();
         }
+        let hooks = state.hooks.clone();
+        // Not under the lock: a hook may ask the token.
+        drop(state);
         self.0.changed.notify_all();
+        for hook in hooks {
+            (hook.0)();
+        }
+    }
+
+    /// Has a cancellation call `then`, on the thread that cancels; at once, on this one, where it has happened already. For
+    /// waits that this token does not know of. `then` must not block, and may be called more than once; a call that is under way
+    /// when the result is dropped goes on.
+    ///
+    /// ```
+    /// let (cancel, (sender, receiver)) = (glovebox::CancelToken::new(), std::sync::mpsc::channel());
+    /// let waiting = cancel.on_cancel(move || drop(sender.send("cancelled")));
+    /// cancel.cancel();
+    /// assert_eq!(receiver.recv(), Ok("cancelled"));
+    /// drop(waiting);
+    /// ```
+    pub fn on_cancel(&self, then: impl Fn() + Send + Sync + 'static) -> OnCancel {
+        let hook = Arc::new(Hook(Box::new(then)));
+        let mut state = self.0.state();
+        state.hooks.push(Arc::clone(&hook));
+        let is_cancelled = state.cancelled;
+        drop(state);
+        if is_cancelled {
+            (hook.0)();
+        }
+        OnCancel { token: self.clone(), hook }
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -116,5 +174,37 @@ impl CancelToken {
             }
             (state, _) = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::CancelToken;
+
+    #[test]
+    fn a_hook_is_called_on_cancellation_at_once_after_it_and_never_once_taken_back() {
+        let (token, calls) = (CancelToken::new(), Arc::new(AtomicUsize::new(0)));
+        let count = |calls: &Arc<AtomicUsize>| {
+            let (token, calls) = (token.clone(), Arc::clone(calls));
+            token.clone().on_cancel(move || {
+                assert!(token.is_cancelled(), "it may ask");
+                calls.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let (kept, taken_back) = (count(&calls), count(&calls));
+        drop(taken_back);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        token.cancel();
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        let late = count(&calls);
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        drop((kept, late));
+        token.cancel();
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
     }
 }

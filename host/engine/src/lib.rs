@@ -44,6 +44,7 @@ mod readme {}
 mod aot;
 mod cancel;
 mod catalog;
+mod compile;
 mod config;
 mod current;
 mod engine;
@@ -82,8 +83,9 @@ mod trap;
 mod value;
 mod workspace;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo};
+pub use compile::{CompileError, compile};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
