@@ -6,6 +6,7 @@
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
+//! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] says what a session should hold after random scripts.
 //!
 //! It protects nothing: it is a test program's library, and a panic in it is a failed test.
@@ -32,6 +33,7 @@ mod engine_sessions;
 mod events;
 mod expect;
 mod goldens;
+mod programs;
 mod sandboxes;
 mod scenarios;
 mod step;
@@ -43,6 +45,7 @@ pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
+pub use programs::{program_path, program_trial};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
 pub use scenarios::{Scenarios, claimed_in_tests};
 pub use step::{Action, CaseTool, Step};

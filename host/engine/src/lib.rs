@@ -45,6 +45,7 @@ mod aot;
 mod cancel;
 mod catalog;
 mod compile;
+pub mod component;
 mod config;
 mod current;
 mod engine;

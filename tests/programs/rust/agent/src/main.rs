@@ -1,0 +1,1 @@
+fn main() { println!("hello {:?}", std::env::args().collect::<Vec<_>>()); }
