@@ -44,6 +44,7 @@ mod readme {}
 mod aot;
 mod cancel;
 mod catalog;
+pub mod component;
 mod config;
 mod current;
 mod engine;
