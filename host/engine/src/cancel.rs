@@ -1,6 +1,8 @@
 //! Stopping an execution from another thread.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,20 @@ pub struct CancelToken(Arc<Signal>);
 struct Signal {
     state: Mutex<State>,
     changed: Condvar,
+    _parent: Option<Parent>,
+}
+
+/// Whose cancellation is a token's too, and as which of its children that is known there.
+#[derive(Debug)]
+struct Parent {
+    token: CancelToken,
+    number: u64,
+}
+
+impl Drop for Parent {
+    fn drop(&mut self) {
+        self.token.0.state().children.remove(&self.number);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +44,9 @@ struct State {
     cancelled: bool,
     /// Threads that wait for something else as well.
     parked: Vec<Thread>,
+    /// Tokens to be cancelled with this one: none once it is. The numbers are never used again.
+    children: BTreeMap<u64, Weak<Signal>>,
+    next_child: u64,
 }
 
 impl Signal {
@@ -59,14 +78,46 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Stops every execution that has this token, and wakes those that wait.
-    pub fn cancel(&self) {
+    /// A token that is cancelled with this one, and can be cancelled alone.
+    ///
+    /// ```
+    /// let all = glovebox::CancelToken::new();
+    /// let (one, other) = (all.child(), all.child());
+    /// one.cancel();
+    /// assert!(!all.is_cancelled() && !other.is_cancelled());
+    /// all.cancel();
+    /// assert!(other.is_cancelled() && all.child().is_cancelled());
+    /// ```
+    #[must_use]
+    pub fn child(&self) -> Self {
         let mut state = self.0.state();
-        state.cancelled = true;
-        for thread in &state.parked {
-            thread.unpark();
+        if state.cancelled {
+            let cancelled = State { cancelled: true, ..State::default() };
+            return Self(Arc::new(Signal { state: Mutex::new(cancelled), ..Signal::default() }));
         }
-        self.0.changed.notify_all();
+        let number = state.next_child;
+        state.next_child += 1;
+        let parent = Parent { token: self.clone(), number };
+        let child = Arc::new(Signal { _parent: Some(parent), ..Signal::default() });
+        state.children.insert(number, Arc::downgrade(&child));
+        Self(child)
+    }
+
+    /// Stops every execution that has this token or a [`child`](Self::child) of it, and wakes those that wait.
+    pub fn cancel(&self) {
+        let children = {
+            let mut state = self.0.state();
+            state.cancelled = true;
+            for thread in &state.parked {
+                thread.unpark();
+            }
+            self.0.changed.notify_all();
+            mem::take(&mut state.children)
+        };
+        // One that is dropped just now locks this token to leave it.
+        for child in children.into_values().filter_map(|child| child.upgrade()) {
+            Self(child).cancel();
+        }
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -115,6 +166,61 @@ impl CancelToken {
                 return;
             }
             (state, _) = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_cancellation_goes_down_and_not_up() {
+        let root = CancelToken::new();
+        let (left, right) = (root.child(), root.child());
+        let below = left.child();
+        left.cancel();
+        assert!(below.is_cancelled() && !right.is_cancelled() && !root.is_cancelled());
+        root.cancel();
+        assert!(right.is_cancelled());
+        assert!(root.child().is_cancelled() && below.child().is_cancelled(), "born cancelled");
+    }
+
+    #[test]
+    fn a_child_that_is_gone_is_forgotten_and_keeps_its_parent() {
+        let root = CancelToken::new();
+        let children: Vec<_> = (0..3).map(|_| root.child()).collect();
+        assert_eq!(root.0.state().children.len(), 3);
+        drop(children);
+        assert!(root.0.state().children.is_empty());
+        let (child, state) = (root.child(), Arc::downgrade(&root.0));
+        drop(root);
+        assert!(state.upgrade().is_some());
+        drop(child);
+        assert!(state.upgrade().is_none(), "neither keeps the other for ever");
+    }
+
+    #[test]
+    fn a_wait_on_a_child_ends_with_its_parent() {
+        let root = CancelToken::new();
+        let child = root.child();
+        let waiting = thread::spawn(move || child.wait_timeout(Duration::from_secs(3600)));
+        root.cancel();
+        assert!(waiting.join().unwrap());
+    }
+
+    #[test]
+    fn children_come_and_go_while_their_parent_is_cancelled() {
+        for _ in 0..200 {
+            let root = CancelToken::new();
+            thread::scope(|scope| {
+                let coming = scope.spawn(|| (0..20).map(|_| root.child()).next_back());
+                root.cancel();
+                assert!(coming.join().unwrap().unwrap().is_cancelled());
+            });
+            assert!(root.0.state().children.is_empty());
         }
     }
 }

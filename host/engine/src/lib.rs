@@ -42,6 +42,7 @@
 mod readme {}
 
 mod aot;
+mod budget;
 mod cancel;
 mod catalog;
 pub mod component;
