@@ -10,6 +10,7 @@ use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     CancelToken,
+    budget::Budget,
     request::OnOutput,
     soft_stop::{Pokes, SoftStop},
     tools::{Account, Calls, Taken, ToolRecord},
@@ -21,6 +22,7 @@ pub(crate) struct Run {
     pub(crate) begun: Instant,
     deadline: Instant,
     cancel: CancelToken,
+    budget: Budget,
     /// When it is cancelled without anybody's doing.
     cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
@@ -47,8 +49,17 @@ impl Run {
     pub(crate) fn new(timeout: Duration, cancel: CancelToken, on_output: Option<OnOutput>) -> Self {
         let begun = Instant::now();
         let deadline = begun + timeout;
-        let soft = SoftStop::default();
-        Self { made: begun, begun, deadline, cancel, cancel_at: None, on_output, soft, tools: None }
+        Self {
+            made: begun,
+            begun,
+            deadline,
+            cancel,
+            cancel_at: None,
+            budget: Budget::default(),
+            on_output,
+            soft: SoftStop::default(),
+            tools: None,
+        }
     }
 
     /// Is cancelled at this time, unless its own time is over by then.
@@ -59,6 +70,16 @@ impl Run {
     /// Asks the script to stop before it is unwound.
     pub(crate) fn with_soft_stop(self, soft: SoftStop) -> Self {
         Self { soft, ..self }
+    }
+
+    /// Takes the fuel from a budget.
+    pub(crate) fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// What the fuel is taken from.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Lets the guest call tools.

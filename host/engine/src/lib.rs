@@ -43,8 +43,10 @@
 mod readme {}
 
 mod aot;
+mod budget;
 mod cancel;
 mod catalog;
+pub mod component;
 mod config;
 mod current;
 mod engine;

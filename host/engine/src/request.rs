@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{CancelToken, SourceKind, Stream, tools::Desk};
+use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::Desk};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -41,6 +41,7 @@ pub struct Request<'a> {
     pub(crate) if_busy: IfBusy,
     /// Where the caller answers its tools' calls, in a started execution.
     pub(crate) desk: Option<Arc<Desk>>,
+    pub(crate) budget: Budget,
 }
 
 impl<'a> Request<'a> {
@@ -58,7 +59,14 @@ impl<'a> Request<'a> {
             on_output: None,
             if_busy: IfBusy::default(),
             desk: None,
+            budget: Budget::default(),
         }
+    }
+
+    /// Takes the fuel from a budget, which may have less left than `limits.fuel`.
+    pub(crate) fn budget(mut self, budget: &Budget) -> Self {
+        self.budget = budget.clone();
+        self
     }
 
     /// The file name that tracebacks show.

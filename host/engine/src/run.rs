@@ -10,6 +10,7 @@ use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    budget::Budget,
     current::Run,
     events,
     execution::{Metadata, Output},
@@ -36,6 +37,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) stdin: &'a [u8],
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
+    budget: Budget,
     /// When it is cancelled by itself.
     pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
@@ -56,6 +58,7 @@ impl<'a> Setting<'a> {
             stdin: request.stdin,
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
+            budget: request.budget,
             // What is too far away to be told is as good as never.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             wants_value: false,
@@ -92,7 +95,8 @@ impl<'a> Setting<'a> {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take()).cancelled_at(self.cancel_at);
         // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.effective_fuel_reserve() };
+        let fuel = self.budget.within(limits.fuel);
+        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
         let tools = Calls::new(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
@@ -102,7 +106,9 @@ impl<'a> Setting<'a> {
             self.cancel.clone(),
         )
         .with_desk(self.desk.clone());
-        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve())).with_tools(tools)
+        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
+            .with_budget(self.budget.clone())
+            .with_tools(tools)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.

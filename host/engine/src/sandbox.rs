@@ -51,6 +51,7 @@ pub struct SandboxBuilder {
     policy: Policy,
     files: Vec<(String, Vec<u8>)>,
     tools: Vec<Tool>,
+    toolbox: Option<Arc<Toolbox>>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -110,11 +111,20 @@ impl SandboxBuilder {
         self
     }
 
+    /// Tools that were checked before, in place of others.
+    pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
+        self.toolbox = Some(Arc::clone(toolbox));
+        self
+    }
+
     /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime where that has not been
     /// done before: seconds the first time, milliseconds afterwards.
     pub fn build(self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
-        let toolbox = Arc::new(Toolbox::new(&self.tools)?);
+        let toolbox = match self.toolbox {
+            Some(toolbox) => toolbox,
+            None => Arc::new(Toolbox::new(&self.tools)?),
+        };
         let inner = &self.engine.0;
         let runtime = match (&self.runtime_path, &self.runtime) {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
@@ -155,6 +165,7 @@ impl Sandbox {
             policy: Policy::default(),
             files: Vec::new(),
             tools: Vec::new(),
+            toolbox: None,
         }
     }
 

@@ -134,6 +134,11 @@ impl Files {
         archive::export(&mut vfs, root, writer)
     }
 
+    /// What the files take, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.vfs.bytes_used()
+    }
+
     /// A file system to read from, which remembers what it looked up, and the workspace's directory.
     fn state(&self) -> Result<(Vfs, InodeId), FilesError> {
         let top = self.root.and_then(|root| self.vfs.root_dir(root));

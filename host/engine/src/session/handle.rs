@@ -9,7 +9,9 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started, entropy,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
+    budget::Keeper,
+    entropy,
     run::Setting,
     session::{
         CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
@@ -110,7 +112,7 @@ impl Session {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
         let id = chosen_id(options.id)?;
-        let workspace = options.workspace;
+        let (workspace, keeper) = (options.workspace, options.keeper);
         if let Some(workspace) = &workspace {
             workspace.check(sandbox)?;
         }
@@ -121,9 +123,9 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, files, passing_run(sandbox))
+            sandbox.guest(&setting, files, passing_run(sandbox, &keeper))
         })??;
-        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), place);
+        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);
         if let Some(context) = &options.context {
             session.set_variable("context", context)?;
@@ -137,13 +139,16 @@ impl Session {
         id: Option<String>,
         state: Checkpoint,
         awaken: Awaken,
+        keeper: Keeper,
     ) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         let id = chosen_id(id)?;
         let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
         let roots = Roots::of(&state.wasi);
-        let live =
-            inner.engine.0.on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, place))??;
+        let live = inner
+            .engine
+            .0
+            .on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, keeper, place))??;
         Ok(Self::around(sandbox, id, None, live))
     }
 
@@ -228,13 +233,17 @@ impl Session {
 
     /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
-        let json = value.to_string();
+        self.set_variable_json(name, &value.to_string())
+    }
+
+    /// As [`set_variable`](Self::set_variable), to what text says that is known to be JSON.
+    pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
             return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
         }
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, &json))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, json))?
     }
 
     /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.
@@ -277,7 +286,7 @@ impl Session {
             check_id(id)?;
         }
         let state = self.turn()?.live.save_for_fork()?;
-        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork)?;
+        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork, options.keeper)?;
         if let Some(context) = &options.context {
             fork.set_variable("context", context)?;
         }

@@ -42,9 +42,9 @@ pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolErro
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) schema: Value,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) schema: Value,
     pub(super) answerer: Option<Answerer>,
 }
 

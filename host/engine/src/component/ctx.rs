@@ -1,0 +1,138 @@
+//! The sandbox of one store.
+
+use std::{fmt, sync::Arc};
+
+use wasmtime::component::{Resource, ResourceTable};
+
+use super::{
+    error::Failure,
+    host::SandboxHost,
+    quotas::{Meter, Share, Usage},
+    wit::types,
+};
+use crate::{CancelToken, Language, Sandbox, entropy};
+
+/// How many sandboxes are kept for a component that changes its policy from call to call.
+const SANDBOXES_KEPT: usize = 8;
+
+/// The sandbox of one store: everything that its component opens is in here, and nobody else's. Dropping it cancels what
+/// runs for it and frees all of it.
+pub struct SandboxCtx {
+    pub(super) host: SandboxHost,
+    pub(super) meter: Arc<Meter>,
+    pub(super) cancel: CancelToken,
+    pub(super) id: String,
+    table: ResourceTable,
+    /// Those used last, the last one in front.
+    sandboxes: Vec<Made>,
+}
+
+/// A sandbox, and what was asked for.
+struct Made {
+    runtime: types::Runtime,
+    policy: types::Policy,
+    sandbox: Sandbox,
+}
+
+/// A resource of the component's, and its share of the handles.
+struct Counted<T> {
+    it: T,
+    _share: Share,
+}
+
+/// What a store's data has to have.
+pub trait SandboxView: Send {
+    /// The store's sandbox.
+    fn sandbox(&mut self) -> &mut SandboxCtx;
+}
+
+impl SandboxView for SandboxCtx {
+    fn sandbox(&mut self) -> &mut SandboxCtx {
+        self
+    }
+}
+
+impl fmt::Debug for SandboxCtx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxCtx").field("usage", &self.usage()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SandboxCtx {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl SandboxCtx {
+    pub(super) fn new(host: SandboxHost) -> Self {
+        let meter = Meter::new(host.0.quotas.clone());
+        let mut random = [0; 16];
+        entropy::fill(&mut random);
+        let id = format!("{:032x}", u128::from_le_bytes(random));
+        Self { host, meter, cancel: CancelToken::new(), id, table: ResourceTable::new(), sandboxes: Vec::new() }
+    }
+
+    /// Which sandbox it is, 128 random bits in hexadecimal: what log events, and [`ToolCall`](crate::ToolCall)s of its scripts, have
+    /// for a session's id outside sessions.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Stops whatever runs for the component, from any thread: what runs now and what it begins later ends as `cancelled`.
+    #[must_use]
+    pub fn cancel_token(&self) -> CancelToken {
+        self.cancel.clone()
+    }
+
+    /// What the component has used of its quotas.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.meter.usage()
+    }
+
+    /// The sandbox of a runtime and a policy.
+    pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
+        let kept = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
+        let made = match kept {
+            Some(at) => self.sandboxes.remove(at),
+            None => {
+                let host = &self.host.0;
+                let builder =
+                    Sandbox::builder(&host.engine).policy(host.grant.policy(policy.clone())?).toolbox(&host.toolbox);
+                let sandbox = match &runtime {
+                    types::Runtime::Python => builder.language(Language::Python),
+                    types::Runtime::Javascript => builder.language(Language::JavaScript),
+                    types::Runtime::Named(name) => builder.runtime(name),
+                };
+                self.sandboxes.truncate(SANDBOXES_KEPT - 1);
+                Made { runtime, policy, sandbox: sandbox.build()? }
+            }
+        };
+        let sandbox = made.sandbox.clone();
+        self.sandboxes.insert(0, made);
+        Ok(sandbox)
+    }
+
+    /// Gives the component a handle, whose share is taken before there is anything to put there.
+    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, Failure> {
+        let handle = self.table.push(Counted { it, _share: share })?;
+        Ok(Resource::new_own(handle.rep()))
+    }
+
+    /// What a handle stands for. One that the component does not have is a trap.
+    pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
+        Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
+    }
+
+    /// As [`get`](Self::get).
+    pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
+        Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
+    }
+
+    /// Takes a handle back.
+    pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
+        Ok(self.table.delete(Resource::<Counted<T>>::new_own(handle.rep()))?.it)
+    }
+}

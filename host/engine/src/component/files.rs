@@ -1,0 +1,59 @@
+//! `resource files`: a workspace as it was at one moment.
+
+use wasmtime::component::Resource;
+
+use super::{
+    SandboxCtx,
+    convert::READ_BYTES_MOST,
+    error::{Failure, file_failure, refused},
+    quotas::{Of, Share},
+    wit::{
+        sandbox::HostFiles,
+        types::{FileEntry, FileError},
+    },
+};
+use crate::Files;
+
+/// How many entries a list has at most.
+const ENTRIES_MOST: usize = 10_000;
+
+/// Files, and their share of what is held.
+#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[derive(Debug)]
+pub struct Snapshot {
+    files: Files,
+    _share: Share,
+}
+
+impl SandboxCtx {
+    /// Gives the component files. They count in full, though they share with their session what it has not changed since.
+    pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
+        let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
+        let handle = self.meter.take(Of::Handle)?;
+        self.put(handle, Snapshot { files, _share: share })
+    }
+}
+
+impl HostFiles for SandboxCtx {
+    fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, Failure> {
+        let entries = self.get(&files)?.files.list(&pattern).map_err(refused(&pattern))?;
+        if entries.len() > ENTRIES_MOST {
+            let message =
+                format!("{} files match, and a list has at most {ENTRIES_MOST}; narrow the pattern", entries.len());
+            return Err(file_failure(FileError::Refused, &pattern, message));
+        }
+        Ok(entries.into_iter().map(FileEntry::from).collect())
+    }
+
+    fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, Failure> {
+        Ok(self.get(&files)?.files.stat(&path).map_err(refused(&path))?.into())
+    }
+
+    fn read(&mut self, files: Resource<Snapshot>, path: String, offset: u64, len: u64) -> Result<Vec<u8>, Failure> {
+        self.get(&files)?.files.read_at(&path, offset, len.min(READ_BYTES_MOST)).map_err(refused(&path))
+    }
+
+    fn drop(&mut self, files: Resource<Snapshot>) -> wasmtime::Result<()> {
+        self.take(files).map(drop)
+    }
+}

@@ -1,0 +1,146 @@
+//! What a component may ask for: the policy that it is granted, and what it makes of it.
+
+use super::wit::types::{self, SandboxError};
+use crate::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
+
+/// The policy that components are granted: what they have where they ask for nothing, and the most that they may ask for.
+#[derive(Debug)]
+pub(super) struct Grant(pub(super) Policy);
+
+/// Takes one limit after the other: what is asked for, if it is granted, else what is granted.
+macro_rules! limits {
+    ($asked:expr, $granted:expr, $($name:ident),*) => {{
+        let (asked, granted): (types::Limits, &Limits) = ($asked, $granted);
+        let types::Limits { $($name),* } = asked;
+        Limits { $($name: held($name, granted.$name, concat!("limits.", stringify!($name)))?),* }
+    }};
+}
+
+/// Spells one limit after the other out.
+macro_rules! spelled {
+    ($limits:expr, $($name:ident),*) => {{
+        let Limits { $($name),* } = $limits;
+        types::Limits { $($name: Some(*$name)),* }
+    }};
+}
+
+/// Does something with the names of all limits: the compiler finds a missing one.
+macro_rules! with_limits {
+    ($what:ident, $($rest:expr),*) => {
+        $what!(
+            $($rest),*, fuel, fuel_reserve, timeout_ms, timeout_reserve_ms, memory_bytes, stdout_bytes, stderr_bytes,
+            source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
+            tool_timeout_ms, tool_bytes, tool_record_bytes, session_count, session_total_bytes
+        )
+    };
+}
+
+/// What is asked for, or what is granted where nothing is.
+fn held<T: Copy + PartialOrd + std::fmt::Display>(asked: Option<T>, granted: T, key: &str) -> Result<T, SandboxError> {
+    match asked {
+        Some(asked) if asked > granted => Err(beyond(key, &asked, &granted)),
+        asked => Ok(asked.unwrap_or(granted)),
+    }
+}
+
+fn beyond(key: &str, asked: &dyn std::fmt::Display, granted: &dyn std::fmt::Display) -> SandboxError {
+    let key = key.replace('_', "-");
+    SandboxError::InvalidPolicy(format!("`{key}`: {asked} is asked for, and at most {granted} is granted"))
+}
+
+impl Grant {
+    /// The policy that a component asks for.
+    pub(super) fn policy(&self, asked: types::Policy) -> Result<Policy, SandboxError> {
+        let Self(granted) = self;
+        let types::Policy { limits, clock, entropy, args, env, session } = asked;
+        let mut policy = granted.clone();
+        if let Some(limits) = limits {
+            policy.limits = with_limits!(limits, limits, &granted.limits);
+        }
+        policy.clock = match (clock, granted.clock) {
+            (None, clock) => clock,
+            (Some(types::Clock::Fixed(time_ns)), _) => Clock::Fixed(time_ns),
+            (Some(types::Clock::Host), Clock::Host) => Clock::Host,
+            (Some(types::Clock::Host), Clock::Fixed(_)) => return Err(beyond("clock", &"`host`", &"`fixed`")),
+        };
+        policy.entropy = match (entropy, granted.entropy) {
+            (None, entropy) => entropy,
+            (Some(types::Entropy::Seeded(seed)), _) => Entropy::Seeded(seed),
+            (Some(types::Entropy::Host), Entropy::Host) => Entropy::Host,
+            (Some(types::Entropy::Host), Entropy::Seeded(_)) => {
+                return Err(beyond("entropy", &"`host`", &"`seeded`"));
+            }
+        };
+        if let Some(args) = args {
+            policy.args = args;
+        }
+        if let Some(env) = env {
+            policy.env.clear();
+            for (key, value) in env {
+                if let Some(twice) = policy.env.insert(key.clone(), value).map(|_| key) {
+                    let key: String = twice.chars().take(100).collect();
+                    return Err(SandboxError::InvalidPolicy(format!("`env`: `{key}` is given twice")));
+                }
+            }
+        }
+        if let Some(session) = session {
+            policy.session = sessions(session, &granted.session)?;
+        }
+        Ok(policy)
+    }
+
+    /// The granted policy, everything spelled out.
+    pub(super) fn spelled_out(&self) -> types::Policy {
+        let Policy { clock, entropy, args, limits, session, env, .. } = &self.0;
+        types::Policy {
+            limits: Some(with_limits!(spelled, limits)),
+            clock: Some(match clock {
+                Clock::Host => types::Clock::Host,
+                Clock::Fixed(time_ns) => types::Clock::Fixed(*time_ns),
+            }),
+            entropy: Some(match entropy {
+                Entropy::Host => types::Entropy::Host,
+                Entropy::Seeded(seed) => types::Entropy::Seeded(*seed),
+            }),
+            args: Some(args.clone()),
+            env: Some(env.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            session: Some(types::SessionPolicy {
+                checkpoints: Some(match session.checkpoints {
+                    Checkpoints::Auto => types::Checkpoints::Auto,
+                    Checkpoints::Always => types::Checkpoints::Always,
+                    Checkpoints::Every(count) => types::Checkpoints::Every(count),
+                    Checkpoints::Never => types::Checkpoints::Never,
+                }),
+                checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
+                checkpoints_kept: Some(session.checkpoints_kept),
+                on_unwind: Some(match session.on_unwind {
+                    OnUnwind::GoBack => types::OnUnwind::GoBack,
+                    OnUnwind::End => types::OnUnwind::End,
+                }),
+            }),
+        }
+    }
+}
+
+/// How sessions are kept: how much of them is granted, when they are saved is theirs to say.
+fn sessions(asked: types::SessionPolicy, granted: &SessionPolicy) -> Result<SessionPolicy, SandboxError> {
+    let types::SessionPolicy { checkpoints, checkpoint_auto_bytes, checkpoints_kept, on_unwind } = asked;
+    Ok(SessionPolicy {
+        checkpoints: checkpoints.map_or(granted.checkpoints, |checkpoints| match checkpoints {
+            types::Checkpoints::Auto => Checkpoints::Auto,
+            types::Checkpoints::Always => Checkpoints::Always,
+            types::Checkpoints::Every(count) => Checkpoints::Every(count),
+            types::Checkpoints::Never => Checkpoints::Never,
+        }),
+        checkpoint_auto_bytes: held(
+            checkpoint_auto_bytes,
+            granted.checkpoint_auto_bytes,
+            "session.checkpoint_auto_bytes",
+        )?,
+        checkpoints_kept: held(checkpoints_kept, granted.checkpoints_kept, "session.checkpoints_kept")?,
+        on_unwind: on_unwind.map_or(granted.on_unwind, |on_unwind| match on_unwind {
+            types::OnUnwind::GoBack => OnUnwind::GoBack,
+            types::OnUnwind::End => OnUnwind::End,
+        }),
+    })
+}

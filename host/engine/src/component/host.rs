@@ -1,0 +1,135 @@
+//! What components get of an engine.
+
+use std::{fmt, sync::Arc};
+
+use super::{SandboxCtx, grant::Grant, quotas::Quotas, wit::types};
+use crate::{Engine, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
+
+/// What components get: an engine, the policy that they have by default and may not ask beyond, quotas, and tools for their
+/// scripts. Cheap to clone; one is for any number of stores.
+#[derive(Clone)]
+pub struct SandboxHost(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) engine: Engine,
+    pub(super) grant: Grant,
+    pub(super) default_policy: types::Policy,
+    pub(super) info: types::ProviderInfo,
+    pub(super) quotas: Quotas,
+    pub(super) tools: Vec<Tool>,
+    pub(super) toolbox: Arc<Toolbox>,
+}
+
+impl fmt::Debug for SandboxHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxHost")
+            .field("policy", &self.0.grant.0)
+            .field("quotas", &self.0.quotas)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Says what components get.
+#[derive(Debug)]
+#[must_use]
+pub struct SandboxHostBuilder {
+    engine: Engine,
+    policy: Policy,
+    quotas: Quotas,
+    tools: Vec<Tool>,
+}
+
+/// Components cannot get this.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The policy cannot be.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy has host directories. Components' scripts get none: files come and go through `session.write-file` and `files`.
+    #[error("a component's policy cannot have `{key}`: its scripts get no host directories; leave it out")]
+    HostDirectory {
+        /// The policy's key.
+        key: &'static str,
+    },
+    /// A tool cannot be registered.
+    #[error(transparent)]
+    Tool(#[from] ToolDefinitionError),
+}
+
+impl SandboxHostBuilder {
+    /// What components have where they ask for nothing, and the most that they may ask for. Default: [`Policy::default`].
+    ///
+    /// Every limit is the most that may be asked for, and so are `session.checkpoints_kept` and `session.checkpoint_auto_bytes`. A
+    /// fixed clock and seeded entropy can always be had, the host's only where they are granted. Arguments, environment, when
+    /// checkpoints are taken and what becomes of an unwound session are the component's own to say.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// What one store's component may use in all. Default: [`Quotas::default`].
+    pub fn quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// A function of the host that the components' scripts may call as `tools.name(…)`.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Checks the policy and the tools.
+    pub fn build(self) -> Result<SandboxHost, HostError> {
+        let Self { engine, policy, quotas, tools } = self;
+        policy.check()?;
+        if policy.workspace.is_some() {
+            return Err(HostError::HostDirectory { key: "workspace" });
+        }
+        if !policy.mounts.is_empty() {
+            return Err(HostError::HostDirectory { key: "mounts" });
+        }
+        let toolbox = Arc::new(Toolbox::new(&tools)?);
+        let grant = Grant(policy);
+        let (default_policy, info) = (grant.spelled_out(), info(&engine));
+        Ok(SandboxHost(Arc::new(Inner { engine, grant, default_policy, info, quotas, tools, toolbox })))
+    }
+}
+
+impl SandboxHost {
+    /// Begins to say what components get.
+    pub fn builder(engine: &Engine) -> SandboxHostBuilder {
+        SandboxHostBuilder {
+            engine: engine.clone(),
+            policy: Policy::default(),
+            quotas: Quotas::default(),
+            tools: Vec::new(),
+        }
+    }
+
+    /// The sandbox of one more store.
+    #[must_use]
+    pub fn ctx(&self) -> SandboxCtx {
+        SandboxCtx::new(self.clone())
+    }
+}
+
+fn info(engine: &Engine) -> types::ProviderInfo {
+    let mut entries: Vec<_> = engine.0.runtimes.manifest().runtimes().iter().collect();
+    entries.sort_by_key(|entry| !entry.default);
+    let runtimes = entries.into_iter().map(|entry| types::RuntimeInfo {
+        name: entry.name.clone(),
+        language: language(entry.language).into(),
+        version: Some(entry.version.clone()),
+    });
+    types::ProviderInfo {
+        name: "glovebox".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        features: types::Features::WALL_CLOCK
+            | types::Features::ENTROPY
+            | types::Features::TOOLS
+            | types::Features::STEPPING,
+        runtimes: runtimes.collect(),
+    }
+}
