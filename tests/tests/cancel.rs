@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, Language, OnUnwind, Outcome, Request, Stream};
+use glovebox::{CancelToken, Execution, Language, OnUnwind, Outcome, Request, Stream};
 use glovebox_tests::{sandbox, short};
 
 const LOOPS: [(Language, &str); 2] = [(Language::Python, "while True: pass"), (Language::JavaScript, "for (;;) {}")];
@@ -62,6 +62,108 @@ fn a_wait_is_cancelled() {
         let took = cancelled_after(language, source);
         assert!(took < Duration::from_secs(30), "{source}: {took:?}");
     }
+}
+
+/// What comes of `source` when it is cancelled after so long, under a time limit of a minute.
+fn cancelled_by_itself(language: Language, source: &str, after: Duration) -> Execution {
+    let sandbox = sandbox(language, |policy| {
+        policy.limits.timeout_ms = 60_000;
+        policy.limits.fuel = 1_000_000_000_000;
+    });
+    sandbox.run(Request::new(source).cancel_after(after)).unwrap()
+}
+
+#[test]
+fn an_execution_is_cancelled_when_its_time_is_over() {
+    for (language, source) in LOOPS.into_iter().chain(SLEEPS) {
+        let execution = cancelled_by_itself(language, source, Duration::from_millis(100));
+        assert_eq!(execution.outcome, Outcome::Cancelled, "{source}");
+        assert!(execution.duration >= Duration::from_millis(100) && execution.duration < Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn a_script_sees_the_exception_when_its_time_is_over() {
+    let source = "
+try:
+    print('on', flush=True)
+    while True: pass
+except BaseException as error:
+    print('asked')
+    raise";
+    let sandbox = sandbox(Language::Python, |policy| {
+        policy.limits.timeout_ms = 600_000;
+        policy.limits.timeout_reserve_ms = 60_000;
+        policy.limits.fuel = 1_000_000_000_000;
+    });
+    // A slow machine may not come to the script within the first of them.
+    for after_ms in [200, 2_000, 20_000] {
+        let execution = sandbox.run(Request::new(source).cancel_after(Duration::from_millis(after_ms))).unwrap();
+        assert_eq!(execution.outcome, Outcome::Cancelled);
+        if execution.stdout.text().starts_with("on") {
+            assert_eq!(execution.stdout.text(), "on\nasked\n");
+            assert!(execution.interrupted.is_some());
+            return;
+        }
+    }
+    panic!("it never began");
+}
+
+#[test]
+fn a_time_that_is_not_over_cancels_nothing() {
+    for after in [Duration::from_secs(3600), Duration::MAX] {
+        let execution = cancelled_by_itself(Language::JavaScript, "console.log(1)", after);
+        assert_eq!((short(&execution.outcome), execution.stdout.text()), ("completed".into(), "1\n".into()));
+    }
+}
+
+#[test]
+fn no_time_at_all_lets_nothing_run() {
+    let execution = cancelled_by_itself(Language::JavaScript, "console.log(1)", Duration::ZERO);
+    assert_eq!((execution.outcome, execution.stdout.text()), (Outcome::Cancelled, String::new()));
+}
+
+#[test]
+fn a_time_limit_that_is_over_first_is_what_the_outcome_says() {
+    let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 200);
+    let request = Request::new("while True: pass").cancel_after(Duration::from_secs(3600));
+    assert_eq!(short(&sandbox.run(request).unwrap().outcome), "exhausted time");
+}
+
+#[test]
+fn waiting_for_a_session_is_on_the_time() {
+    let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000);
+    let session = sandbox.session().unwrap();
+    let (begun, wait) = mpsc::channel();
+    let token = CancelToken::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let request = Request::new("print(1, flush=True)\nwhile True: pass")
+                .cancel(&token)
+                .on_output(move |_, _| begun.send(()).unwrap());
+            session.run(request).unwrap()
+        });
+        wait.recv_timeout(Duration::from_secs(30)).unwrap();
+        let execution = session.run(Request::new("x = 1").cancel_after(Duration::from_millis(50))).unwrap();
+        assert_eq!(execution.outcome, Outcome::Cancelled);
+        token.cancel();
+    });
+    assert!(session.get_variable("x").unwrap().is_none());
+}
+
+#[test]
+fn a_token_stops_what_its_children_were_given_to() {
+    let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000);
+    let all = CancelToken::new();
+    let (one, two) = (all.child(), all.child());
+    thread::scope(|scope| {
+        let runs = [&one, &two].map(|token| {
+            let sandbox = &sandbox;
+            scope.spawn(move || sandbox.run(Request::new("import time; time.sleep(60)").cancel(token)).unwrap().outcome)
+        });
+        all.cancel();
+        assert_eq!(runs.map(|run| run.join().unwrap()), [Outcome::Cancelled, Outcome::Cancelled]);
+    });
 }
 
 #[test]

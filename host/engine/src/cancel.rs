@@ -1,7 +1,9 @@
 //! Stopping an execution from another thread.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,20 @@ pub struct CancelToken(Arc<Signal>);
 struct Signal {
     state: Mutex<State>,
     changed: Condvar,
+    _parent: Option<Parent>,
+}
+
+/// Whose cancellation is a token's too, and as which of its children that is known there.
+#[derive(Debug)]
+struct Parent {
+    token: CancelToken,
+    number: u64,
+}
+
+impl Drop for Parent {
+    fn drop(&mut self) {
+        self.token.0.state().children.remove(&self.number);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +45,9 @@ struct State {
     cancelled: bool,
     /// Threads that wait for something else as well.
     parked: Vec<Thread>,
+    /// Tokens to be cancelled with this one: none once it is. The numbers are never used again.
+    children: BTreeMap<u64, Weak<Signal>>,
+    next_child: u64,
     /// What else is to happen.
     hooks: Vec<Arc<Hook>>,
 }
@@ -88,17 +107,46 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Stops every execution that has this token, and wakes those that wait.
-    pub fn cancel(&self) {
+    /// A token that is cancelled with this one, and can be cancelled alone.
+    ///
+    /// ```
+    /// let all = glovebox::CancelToken::new();
+    /// let (one, other) = (all.child(), all.child());
+    /// one.cancel();
+    /// assert!(!all.is_cancelled() && !other.is_cancelled());
+    /// all.cancel();
+    /// assert!(other.is_cancelled() && all.child().is_cancelled());
+    /// ```
+    #[must_use]
+    pub fn child(&self) -> Self {
         let mut state = self.0.state();
-        state.cancelled = true;
-        for thread in &state.parked {
-            thread.unpark();
+        if state.cancelled {
+            let cancelled = State { cancelled: true, ..State::default() };
+            return Self(Arc::new(Signal { state: Mutex::new(cancelled), ..Signal::default() }));
         }
-        let hooks = state.hooks.clone();
-        // Not under the lock: a hook may ask the token.
-        drop(state);
-        self.0.changed.notify_all();
+        let number = state.next_child;
+        state.next_child += 1;
+        let parent = Parent { token: self.clone(), number };
+        let child = Arc::new(Signal { _parent: Some(parent), ..Signal::default() });
+        state.children.insert(number, Arc::downgrade(&child));
+        Self(child)
+    }
+
+    /// Stops every execution that has this token or a [`child`](Self::child) of it, and wakes those that wait.
+    pub fn cancel(&self) {
+        let (children, hooks) = {
+            let mut state = self.0.state();
+            state.cancelled = true;
+            for thread in &state.parked {
+                thread.unpark();
+            }
+            self.0.changed.notify_all();
+            (mem::take(&mut state.children), state.hooks.clone())
+        };
+        // Not under the lock: a child that is dropped just now locks this token to leave it, and a hook may ask the token.
+        for child in children.into_values().filter_map(|child| child.upgrade()) {
+            Self(child).cancel();
+        }
         for hook in hooks {
             (hook.0)();
         }
@@ -179,12 +227,58 @@ impl CancelToken {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
-    use super::CancelToken;
+    use super::*;
+
+    #[test]
+    fn a_cancellation_goes_down_and_not_up() {
+        let root = CancelToken::new();
+        let (left, right) = (root.child(), root.child());
+        let below = left.child();
+        left.cancel();
+        assert!(below.is_cancelled() && !right.is_cancelled() && !root.is_cancelled());
+        root.cancel();
+        assert!(right.is_cancelled());
+        assert!(root.child().is_cancelled() && below.child().is_cancelled(), "born cancelled");
+    }
+
+    #[test]
+    fn a_child_that_is_gone_is_forgotten_and_keeps_its_parent() {
+        let root = CancelToken::new();
+        let children: Vec<_> = (0..3).map(|_| root.child()).collect();
+        assert_eq!(root.0.state().children.len(), 3);
+        drop(children);
+        assert!(root.0.state().children.is_empty());
+        let (child, state) = (root.child(), Arc::downgrade(&root.0));
+        drop(root);
+        assert!(state.upgrade().is_some());
+        drop(child);
+        assert!(state.upgrade().is_none(), "neither keeps the other for ever");
+    }
+
+    #[test]
+    fn a_wait_on_a_child_ends_with_its_parent() {
+        let root = CancelToken::new();
+        let child = root.child();
+        let waiting = thread::spawn(move || child.wait_timeout(Duration::from_secs(3600)));
+        root.cancel();
+        assert!(waiting.join().unwrap());
+    }
+
+    #[test]
+    fn children_come_and_go_while_their_parent_is_cancelled() {
+        for _ in 0..200 {
+            let root = CancelToken::new();
+            thread::scope(|scope| {
+                let coming = scope.spawn(|| (0..20).map(|_| root.child()).next_back());
+                root.cancel();
+                assert!(coming.join().unwrap().unwrap().is_cancelled());
+            });
+            assert!(root.0.state().children.is_empty());
+        }
+    }
 
     #[test]
     fn a_hook_is_called_on_cancellation_at_once_after_it_and_never_once_taken_back() {

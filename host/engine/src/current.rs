@@ -10,6 +10,7 @@ use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     CancelToken,
+    budget::Budget,
     request::OnOutput,
     soft_stop::{Pokes, SoftStop},
     tools::{Account, Calls, Taken, ToolRecord},
@@ -21,6 +22,9 @@ pub(crate) struct Run {
     pub(crate) begun: Instant,
     deadline: Instant,
     cancel: CancelToken,
+    budget: Budget,
+    /// When it is cancelled without anybody's doing.
+    cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
     soft: SoftStop,
     tools: Option<Calls>,
@@ -45,12 +49,37 @@ impl Run {
     pub(crate) fn new(timeout: Duration, cancel: CancelToken, on_output: Option<OnOutput>) -> Self {
         let begun = Instant::now();
         let deadline = begun + timeout;
-        Self { made: begun, begun, deadline, cancel, on_output, soft: SoftStop::default(), tools: None }
+        Self {
+            made: begun,
+            begun,
+            deadline,
+            cancel,
+            cancel_at: None,
+            budget: Budget::default(),
+            on_output,
+            soft: SoftStop::default(),
+            tools: None,
+        }
+    }
+
+    /// Is cancelled at this time, unless its own time is over by then.
+    pub(crate) fn cancelled_at(self, at: Option<Instant>) -> Self {
+        Self { cancel_at: at.filter(|at| *at < self.deadline), ..self }
     }
 
     /// Asks the script to stop before it is unwound.
     pub(crate) fn with_soft_stop(self, soft: SoftStop) -> Self {
         Self { soft, ..self }
+    }
+
+    /// Takes the fuel from a budget.
+    pub(crate) fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// What the fuel is taken from.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Lets the guest call tools.
@@ -93,10 +122,15 @@ impl Run {
 
     /// Whether the guest must stop before it has begun.
     pub(crate) fn check(&self) -> Result<(), Stop> {
-        if self.cancel.is_cancelled() {
+        let now = Instant::now();
+        if self.is_cancelled(now) {
             return Err(Stop::Cancelled);
         }
-        if Instant::now() >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
+        if now >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
+    }
+
+    fn is_cancelled(&self, now: Instant) -> bool {
+        self.cancel_at.is_some_and(|at| now >= at) || self.cancel.is_cancelled()
     }
 
     /// Looks whether the guest must stop now, and asks it to where it is to stop soon.
@@ -105,7 +139,7 @@ impl Run {
             tools.collect();
         }
         let now = Instant::now();
-        if self.cancel.is_cancelled() {
+        if self.is_cancelled(now) {
             if let Some(tools) = &self.tools {
                 tools.cancel();
             }
@@ -153,6 +187,7 @@ impl Run {
             };
             let has_answer = tools.has_answer();
             let until = impatient.map_or(due, |end| end.min(due));
+            let _waits = tools.begin_wait(until);
             let woken = self.wait(until, seen, has_answer)?;
             if woken == Woken::Asked || impatient.is_some_and(|end| Instant::now() >= end) {
                 return Ok(None);
@@ -173,7 +208,9 @@ impl Run {
             }
             let until = end.min(self.soft.next_look(self.deadline));
             // In its grace a cancelled guest may wait.
-            self.cancel.wait(until, !self.soft.is_in_grace(), &ready);
+            let heeds_cancellation = !self.soft.is_in_grace();
+            let cancel_at = self.cancel_at.filter(|_| heeds_cancellation);
+            self.cancel.wait(cancel_at.map_or(until, |at| at.min(until)), heeds_cancellation, &ready);
         }
     }
 

@@ -120,6 +120,8 @@ impl After {
 /// A guest.
 pub(crate) struct Guest {
     pub(crate) machine: GuestMachine,
+    /// What the current execution may use: `limits.fuel`, or what is left of its budget.
+    fuel_limit: u64,
 }
 
 impl Guest {
@@ -147,13 +149,14 @@ impl Guest {
         run: Run,
     ) -> Result<Self, ExecuteError> {
         let machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
-        Ok(Self { machine })
+        Ok(Self { machine, fuel_limit: limits.fuel })
     }
 
     /// Begins an execution: a new deadline, full fuel, empty output.
     fn begin(&mut self, limits: &Limits) -> Result<(), ExecuteError> {
         let store = &mut self.machine.store;
-        store.set_fuel(limits.fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
+        self.fuel_limit = store.data().run.budget().within(limits.fuel);
+        store.set_fuel(self.fuel_limit).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
         let State { limiter, run, .. } = store.data_mut();
         limiter.begin(run.tool_account().cloned().unwrap_or_default());
@@ -161,12 +164,23 @@ impl Guest {
         Ok(())
     }
 
+    /// Ends an execution: takes its fuel from the budget, and says what it has left. What was stopped from outside may have used
+    /// more than is known, so that its budget pays for all that it was allowed.
+    fn end<T>(&self, result: &Result<T, DriverError>) -> u64 {
+        let left = self.machine.store.get_fuel().unwrap_or(0);
+        let is_known =
+            !matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
+        let used = self.fuel_limit.saturating_sub(if is_known { left } else { 0 });
+        self.machine.store.data().run.budget().spend(used);
+        left
+    }
+
     /// Runs a script.
     pub(crate) fn run(&mut self, runtime: &Runtime, limits: &Limits, script: &Script<'_>) -> Result<Ran, ExecuteError> {
         self.begin(limits)?;
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
-            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()), None)?;
+            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()), None, self.fuel_limit)?;
             return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {
@@ -177,7 +191,8 @@ impl Guest {
             Drive::Command { .. } => self.run_command(),
         };
         let asked = self.machine.store.data_mut().run.disarm();
-        self.conclude(runtime, limits, result, asked)
+        let left = self.end(&result);
+        self.conclude(runtime, limits, result, asked, left)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.
@@ -188,7 +203,9 @@ impl Guest {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, ExecuteError> {
         self.begin(limits)?;
-        match image.driver.validate(&mut self.machine, &image.anchors, script) {
+        let validated = image.driver.validate(&mut self.machine, &image.anchors, script);
+        self.end(&validated);
+        match validated {
             Ok(diagnostics) => Ok(diagnostics),
             // The parser itself met a limit: that is what is wrong with the source.
             Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
@@ -224,8 +241,8 @@ impl Guest {
         limits: &Limits,
         result: Result<Report, DriverError>,
         asked: Option<Interrupt>,
+        mut fuel_left: u64,
     ) -> Result<Ran, ExecuteError> {
-        let mut left = self.machine.store.get_fuel().unwrap_or(0);
         let mut interrupted = None;
         let refused = self.machine.store.data().limiter.refused_bytes;
         let mut value = None;
@@ -239,7 +256,7 @@ impl Guest {
                 interrupted = Some(raised.into());
                 if interrupt == Interrupt::Fuel {
                     // How far it came is the host's scheduling; what it was allowed is used.
-                    left = 0;
+                    fuel_left = 0;
                 }
                 (self.interrupted(limits, interrupt), After::Alive)
             }
@@ -262,7 +279,7 @@ impl Guest {
             Err(error) => return Err(unanswered(error)),
         };
         Ok(Ran {
-            fuel_consumed: limits.fuel.saturating_sub(left),
+            fuel_consumed: self.fuel_limit.saturating_sub(fuel_left),
             memory_used_bytes: self.machine.store.data().limiter.used_bytes(),
             memory_refused_bytes: refused,
             outcome,
@@ -275,7 +292,7 @@ impl Guest {
     /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
     fn interrupted(&self, limits: &Limits, interrupt: Interrupt) -> Outcome {
         match interrupt {
-            Interrupt::Fuel => exhausted(Resource::Fuel, limits.fuel, limits.fuel),
+            Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
             Interrupt::Time => {
                 let used = self.machine.store.data().run.begun.elapsed();
                 exhausted(Resource::Time, limits.timeout_ms, u64::try_from(used.as_millis()).unwrap_or(u64::MAX))
@@ -288,7 +305,7 @@ impl Guest {
         let state = self.machine.store.data();
         match stop {
             Stop::Exit(code) => Outcome::Exited { code },
-            Stop::OutOfFuel => exhausted(Resource::Fuel, limits.fuel, limits.fuel),
+            Stop::OutOfFuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
             Stop::Deadline => {
                 let over = state.run.begun.elapsed().max(Duration::from_millis(limits.timeout_ms));
                 exhausted(Resource::Time, limits.timeout_ms, u64::try_from(over.as_millis()).unwrap_or(u64::MAX))

@@ -121,9 +121,9 @@ impl Limits {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How much of the fuel is kept for a last word.
-    pub(crate) fn effective_fuel_reserve(&self) -> u64 {
-        self.fuel_reserve.min(self.fuel / 10)
+    /// How much of an execution's fuel is kept for a last word.
+    pub(crate) fn fuel_reserve_of(&self, fuel: u64) -> u64 {
+        self.fuel_reserve.min(fuel / 10)
     }
 
     /// How much of the time is kept for a last word.

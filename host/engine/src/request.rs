@@ -1,6 +1,8 @@
 //! One execution's input.
 
-use crate::{CancelToken, SourceKind, Stream};
+use std::{sync::Arc, time::Duration};
+
+use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::Desk};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -34,8 +36,12 @@ pub struct Request<'a> {
     pub(crate) stdin: &'a [u8],
     pub(crate) session_id: Option<&'a str>,
     pub(crate) cancel: Option<&'a CancelToken>,
+    pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
+    pub(crate) budget: Budget,
+    /// Where the caller answers its tools' calls, in a started execution.
+    pub(crate) desk: Option<Arc<Desk>>,
 }
 
 impl<'a> Request<'a> {
@@ -49,9 +55,18 @@ impl<'a> Request<'a> {
             stdin: &[],
             session_id: None,
             cancel: None,
+            cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
+            budget: Budget::default(),
+            desk: None,
         }
+    }
+
+    /// Takes the fuel from a budget, which may have less left than `limits.fuel`.
+    pub(crate) fn budget(mut self, budget: &Budget) -> Self {
+        self.budget = budget.clone();
+        self
     }
 
     /// The file name that tracebacks show.
@@ -86,6 +101,15 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
         self.cancel = Some(token);
+        self
+    }
+
+    /// Cancels the execution when this time is over, as a [`CancelToken`] would: counted from the call that takes the request,
+    /// so that waiting for a session is on it. Default: never. `limits.timeout_ms` holds all the same, and where it is over
+    /// first, the outcome says so.
+    #[must_use]
+    pub fn cancel_after(mut self, duration: Duration) -> Self {
+        self.cancel_after = Some(duration);
         self
     }
 

@@ -1,12 +1,16 @@
 //! One execution, in a fresh guest or a kept one.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use glovebox_interpreters::{Machine, Script};
 use glovebox_vfs::{Vfs, VfsLimits};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    budget::Budget,
     current::Run,
     events,
     execution::{Metadata, Output},
@@ -15,7 +19,7 @@ use crate::{
     request::OnOutput,
     sandbox::Sandbox,
     soft_stop::SoftStop,
-    tools::{Calls, Toolbox},
+    tools::{Calls, Desk, Toolbox},
     workspace::{Committed, Roots},
 };
 
@@ -33,8 +37,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) stdin: &'a [u8],
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
+    budget: Budget,
+    /// When it is cancelled by itself.
+    pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
     on_output: Option<OnOutput>,
+    desk: Option<Arc<Desk>>,
     sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
 }
@@ -42,6 +50,27 @@ pub(crate) struct Setting<'a> {
 impl<'a> Setting<'a> {
     /// Checks a request against the limits. Nothing has run yet when this fails.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
+        Self::check(sandbox, &request)?;
+        Ok(Self {
+            source: request.source,
+            name: request.name,
+            kind: request.kind,
+            stdin: request.stdin,
+            session_id: request.session_id,
+            cancel: request.cancel.cloned().unwrap_or_default(),
+            budget: request.budget,
+            // What is too far away to be told is as good as never.
+            cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
+            wants_value: false,
+            on_output: request.on_output,
+            desk: request.desk,
+            sandbox,
+            toolbox: Arc::clone(&sandbox.0.toolbox),
+        })
+    }
+
+    /// Refuses what is over the limits.
+    pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let limits = &sandbox.0.policy.limits;
         let (source, stdin) = (request.source.len() as u64, request.stdin.len() as u64);
         if source > limits.source_bytes {
@@ -53,18 +82,7 @@ impl<'a> Setting<'a> {
         if request.name.len() > NAME_BYTES_MOST || request.name.contains('\0') {
             return Err(ExecuteError::Name(request.name.chars().take(100).collect()));
         }
-        Ok(Self {
-            source: request.source,
-            name: request.name,
-            kind: request.kind,
-            stdin: request.stdin,
-            session_id: request.session_id,
-            cancel: request.cancel.cloned().unwrap_or_default(),
-            wants_value: false,
-            on_output: request.on_output,
-            sandbox,
-            toolbox: Arc::clone(&sandbox.0.toolbox),
-        })
+        Ok(())
     }
 
     /// The same, with the value of the script's last expression to be reported.
@@ -75,9 +93,10 @@ impl<'a> Setting<'a> {
     /// Starts the clock of the execution.
     pub(crate) fn start(&mut self) -> Run {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
-        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
+        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take()).cancelled_at(self.cancel_at);
         // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.effective_fuel_reserve() };
+        let fuel = self.budget.within(limits.fuel);
+        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
         let tools = Calls::new(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
@@ -85,8 +104,11 @@ impl<'a> Setting<'a> {
             self.session_id.map(str::to_owned),
             run.begun,
             self.cancel.clone(),
-        );
-        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve())).with_tools(tools)
+        )
+        .with_desk(self.desk.clone());
+        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
+            .with_budget(self.budget.clone())
+            .with_tools(tools)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.

@@ -148,7 +148,7 @@ fn many_at_once_build_once() {
                 let runtimes = world.runtimes();
                 let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, || {
                     built.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    std::thread::sleep(Duration::from_millis(50));
                     Ok::<_, String>(artefact(vec![5; 1000]))
                 });
                 assert_eq!(artefact.unwrap().aot_bytes, 1000);

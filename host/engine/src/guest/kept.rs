@@ -15,7 +15,9 @@ impl Guest {
     /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
     pub(crate) fn awaken_within(&mut self, image: &Image, limits: &Limits) -> Result<(), ExecuteError> {
         self.begin(limits)?;
-        image.driver.awaken(&mut self.machine, &image.anchors).map_err(unanswered)
+        let awake = image.driver.awaken(&mut self.machine, &image.anchors);
+        self.end(&awake);
+        awake.map_err(unanswered)
     }
 
     /// Its WASI state as it can be saved: the monotonic clock without this instance's share.
@@ -57,6 +59,9 @@ impl Guest {
         name: &str,
         answer: Result<Result<Result<T, Raised>, DriverError>, ExecuteError>,
     ) -> (Result<T, ExecuteError>, After) {
+        if let Ok(answer) = &answer {
+            self.end(answer);
+        }
         let wrong = |reason: String| Err(ExecuteError::Variable { name: name.to_owned(), reason });
         match answer {
             Ok(Ok(Ok(value))) => (Ok(value), After::Alive),
@@ -78,10 +83,14 @@ impl Guest {
         self.begin(limits)?;
         match &runtime.drive {
             // Handlers that run into a limit are the script's loss, not an error.
-            Drive::Image(image) => match image.driver.close(&mut self.machine, &image.anchors) {
-                Ok(()) | Err(DriverError::Machine(MachineError::Stopped(_))) => Ok(()),
-                Err(error) => Err(unanswered(error)),
-            },
+            Drive::Image(image) => {
+                let closed = image.driver.close(&mut self.machine, &image.anchors);
+                self.end(&closed);
+                match closed {
+                    Ok(()) | Err(DriverError::Machine(MachineError::Stopped(_))) => Ok(()),
+                    Err(error) => Err(unanswered(error)),
+                }
+            }
             Drive::Command { .. } => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use glovebox_wasi::Entropy as WasiEntropy;
 use super::{Caps, HibernateError, ImageView, ResumeError, Saved, SessionKey, decode::decode, encode::encode};
 use crate::{
     Entropy, ExecuteError, Limits, Request, Sandbox, Session,
+    budget::Keeper,
     run::Setting,
     session::{Awaken, Checkpoint},
 };
@@ -49,9 +50,16 @@ pub struct ResumeOptions {
     pub key: Option<SessionKey>,
     /// The name that they must be bound to. Default: none.
     pub bound_to: Option<String>,
+    pub(crate) keeper: Keeper,
 }
 
 impl ResumeOptions {
+    /// Whom the session is kept for.
+    pub(crate) fn keeper(mut self, keeper: &Keeper) -> Self {
+        self.keeper = keeper.clone();
+        self
+    }
+
     /// Sets [`id`](Self::id).
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
@@ -170,7 +178,7 @@ impl Sandbox {
             entropy_key: entropy_key(inner.policy.entropy, saved.entropy_key),
             forks: saved.forks,
         };
-        Ok(Session::from_checkpoint(self, options.id, state, Awaken::Same)?)
+        Ok(Session::from_checkpoint(self, options.id, state, Awaken::Same, options.keeper)?)
     }
 }
 

@@ -201,8 +201,12 @@ impl Live {
         place: LivePlace,
     ) -> Result<Self, SessionsError> {
         let id = lock.id();
-        let options =
-            ResumeOptions { id: Some(id.to_string()), key: inner.key.clone(), bound_to: Some(id.to_string()) };
+        let options = ResumeOptions {
+            id: Some(id.to_string()),
+            key: inner.key.clone(),
+            bound_to: Some(id.to_string()),
+            ..ResumeOptions::default()
+        };
         let resumed = inner.sandbox_for(&stored.record)?.resume(&stored.state, options);
         let session = resumed.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
         events::session("session.resumed", id);

@@ -9,7 +9,9 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, entropy,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
+    budget::Keeper,
+    entropy,
     run::Setting,
     session::{
         CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
@@ -110,7 +112,7 @@ impl Session {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
         let id = chosen_id(options.id)?;
-        let workspace = options.workspace;
+        let (workspace, keeper) = (options.workspace, options.keeper);
         if let Some(workspace) = &workspace {
             workspace.check(sandbox)?;
         }
@@ -121,9 +123,9 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, files, passing_run(sandbox))
+            sandbox.guest(&setting, files, passing_run(sandbox, &keeper))
         })??;
-        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), place);
+        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);
         if let Some(context) = &options.context {
             session.set_variable("context", context)?;
@@ -137,13 +139,16 @@ impl Session {
         id: Option<String>,
         state: Checkpoint,
         awaken: Awaken,
+        keeper: Keeper,
     ) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         let id = chosen_id(id)?;
         let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
         let roots = Roots::of(&state.wasi);
-        let live =
-            inner.engine.0.on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, place))??;
+        let live = inner
+            .engine
+            .0
+            .on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, keeper, place))??;
         Ok(Self::around(sandbox, id, None, live))
     }
 
@@ -178,11 +183,42 @@ impl Session {
     /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
     /// is cancelled as it waits is an execution that was cancelled before it began.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        self.run_when_held(request, || ())
+    }
+
+    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`]. It waits for its
+    /// turn as `run` does, and has it when this returns: whoever asks the session for something else afterwards comes after it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for what is known before the guest is entered.
+    pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
+        self.start_guarded(request, ())
+    }
+
+    /// The same; the guard is dropped when the thread is done.
+    pub(crate) fn start_guarded(
+        &self,
+        request: Request<'_>,
+        guard: impl Send + 'static,
+    ) -> Result<Started, ExecuteError> {
+        Setting::check(&self.0.sandbox, &request)?;
+        if let Some(reason) = self.ended() {
+            return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
+        }
+        let session = self.clone();
+        Started::begin(request, guard, move |request, begun| session.run_when_held(request, begun))
+    }
+
+    /// Calls `has_turn` when it has, before the guest is entered.
+    fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
         let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
-        match self.hold(if_busy, &setting.cancel) {
-            Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
+        match self.hold(if_busy, &setting.cancel, setting.cancel_at) {
+            Ok(mut held) => {
+                has_turn();
+                shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?
+            }
             Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
             Err(NotHeld::Busy(error)) => Err(error),
         }
@@ -246,7 +282,7 @@ impl Session {
             check_id(id)?;
         }
         let state = self.turn()?.live.save_for_fork()?;
-        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork)?;
+        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork, options.keeper)?;
         if let Some(context) = &options.context {
             fork.set_variable("context", context)?;
         }
@@ -310,24 +346,32 @@ impl Session {
     }
 
     fn turn(&self) -> Result<Held<'_>, ExecuteError> {
-        self.hold(IfBusy::Wait, &CancelToken::new()).map_err(|left| match left {
+        self.hold(IfBusy::Wait, &CancelToken::new(), None).map_err(|left| match left {
             NotHeld::Busy(error) => error,
             NotHeld::Cancelled => self.busy(),
         })
     }
 
-    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken) -> Result<Held<'_>, NotHeld> {
+    /// `cancel_at`: when it is cancelled by itself.
+    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken, cancel_at: Option<Instant>) -> Result<Held<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
-            IfBusy::Wait => Some(Instant::now() + shared.sandbox.0.policy.limits.timeout()),
+            IfBusy::Wait => {
+                let end = Instant::now() + shared.sandbox.0.policy.limits.timeout();
+                Some(cancel_at.map_or(end, |at| at.min(end)))
+            }
         };
-        let turn = shared.line.enter_by(end, cancel).map_err(|left| NotHeld::of(left, || self.busy()))?;
+        let not_held = |left, busy: fn(&Self) -> ExecuteError| match cancel_at {
+            Some(at) if if_busy == IfBusy::Wait && Instant::now() >= at => NotHeld::Cancelled,
+            _ => NotHeld::of(left, || busy(self)),
+        };
+        let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
         // Always in this order: whoever waits for the workspace holds its own session and nothing else.
         let workspace_turn = match &shared.workspace {
             Some(workspace) => {
                 let turn = workspace.enter(end, cancel);
-                Some(turn.map_err(|left| NotHeld::of(left, || ExecuteError::WorkspaceBusy))?)
+                Some(turn.map_err(|left| not_held(left, |_| ExecuteError::WorkspaceBusy))?)
             }
             None => None,
         };

@@ -6,7 +6,8 @@ use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    CancelToken, Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    budget::Keeper,
     current::Run,
     guest::{After, Guest},
     own_commits::OwnCommits,
@@ -47,6 +48,7 @@ pub(super) struct Live {
     commits: OwnCommits,
     forks: u64,
     entropy_key: Option<[u8; 32]>,
+    keeper: Keeper,
     place: Option<Place>,
 }
 
@@ -67,6 +69,7 @@ impl Live {
         guest: Guest,
         roots: Roots,
         workspace: Option<SharedWorkspace>,
+        keeper: Keeper,
         place: Place,
     ) -> Self {
         let entropy_key = match sandbox.0.policy.entropy {
@@ -88,6 +91,7 @@ impl Live {
             commits: OwnCommits::default(),
             forks: 0,
             entropy_key,
+            keeper,
             place: Some(place),
         };
         live.account();
@@ -101,10 +105,11 @@ impl Live {
         state: Checkpoint,
         awaken: Awaken,
         roots: Roots,
+        keeper: Keeper,
         place: Place,
     ) -> Result<Self, ExecuteError> {
-        let guest = state.guest(sandbox, state.wasi.clone(), awaken, passing_run(sandbox))?;
-        let mut live = Self::new(sandbox, id, guest, roots, None, place);
+        let guest = state.guest(sandbox, state.wasi.clone(), awaken, passing_run(sandbox, &keeper))?;
+        let mut live = Self::new(sandbox, id, guest, roots, None, keeper, place);
         live.executions = state.executions;
         live.forks = state.forks;
         live.entropy_key = state.entropy_key;
@@ -173,7 +178,7 @@ impl Live {
             }
             last => last,
         };
-        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox, &self.keeper));
         let (result, after) = guest.get_variable(image(&self.sandbox)?, &self.sandbox.0.policy.limits, name);
         self.leave(guest, after, now, || said(&result));
         result
@@ -182,7 +187,7 @@ impl Live {
     /// Sets a global variable of the guest's to what `json` says. Called on a guest stack.
     pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let mut guest = self.enter(&[])?;
-        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox, &self.keeper));
         let (result, after) = guest.set_variable(image(&self.sandbox)?, &self.sandbox.0.policy.limits, name, json);
         self.leave(guest, after, None, || said(&result));
         result
@@ -300,7 +305,7 @@ impl Live {
 
     fn close_guest(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
-        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox));
+        guest.machine.store.data_mut().run.renew(passing_run(&self.sandbox, &self.keeper));
         guest.wasi_mut().begin_execution();
         guest.close(&inner.runtime, &inner.policy.limits)?;
         match inner.workspace.commit(guest.wasi_mut().vfs_mut(), &self.roots, true, Some(&mut self.commits)).failed {
@@ -339,8 +344,8 @@ impl Live {
 }
 
 /// What bounds a call into the guest that is no script's.
-pub(super) fn passing_run(sandbox: &Sandbox) -> Run {
-    Run::new(sandbox.0.policy.limits.timeout(), CancelToken::new(), None)
+pub(super) fn passing_run(sandbox: &Sandbox, keeper: &Keeper) -> Run {
+    Run::new(sandbox.0.policy.limits.timeout(), keeper.cancel.clone(), None).with_budget(keeper.budget.clone())
 }
 
 /// What kept a guest from answering.

@@ -1,6 +1,6 @@
 //! How a session is opened.
 
-use crate::{ExecuteError, SharedWorkspace};
+use crate::{ExecuteError, SharedWorkspace, budget::Keeper};
 
 /// How a session is opened. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,7 @@ pub struct SessionOptions {
     pub context: Option<serde_json::Value>,
     /// Files that it has in common with other sessions. Default: files of its own.
     pub workspace: Option<SharedWorkspace>,
+    pub(crate) keeper: Keeper,
 }
 
 impl SessionOptions {
@@ -28,6 +29,12 @@ impl SessionOptions {
     #[must_use]
     pub fn context(mut self, context: impl Into<serde_json::Value>) -> Self {
         self.context = Some(context.into());
+        self
+    }
+
+    /// Whom it is kept for.
+    pub(crate) fn keeper(mut self, keeper: &Keeper) -> Self {
+        self.keeper = keeper.clone();
         self
     }
 

@@ -173,7 +173,7 @@ impl Live {
             *before.vfs_mut() = wasi.vfs().clone();
             *wasi.vfs_mut() = before.unbind();
         }
-        saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox))
+        saved.state.guest(&self.sandbox, wasi, Awaken::Same, passing_run(&self.sandbox, &self.keeper))
     }
 
     pub(super) fn rest_at(&mut self, guest: Guest, saved: &Saved) {
