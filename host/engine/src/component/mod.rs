@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod grant;
 mod host;
+mod kept;
 mod quotas;
 mod sandbox;
 mod session;

@@ -6,10 +6,10 @@ use super::{
     SandboxCtx,
     error::Failure,
     files::Snapshot,
-    session::KeptSession,
+    kept::KeptSession,
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer},
-        types::{Request, SandboxError, Tool},
+        types::{Policy, Request, Runtime, SandboxError, Tool},
     },
 };
 use crate::Sandbox;
@@ -24,6 +24,19 @@ fn unsupported() -> Failure {
 }
 
 impl SandboxCtx {
+    /// The sandbox of a session whose scripts may call the component's tools.
+    pub(super) fn sandbox_for_session(
+        &mut self,
+        runtime: Runtime,
+        policy: Policy,
+        tools: Option<Vec<Tool>>,
+    ) -> Result<Sandbox, Failure> {
+        match tools {
+            Some(tools) if !tools.is_empty() => Err(unsupported()),
+            _ => self.sandbox_for(runtime, policy),
+        }
+    }
+
     /// `start`, in the sandbox that was asked for.
     pub(super) fn start_in_sandbox(
         &mut self,

@@ -233,13 +233,17 @@ impl Session {
 
     /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
-        let json = value.to_string();
+        self.set_variable_json(name, &value.to_string())
+    }
+
+    /// As [`set_variable`](Self::set_variable), to what text says that is known to be JSON.
+    pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
             return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
         }
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, &json))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, json))?
     }
 
     /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.
