@@ -55,28 +55,49 @@ pub enum Error {
     Unavailable(String),
 }
 
+impl Error {
+    /// Which error it is, as the contract spells it: `quota-exceeded`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownRuntime(_) => "unknown-runtime",
+            Self::InvalidPolicy(_) => "invalid-policy",
+            Self::InvalidArgument(_) => "invalid-argument",
+            Self::SourceTooLarge { .. } => "source-too-large",
+            Self::StdinTooLarge { .. } => "stdin-too-large",
+            Self::TooManySessions(_) => "too-many-sessions",
+            Self::QuotaExceeded(_) => "quota-exceeded",
+            Self::SessionEnded(_) => "session-ended",
+            Self::SessionBusy(_) => "session-busy",
+            Self::NoCheckpoint(_) => "no-checkpoint",
+            Self::Variable(_) => "variable",
+            Self::File(_) => "file",
+            Self::NotResumable(_) => "not-resumable",
+            Self::Unsupported(_) => "unsupported",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, text) = match self {
-            Self::SourceTooLarge { bytes, most } => {
-                return write!(f, "the source has {bytes} bytes, of {most} allowed");
-            }
-            Self::StdinTooLarge { bytes, most } => return write!(f, "the input has {bytes} bytes, of {most} allowed"),
-            Self::File(failure) => return write!(f, "`{}`: {}", failure.path, failure.message),
-            Self::UnknownRuntime(text) => ("unknown runtime", text),
-            Self::InvalidPolicy(text) => ("invalid policy", text),
-            Self::InvalidArgument(text) => ("invalid argument", text),
-            Self::TooManySessions(text) => ("too many sessions", text),
-            Self::QuotaExceeded(text) => ("quota exceeded", text),
-            Self::SessionEnded(text) => ("session ended", text),
-            Self::SessionBusy(text) => ("session busy", text),
-            Self::NoCheckpoint(text) => ("no checkpoint", text),
-            Self::Variable(text) => ("variable", text),
-            Self::NotResumable(text) => ("not resumable", text),
-            Self::Unsupported(text) => ("unsupported", text),
-            Self::Unavailable(text) => ("unavailable", text),
-        };
-        write!(f, "{what}: {text}")
+        match self {
+            Self::SourceTooLarge { bytes, most } => write!(f, "the source has {bytes} bytes, of {most} allowed"),
+            Self::StdinTooLarge { bytes, most } => write!(f, "the input has {bytes} bytes, of {most} allowed"),
+            Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
+            Self::UnknownRuntime(text)
+            | Self::InvalidPolicy(text)
+            | Self::InvalidArgument(text)
+            | Self::TooManySessions(text)
+            | Self::QuotaExceeded(text)
+            | Self::SessionEnded(text)
+            | Self::SessionBusy(text)
+            | Self::NoCheckpoint(text)
+            | Self::Variable(text)
+            | Self::NotResumable(text)
+            | Self::Unsupported(text)
+            | Self::Unavailable(text) => write!(f, "{}: {text}", self.name()),
+        }
     }
 }
 
@@ -130,7 +151,7 @@ mod tests {
     #[test]
     fn an_error_says_what_it_is_about() {
         let all = [
-            (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid policy: `limits.fuel` is 0"),
+            (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
             (SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }), "the source has 5 bytes, of 4 allowed"),
             (SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }), "the input has 5 bytes, of 4 allowed"),
             (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-use crate::{Execution, Exhausted, Outcome, Output, Raised, ResourceKind, TrapKind};
+use crate::{Execution, Exhausted, Outcome, Output, Raised, ResourceKind};
 
 impl Execution {
     /// Whether the script ran to its end, or ended itself with code 0.
@@ -35,7 +35,7 @@ impl fmt::Display for Outcome {
             Self::Raised(raised) => write!(f, "raised {raised}"),
             Self::Exhausted(exhausted) => exhausted.fmt(f),
             Self::Cancelled => f.write_str("cancelled"),
-            Self::Trapped(trap) => write!(f, "trapped: {}", trap.name()),
+            Self::Trapped(trap) => write!(f, "trapped: {trap}"),
         }
     }
 }
@@ -54,28 +54,12 @@ impl fmt::Display for Raised {
 /// `ran out of fuel (limit 1000)`.
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (resource, unit) = match self.resource {
-            ResourceKind::Fuel => ("fuel", ""),
-            ResourceKind::Time => ("time", " ms"),
-            ResourceKind::Memory => ("memory", " bytes"),
+        let unit = match self.resource {
+            ResourceKind::Fuel => "",
+            ResourceKind::Time => " ms",
+            ResourceKind::Memory => " bytes",
         };
-        write!(f, "ran out of {resource} (limit {}{unit})", self.limit)
-    }
-}
-
-impl TrapKind {
-    /// As the contract spells it: `stack-overflow`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::StackOverflow => "stack-overflow",
-            Self::Unreachable => "unreachable",
-            Self::OutOfBounds => "out-of-bounds",
-            Self::BadCall => "bad-call",
-            Self::Arithmetic => "arithmetic",
-            Self::BadReport => "bad-report",
-            Self::Other => "other",
-        }
+        write!(f, "ran out of {} (limit {}{unit})", self.resource, self.limit)
     }
 }
 
@@ -102,6 +86,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TrapKind;
 
     fn raised(type_name: &str, message: &str) -> Outcome {
         let (type_name, message) = (type_name.into(), message.into());

@@ -36,6 +36,7 @@ mod blob;
 mod error;
 mod execution;
 mod files;
+mod names;
 mod policy;
 mod reader;
 mod request;

@@ -1,8 +1,8 @@
 //! One execution's input.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::{CancelToken, SourceKind, Stream, budget::Budget};
+use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::Desk};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -40,6 +40,8 @@ pub struct Request<'a> {
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
     pub(crate) budget: Budget,
+    /// Where the caller answers its tools' calls, in a started execution.
+    pub(crate) desk: Option<Arc<Desk>>,
 }
 
 impl<'a> Request<'a> {
@@ -57,6 +59,7 @@ impl<'a> Request<'a> {
             on_output: None,
             if_busy: IfBusy::default(),
             budget: Budget::default(),
+            desk: None,
         }
     }
 

@@ -15,11 +15,13 @@
 //! | `account` | what is held for it, within the guest's memory limit |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
+//! | `desk` | calls that whoever steps through the execution answers |
 //! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
 mod account;
 mod calls;
+mod desk;
 mod error;
 mod exchange;
 mod message;
@@ -34,6 +36,7 @@ mod tests;
 
 pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
+pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};
