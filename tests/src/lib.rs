@@ -6,6 +6,7 @@
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
+//! * [`reference`] makes the contract's page in `docs/`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] says what a session should hold after random scripts.
 //!
@@ -24,6 +25,7 @@
 pub mod fuzz;
 pub mod model;
 pub mod process;
+pub mod reference;
 
 mod backend;
 mod case;

@@ -187,6 +187,7 @@ impl Run {
             };
             let has_answer = tools.has_answer();
             let until = impatient.map_or(due, |end| end.min(due));
+            let _waits = tools.begin_wait(until);
             let woken = self.wait(until, seen, has_answer)?;
             if woken == Woken::Asked || impatient.is_some_and(|end| Instant::now() >= end) {
                 return Ok(None);

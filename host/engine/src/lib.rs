@@ -23,6 +23,7 @@
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, from outside.
 //! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
 //! * [`Tool`]: a function of the host that scripts may call.
+//! * [`Started`]: an execution that the caller steps through, to answer its tools itself or to read its output as it comes.
 //! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
 //!
 //! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
@@ -45,6 +46,7 @@ mod aot;
 mod budget;
 mod cancel;
 mod catalog;
+mod compile;
 pub mod component;
 mod config;
 mod current;
@@ -77,6 +79,7 @@ mod session;
 mod soft_stop;
 mod stack;
 mod state;
+mod stepping;
 mod store;
 mod ticker;
 mod tools;
@@ -84,8 +87,9 @@ mod trap;
 mod value;
 mod workspace;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo};
+pub use compile::{CompileError, compile};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
@@ -112,6 +116,7 @@ pub use session::{
     CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy,
     SharedWorkspace, WentBack,
 };
+pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
     SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,

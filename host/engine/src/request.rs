@@ -1,8 +1,8 @@
 //! One execution's input.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::{CancelToken, SourceKind, Stream, budget::Budget};
+use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::Desk};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -39,6 +39,8 @@ pub struct Request<'a> {
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
+    /// Where the caller answers its tools' calls, in a started execution.
+    pub(crate) desk: Option<Arc<Desk>>,
     pub(crate) budget: Budget,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Request<'a> {
             cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
+            desk: None,
             budget: Budget::default(),
         }
     }

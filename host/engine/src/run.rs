@@ -19,7 +19,7 @@ use crate::{
     request::OnOutput,
     sandbox::Sandbox,
     soft_stop::SoftStop,
-    tools::{Calls, Toolbox},
+    tools::{Calls, Desk, Toolbox},
     workspace::{Committed, Roots},
 };
 
@@ -42,6 +42,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
     on_output: Option<OnOutput>,
+    desk: Option<Arc<Desk>>,
     sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
 }
@@ -49,17 +50,7 @@ pub(crate) struct Setting<'a> {
 impl<'a> Setting<'a> {
     /// Checks a request against the limits. Nothing has run yet when this fails.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
-        let limits = &sandbox.0.policy.limits;
-        let (source, stdin) = (request.source.len() as u64, request.stdin.len() as u64);
-        if source > limits.source_bytes {
-            return Err(ExecuteError::SourceTooLarge { bytes: source, most: limits.source_bytes });
-        }
-        if stdin > limits.stdin_bytes {
-            return Err(ExecuteError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
-        }
-        if request.name.len() > NAME_BYTES_MOST || request.name.contains('\0') {
-            return Err(ExecuteError::Name(request.name.chars().take(100).collect()));
-        }
+        Self::check(sandbox, &request)?;
         Ok(Self {
             source: request.source,
             name: request.name,
@@ -72,9 +63,26 @@ impl<'a> Setting<'a> {
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             wants_value: false,
             on_output: request.on_output,
+            desk: request.desk,
             sandbox,
             toolbox: Arc::clone(&sandbox.0.toolbox),
         })
+    }
+
+    /// Refuses what is over the limits.
+    pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
+        let limits = &sandbox.0.policy.limits;
+        let (source, stdin) = (request.source.len() as u64, request.stdin.len() as u64);
+        if source > limits.source_bytes {
+            return Err(ExecuteError::SourceTooLarge { bytes: source, most: limits.source_bytes });
+        }
+        if stdin > limits.stdin_bytes {
+            return Err(ExecuteError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
+        }
+        if request.name.len() > NAME_BYTES_MOST || request.name.contains('\0') {
+            return Err(ExecuteError::Name(request.name.chars().take(100).collect()));
+        }
+        Ok(())
     }
 
     /// The same, with the value of the script's last expression to be reported.
@@ -96,7 +104,8 @@ impl<'a> Setting<'a> {
             self.session_id.map(str::to_owned),
             run.begun,
             self.cancel.clone(),
-        );
+        )
+        .with_desk(self.desk.clone());
         run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
             .with_budget(self.budget.clone())
             .with_tools(tools)

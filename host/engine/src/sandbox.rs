@@ -7,7 +7,7 @@ use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMou
 
 use crate::{
     BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request,
-    Session, SessionOptions, Tool,
+    Session, SessionOptions, Started, Tool, ToolDefinitionError,
     current::Run,
     guest::Guest,
     prepare,
@@ -186,6 +186,51 @@ impl Sandbox {
             }
             executed
         })?
+    }
+
+    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for what is known before there is an instance.
+    pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
+        self.start_guarded(request, ())
+    }
+
+    /// The same; the guard is dropped when the thread is done.
+    pub(crate) fn start_guarded(
+        &self,
+        request: Request<'_>,
+        guard: impl Send + 'static,
+    ) -> Result<Started, ExecuteError> {
+        Setting::check(self, &request)?;
+        let sandbox = self.clone();
+        Started::begin(request, guard, move |request, begun| {
+            begun();
+            sandbox.run(request)
+        })
+    }
+
+    /// The same sandbox with more tools: nothing is loaded or opened again.
+    ///
+    /// ```no_run
+    /// # use glovebox::{Engine, EngineConfig, Sandbox, Tool};
+    /// # let sandbox = Sandbox::builder(&Engine::new(EngineConfig::default())?).build()?;
+    /// let asking = sandbox.with_tools(&[Tool::new("ask", "Asks the user.").stepped()])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When one of them cannot be a tool, or has the name of another.
+    pub fn with_tools(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
+        let Inner { engine, runtime, policy, env, workspace, toolbox } = &*self.0;
+        Ok(Self(Arc::new(Inner {
+            engine: engine.clone(),
+            runtime: Arc::clone(runtime),
+            policy: policy.clone(),
+            env: env.clone(),
+            workspace: workspace.clone(),
+            toolbox: Arc::new(toolbox.with(tools)?),
+        })))
     }
 
     /// What the language's own parser says about `source`: nothing when it is well-formed. Nothing of it is executed.

@@ -16,6 +16,7 @@ use crate::{
 const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 
 /// A host directory at a guest path.
+#[derive(Clone)]
 struct Mounted {
     guest: String,
     host: PathBuf,
@@ -24,6 +25,7 @@ struct Mounted {
 }
 
 /// What a policy's executions see of files before they begin.
+#[derive(Clone)]
 pub(crate) struct Workspace {
     /// Without the mounts: they are added to each execution's clone, so that each sees the host as it is then.
     vfs: Vfs,

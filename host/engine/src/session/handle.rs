@@ -9,7 +9,7 @@ use std::{
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
     budget::Keeper,
     entropy,
     run::Setting,
@@ -183,11 +183,42 @@ impl Session {
     /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
     /// is cancelled as it waits is an execution that was cancelled before it began.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        self.run_when_held(request, || ())
+    }
+
+    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`]. It waits for its
+    /// turn as `run` does, and has it when this returns: whoever asks the session for something else afterwards comes after it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for what is known before the guest is entered.
+    pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
+        self.start_guarded(request, ())
+    }
+
+    /// The same; the guard is dropped when the thread is done.
+    pub(crate) fn start_guarded(
+        &self,
+        request: Request<'_>,
+        guard: impl Send + 'static,
+    ) -> Result<Started, ExecuteError> {
+        Setting::check(&self.0.sandbox, &request)?;
+        if let Some(reason) = self.ended() {
+            return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
+        }
+        let session = self.clone();
+        Started::begin(request, guard, move |request, begun| session.run_when_held(request, begun))
+    }
+
+    /// Calls `has_turn` when it has, before the guest is entered.
+    fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
         let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
         match self.hold(if_busy, &setting.cancel, setting.cancel_at) {
-            Ok(mut held) => shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?,
+            Ok(mut held) => {
+                has_turn();
+                shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?
+            }
             Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
             Err(NotHeld::Busy(error)) => Err(error),
         }

@@ -15,6 +15,7 @@ use super::{
     Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
     abandoned::Turn,
     account::Held,
+    desk::{Desk, Waiting as GuestWaits},
     error::Failure,
     exchange::Exchange,
     message::{Message, weight},
@@ -46,6 +47,8 @@ pub(crate) struct Calls {
     toolbox: Arc<Toolbox>,
     threads: Arc<ToolThreads>,
     exchange: Arc<Exchange>,
+    /// Where the caller answers, if somebody steps through the execution.
+    desk: Option<Arc<Desk>>,
     bounds: Bounds,
     session_id: Option<String>,
     deadline: Instant,
@@ -112,6 +115,7 @@ impl Calls {
             toolbox,
             threads,
             exchange: Exchange::new(wake),
+            desk: None,
             bounds: Bounds {
                 calls: limits.tool_calls,
                 at_once: usize::try_from(limits.tool_calls_at_once).unwrap_or(usize::MAX),
@@ -130,6 +134,19 @@ impl Calls {
             patience: None,
             records: Records::new(begun, limits.tool_record_bytes),
         }
+    }
+
+    /// Lets whoever steps through the execution answer.
+    pub(crate) fn with_desk(mut self, desk: Option<Arc<Desk>>) -> Self {
+        self.desk = desk;
+        self
+    }
+
+    /// Tells whoever steps through the execution that the guest waits until then, and for which calls, for as long as what is
+    /// returned lives. A guest that only looks does not wait.
+    pub(crate) fn begin_wait(&self, until: Instant) -> Option<GuestWaits> {
+        let desk = self.desk.as_ref().filter(|_| Instant::now() < until)?;
+        Some(desk.wait_for(self.running.iter().map(|call| call.index).collect()))
     }
 
     /// What the host holds for the calls.
@@ -251,7 +268,7 @@ impl Calls {
             let (session_id, token) = (self.session_id.clone(), cancel.clone());
             let call = ToolCall { name, index, session_id, cancel: token, deadline };
             let (bytes_most, abandoned) = (self.bounds.bytes, Arc::clone(self.toolbox.abandoned()));
-            let job = Job { call, entry, arguments, held, bytes_most, abandoned };
+            let job = Job { call, entry, arguments, held, bytes_most, abandoned, desk: self.desk.clone() };
             match turn.and_then(|_| worker::start(&self.threads, &self.exchange, job)) {
                 Ok(fate) => self.running.push(Running { id, index, fate, cancel, deadline }),
                 Err(failure) => self.finish(id, index, Err(failure), now),
@@ -317,7 +334,7 @@ impl Calls {
         let now = Instant::now();
         while let Some(at) = self.running.iter().position(|call| call.deadline <= now) {
             let call = self.running.remove(at);
-            call.give_up();
+            self.give_up(&call);
             self.finish(call.id, call.index, Err(self.timeout()), now);
         }
     }
@@ -346,8 +363,16 @@ impl Calls {
     }
 
     fn abandon(&mut self) {
-        for call in self.running.drain(..) {
-            call.give_up();
+        for call in std::mem::take(&mut self.running) {
+            self.give_up(&call);
+        }
+    }
+
+    fn give_up(&self, call: &Running) {
+        call.cancel.cancel();
+        call.fate.abandon();
+        if let Some(desk) = &self.desk {
+            desk.withdraw(call.index);
         }
     }
 
@@ -376,12 +401,5 @@ impl Calls {
         if let Some(record) = self.records.get(index) {
             events::tool_complete(self.session_id.as_deref(), record, index);
         }
-    }
-}
-
-impl Running {
-    fn give_up(&self) {
-        self.cancel.cancel();
-        self.fate.abandon();
     }
 }

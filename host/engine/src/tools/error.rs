@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
+    kind: ToolErrorKind,
     message: String,
 }
 
@@ -15,7 +16,20 @@ impl ToolError {
     /// A failure in words for the script. Keep out of them what a script may not know.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string() }
+        Self::of(ToolErrorKind::Failed, message)
+    }
+
+    /// The same as a failure of this kind, whose class is what the guest sees: for whoever passes on what another host or component
+    /// has said.
+    #[must_use]
+    pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
+        Self { kind, message: message.to_string() }
+    }
+
+    /// What kind of failure it is. Default: [`ToolErrorKind::Failed`].
+    #[must_use]
+    pub fn kind(&self) -> ToolErrorKind {
+        self.kind
     }
 
     /// The words.
@@ -27,7 +41,7 @@ impl ToolError {
 
 impl From<String> for ToolError {
     fn from(message: String) -> Self {
-        Self { message }
+        Self { kind: ToolErrorKind::Failed, message }
     }
 }
 
@@ -116,7 +130,9 @@ pub enum ToolDefinitionError {
         reason: String,
     },
     /// Nothing answers its calls.
-    #[error("tool `{0}` has no handler; give it one with `Tool::handler`")]
+    #[error(
+        "tool `{0}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`"
+    )]
     NoHandler(String),
     /// All descriptions and schemas together are too long.
     #[error("the tools' descriptions and schemas take {bytes} bytes together; the most is {most}")]

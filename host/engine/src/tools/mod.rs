@@ -15,12 +15,14 @@
 //! | `account` | what is held for it, within the guest's memory limit |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
+//! | `desk` | calls that whoever steps through the execution answers |
 //! | `direct` | a call that no script makes |
 //! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
 mod account;
 mod calls;
+mod desk;
 mod direct;
 mod error;
 mod exchange;
@@ -36,6 +38,7 @@ mod tests;
 
 pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
+pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub use record::{ToolOutcome, ToolRecord};

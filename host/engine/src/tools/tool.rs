@@ -45,7 +45,15 @@ pub struct Tool {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
-    pub(super) handler: Option<Handler>,
+    pub(super) answerer: Option<Answerer>,
+}
+
+/// Who answers a tool's calls.
+#[derive(Clone)]
+pub(super) enum Answerer {
+    Handler(Handler),
+    /// Whoever steps through the execution.
+    Caller,
 }
 
 impl fmt::Debug for Tool {
@@ -58,7 +66,7 @@ impl Tool {
     /// A tool by the name that scripts call it by: an identifier of 1 to 64 ASCII letters, digits and underscores,
     /// beginning with a letter. The description is what `help(tools.name)` shows.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), schema: json!({ "type": "object" }), handler: None }
+        Self { name: name.into(), description: description.into(), schema: json!({ "type": "object" }), answerer: None }
     }
 
     /// What the arguments must be, as JSON Schema: of an object, whose properties are the named arguments. Default: any
@@ -77,7 +85,15 @@ impl Tool {
         mut self,
         handler: impl Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
-        self.handler = Some(Arc::new(handler));
+        self.answerer = Some(Answerer::Handler(Arc::new(handler)));
+        self
+    }
+
+    /// Leaves the calls to whoever steps through the execution, instead of a handler:
+    /// [`Started::advance`](crate::Started::advance) asks for their answers. In executions that were not started so, a call fails
+    /// at once.
+    pub fn stepped(mut self) -> Self {
+        self.answerer = Some(Answerer::Caller);
         self
     }
 

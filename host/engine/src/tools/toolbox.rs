@@ -11,7 +11,7 @@ use std::{
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, error::Failure, tool::Handler};
+use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, error::Failure, tool::Answerer};
 
 /// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
 const ABANDONED_MOST: usize = 64;
@@ -73,16 +73,15 @@ const RESERVED: [&str; 42] = [
 ];
 
 /// The tools of a sandbox, by name, and their catalogue.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     entries: BTreeMap<String, Arc<Entry>>,
-    tools: Vec<Tool>,
     abandoned: Arc<Abandoned>,
 }
 
 /// One tool, ready to be called.
 pub(super) struct Entry {
-    pub(super) handler: Handler,
+    pub(super) answerer: Answerer,
     validator: Validator,
     description: Value,
     abandoned: AtomicUsize,
@@ -97,7 +96,12 @@ impl std::fmt::Debug for Entry {
 impl Toolbox {
     /// Checks the tools and compiles their schemas.
     pub(crate) fn new(tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
-        let mut toolbox = Self::default();
+        Self::default().with(tools)
+    }
+
+    /// The same with more tools. Those that are there already are the same in both: what was given up in one counts in the other.
+    pub(crate) fn with(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
+        let mut toolbox = self.clone();
         for tool in tools {
             toolbox.add(tool)?;
         }
@@ -116,7 +120,7 @@ impl Toolbox {
         if self.entries.contains_key(&name) {
             return Err(ToolDefinitionError::Duplicate(name));
         }
-        let Some(handler) = tool.handler.clone() else { return Err(ToolDefinitionError::NoHandler(name)) };
+        let Some(answerer) = tool.answerer.clone() else { return Err(ToolDefinitionError::NoHandler(name)) };
         let wrong = |reason: String| ToolDefinitionError::Schema { name: name.clone(), reason };
         if !tool.schema.is_object() || tool.schema.get("type").is_some_and(|of| of != "object") {
             return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
@@ -133,9 +137,8 @@ impl Toolbox {
             "schema": tool.schema,
             "parameters": parameters(&tool.schema),
         });
-        let entry = Entry { handler, validator, description, abandoned: AtomicUsize::new(0) };
+        let entry = Entry { answerer, validator, description, abandoned: AtomicUsize::new(0) };
         self.entries.insert(name, Arc::new(entry));
-        self.tools.push(tool.clone());
         Ok(())
     }
 

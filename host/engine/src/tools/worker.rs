@@ -3,7 +3,7 @@
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -16,9 +16,11 @@ use super::{
     ToolCall, ToolErrorKind,
     abandoned::{Abandoned, Origin},
     account::Held,
+    desk::{Desk, Laid, within},
     error::Failure,
     exchange::{Done, Exchange},
     reply::Answer,
+    tool::Answerer,
     toolbox::Entry,
 };
 
@@ -61,6 +63,15 @@ pub(super) struct Job {
     pub(super) bytes_most: u64,
     /// Where it is counted if it is given up.
     pub(super) abandoned: Arc<Abandoned>,
+    /// Where it goes if it is the caller's to answer; none where nobody steps through the execution.
+    pub(super) desk: Option<Arc<Desk>>,
+}
+
+/// What a call's thread has come to.
+enum Work {
+    Answered(Answer),
+    /// The arguments, as JSON text, are for the caller.
+    Checked(Arc<Desk>, String),
 }
 
 /// Whether anybody waits for a call's answer.
@@ -77,8 +88,11 @@ pub(super) struct Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    Answered,
+    /// No thread runs for it any longer: it waits for the caller.
+    Laid,
+    /// Given up while a thread ran for it, which still does.
     Abandoned,
+    Over,
 }
 
 impl Fate {
@@ -99,24 +113,45 @@ impl Fate {
 
     /// Nobody waits any longer: unless it has answered, the handler counts as abandoned until it returns.
     pub(super) fn abandon(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if *state == State::Running {
-            *state = State::Abandoned;
-            self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
-            self.abandoned.add(&self.origin, self.bytes);
+        let mut state = self.state();
+        match *state {
+            State::Running => {
+                *state = State::Abandoned;
+                self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
+                self.abandoned.add(&self.origin, self.bytes);
+            }
+            State::Laid => *state = State::Over,
+            State::Abandoned | State::Over => {}
         }
     }
 
-    /// The handler has returned; says whether somebody waits for that.
-    fn answer(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The handler has returned, or the caller has answered; says whether somebody waits for that.
+    pub(super) fn answer(&self) -> bool {
+        let mut state = self.state();
+        let is_awaited = matches!(*state, State::Running | State::Laid);
+        self.leave(&mut state, State::Over);
+        is_awaited
+    }
+
+    /// The call's thread ends, and the caller is to answer; says whether anybody waits for that.
+    fn lay(&self) -> bool {
+        let mut state = self.state();
+        // It may have been answered already.
+        let is_awaited = *state == State::Running;
+        self.leave(&mut state, if is_awaited { State::Laid } else { State::Over });
+        is_awaited
+    }
+
+    fn leave(&self, state: &mut State, next: State) {
         if *state == State::Abandoned {
             self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
             self.abandoned.remove(&self.origin, self.bytes);
-            return false;
         }
-        *state = State::Answered;
-        true
+        *state = next;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,31 +168,96 @@ pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: J
     Ok(fate)
 }
 
-fn run(exchange: &Arc<Exchange>, fate: &Fate, job: Job, place: Place) {
-    let Job { call, entry, arguments, held, bytes_most, .. } = job;
+fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
+    let Job { call, entry, arguments, held, bytes_most, desk, .. } = job;
     // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
-    let answered = panic::catch_unwind(AssertUnwindSafe(|| answer(&call, &entry, arguments, bytes_most)));
-    let panicked = |_| Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name)));
-    let answer = answered.unwrap_or_else(panicked);
+    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, bytes_most, desk)));
+    let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
+    let worked = worked.unwrap_or_else(panicked);
     let ended = Instant::now();
-    drop(held);
+    let index = call.index;
     // Before the answer can be seen: whoever sees it may count on the place being free.
     drop(place);
-    if fate.answer() {
-        let (answer, held) = exchange.hold_answer(answer);
-        exchange.put(Done { index: call.index, answer, held, ended });
+    match worked {
+        Work::Answered(answer) => {
+            drop(held);
+            if fate.answer() {
+                let (answer, held) = exchange.hold_answer(answer);
+                exchange.put(Done { index, answer, held, ended });
+            }
+        }
+        Work::Checked(desk, arguments) => {
+            let (fate_there, exchange) = (Arc::clone(fate), Arc::clone(exchange));
+            desk.lay(index, Laid { name: call.name, arguments, held, bytes_most, fate: fate_there, exchange });
+            // If it was given up meanwhile, nobody will take it from there.
+            if !fate.lay() {
+                desk.withdraw(index);
+            }
+        }
     }
 }
 
-fn answer(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64) -> Answer {
-    entry.check(&arguments)?;
-    let result = (entry.handler)(call, arguments);
-    let result = result.map_err(|error| Failure::new(ToolErrorKind::Failed, error.message()))?;
-    let text = result.to_string();
-    let bytes = text.len() as u64;
-    if bytes > bytes_most {
-        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {bytes_most}");
-        return Err(Failure::new(ToolErrorKind::Limit, message));
+fn work(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64, desk: Option<Arc<Desk>>) -> Work {
+    if let Err(failure) = entry.check(&arguments) {
+        return Work::Answered(Err(failure));
     }
-    Ok(text)
+    Work::Answered(match (&entry.answerer, desk) {
+        (Answerer::Handler(handler), _) => handler(call, arguments)
+            .map_err(|error| Failure::new(error.kind(), error.message()))
+            .and_then(|result| within(result.to_string(), bytes_most)),
+        (Answerer::Caller, Some(desk)) => return Work::Checked(desk, arguments.to_string()),
+        (Answerer::Caller, None) => {
+            let message = format!("`{}` is only answered in started executions", call.name);
+            Err(Failure::new(ToolErrorKind::Failed, message))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Tool, Toolbox};
+
+    /// A call as it runs, and how many of its tool's are counted as given up.
+    fn running() -> (Fate, impl Fn() -> usize) {
+        let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
+        let entry = Arc::clone(toolbox.get("ask").unwrap());
+        let counted = Arc::clone(&entry);
+        let abandoned = Arc::clone(toolbox.abandoned());
+        let fate = Fate { state: Mutex::new(State::Running), entry, abandoned, origin: None, bytes: 1 };
+        (fate, move || counted.abandoned().load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
+        let (fate, counted) = running();
+        assert!(fate.lay());
+        fate.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!fate.answer(), "nobody waits");
+        assert_eq!(counted(), 0);
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
+        for ends in [[Fate::answer, Fate::lay], [Fate::lay, Fate::answer]] {
+            let (fate, counted) = running();
+            fate.abandon();
+            fate.abandon();
+            assert_eq!(counted(), 1);
+            assert!(!ends[0](&fate));
+            assert!(!ends[1](&fate));
+            assert_eq!(counted(), 0, "once, whoever comes first");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_answered_before_its_thread_ended_is_over() {
+        let (fate, counted) = running();
+        assert!(fate.answer());
+        assert!(!fate.lay());
+        fate.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!fate.answer(), "once");
+    }
 }

@@ -1,0 +1,18 @@
+//! Executions that their caller steps through.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `started` | [`Started`]: the execution on its thread, and what its caller asks of it |
+//! | `step` | what the two say to each other |
+//! | `owned` | a request that its thread can keep |
+//! | `transcript` | what the script has written so far |
+//! | `json` | whether a text is JSON, without making values of it |
+
+mod json;
+mod owned;
+mod started;
+mod step;
+mod transcript;
+
+pub use started::Started;
+pub use step::{AdvanceError, Step, ToolAnswer, ToolRequest};

@@ -1,0 +1,200 @@
+//! Calls that whoever steps through an execution answers.
+//!
+//! A call comes here when its arguments have passed the tool's schema, and is gone when it was answered or given up; no thread
+//! waits with it. The guest's thread says while it waits, and for which calls: only then, and only when all of them are
+//! here, is it the caller that must go on.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::{
+    ToolErrorKind,
+    account::Held,
+    error::Failure,
+    exchange::{Done, Exchange},
+    reply::Answer,
+    worker::Fate,
+};
+
+/// The calls of one execution that its caller is to answer, and how far the execution has come.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: BTreeMap<usize, Laid>,
+    /// How many calls the execution has made at least, for all that has come here: smaller numbers are known.
+    known: usize,
+    /// The calls that the guest waits for, while it does.
+    awaited: Option<Vec<usize>>,
+    has_ended: bool,
+}
+
+/// A call that has no answer yet.
+pub(super) struct Laid {
+    pub(super) name: String,
+    pub(super) arguments: String,
+    /// What is held for the arguments.
+    pub(super) held: Held,
+    pub(super) bytes_most: u64,
+    pub(super) fate: Arc<Fate>,
+    pub(super) exchange: Arc<Exchange>,
+}
+
+impl fmt::Debug for Laid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Laid").field("name", &self.name).field("bytes", &self.held.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// A call as the caller sees it.
+#[derive(Debug)]
+pub(crate) struct OpenCall {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+/// What the caller says to a call.
+#[derive(Debug)]
+pub(crate) struct CallerAnswer {
+    pub(crate) index: usize,
+    /// JSON text, or how it failed and what the script is told.
+    pub(crate) answer: Result<String, (ToolErrorKind, String)>,
+}
+
+/// How far an execution has come.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Ended,
+    /// The guest waits for these and for nothing else but time.
+    Waits(Vec<OpenCall>),
+    Runs,
+}
+
+/// The guest waits, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Waiting(Arc<Desk>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.state().awaited = None;
+    }
+}
+
+impl Desk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a call down that the caller is to answer.
+    pub(super) fn lay(&self, index: usize, call: Laid) {
+        let mut state = self.state();
+        state.known = state.known.max(index.saturating_add(1));
+        state.calls.insert(index, call);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Takes a call back that nobody waits for any longer, if it is here.
+    pub(super) fn withdraw(&self, index: usize) {
+        let withdrawn = self.state().calls.remove(&index);
+        drop(withdrawn);
+    }
+
+    /// From now on the guest waits, for any of these calls.
+    pub(super) fn wait_for(self: &Arc<Self>, calls: Vec<usize>) -> Waiting {
+        self.state().awaited = Some(calls);
+        self.changed.notify_all();
+        Waiting(Arc::clone(self))
+    }
+
+    /// The execution has ended.
+    pub(crate) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the execution has made this call, for all that the caller can know.
+    pub(crate) fn knows(&self, index: usize) -> bool {
+        index < self.state().known
+    }
+
+    /// Hands answers on; those to calls that have none outstanding go nowhere.
+    pub(crate) fn answer(&self, answers: Vec<CallerAnswer>) {
+        for CallerAnswer { index, answer } in answers {
+            let Some(call) = self.state().calls.remove(&index) else { continue };
+            call.answer(index, answer);
+        }
+    }
+
+    /// Waits until the execution has ended or its guest waits for the caller, at most until `end`.
+    pub(crate) fn wait(&self, end: Option<Instant>) -> Progress {
+        let mut state = self.state();
+        loop {
+            if state.has_ended {
+                return Progress::Ended;
+            }
+            if let Some(calls) = state.open_calls() {
+                return Progress::Waits(calls);
+            }
+            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return Progress::Runs,
+                Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+    }
+}
+
+impl State {
+    /// What the guest waits for, if the caller has all of it to answer.
+    fn open_calls(&self) -> Option<Vec<OpenCall>> {
+        let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
+        // First, and without a copy: an answer may be on its way, or one of the host's own tools at work.
+        if !awaited.iter().all(|index| self.calls.contains_key(index)) {
+            return None;
+        }
+        let open = self.calls.iter().filter(|(index, _)| awaited.contains(index));
+        Some(
+            open.map(|(index, call)| OpenCall {
+                index: *index,
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            })
+            .collect(),
+        )
+    }
+}
+
+impl Laid {
+    fn answer(self, index: usize, answer: Result<String, (ToolErrorKind, String)>) {
+        let ended = Instant::now();
+        drop(self.held);
+        let answer = match answer {
+            Ok(text) => within(text, self.bytes_most),
+            Err((kind, message)) => Err(Failure::new(kind, message)),
+        };
+        if self.fate.answer() {
+            let (answer, held) = self.exchange.hold_answer(answer);
+            self.exchange.put(Done { index, answer, held, ended });
+        }
+    }
+}
+
+/// A result that is no longer than it may be.
+pub(super) fn within(text: String, bytes_most: u64) -> Answer {
+    let bytes = text.len() as u64;
+    if bytes > bytes_most {
+        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {bytes_most}");
+        return Err(Failure::new(ToolErrorKind::Limit, message));
+    }
+    Ok(text)
+}
