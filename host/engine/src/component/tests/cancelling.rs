@@ -11,14 +11,14 @@ fn the_contexts_token_stops_what_runs_and_what_comes_later() {
     let session = open(&mut ctx);
     let (outcome, mut ctx) = thread::scope(|scope| {
         let running = scope.spawn(move || {
-            let outcome = ctx.execute(Runtime::Javascript, request("for (;;);"), no_policy()).unwrap().outcome;
+            let outcome = ctx.run(Runtime::Javascript, request("for (;;);"), no_policy()).unwrap().outcome;
             (outcome, ctx)
         });
         token.cancel();
         running.join().unwrap()
     });
     assert_eq!(outcome, Outcome::Cancelled);
-    let later = ctx.execute(Runtime::Javascript, request("1"), no_policy()).unwrap();
+    let later = ctx.run(Runtime::Javascript, request("1"), no_policy()).unwrap();
     assert_eq!((later.outcome, later.fuel_consumed), (Outcome::Cancelled, 0));
     let in_session = HostSession::execute(&mut ctx, session, request("1")).unwrap();
     assert_eq!(in_session.outcome, Outcome::Cancelled);
@@ -27,8 +27,8 @@ fn the_contexts_token_stops_what_runs_and_what_comes_later() {
 #[test]
 fn a_variable_that_never_answers_is_stopped_with_the_context() {
     let mut ctx = ctx();
-    let session = open(&mut ctx);
-    said_in(&mut ctx, &session, "globalThis.x = {toJSON() { for (;;); }}; 0");
+    let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
+    said_in(&mut ctx, &session, "class Endless:\n    def __repr__(self):\n        while True: pass\nx = Endless()");
     let token = ctx.cancel_token();
     let got = thread::scope(|scope| {
         let running = scope.spawn(move || HostSession::get_variable(&mut ctx, session, "x".into()));
@@ -43,9 +43,9 @@ fn a_variable_that_never_answers_is_stopped_with_the_context() {
 fn a_deadline_cancels_one_execution_and_no_other() {
     let mut ctx = ctx();
     let late = Request { deadline_ms: Some(1), ..request("for (;;);") };
-    assert_eq!(ctx.execute(Runtime::Javascript, late, no_policy()).unwrap().outcome, Outcome::Cancelled);
+    assert_eq!(ctx.run(Runtime::Javascript, late, no_policy()).unwrap().outcome, Outcome::Cancelled);
     let never = Request { deadline_ms: Some(u64::MAX), ..request("1") };
-    assert_eq!(ctx.execute(Runtime::Javascript, never, no_policy()).unwrap().outcome, Outcome::Completed);
+    assert_eq!(ctx.run(Runtime::Javascript, never, no_policy()).unwrap().outcome, Outcome::Completed);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn what_was_unwound_for_its_time_is_paid_for_in_full() {
         limits.timeout_reserve_ms = Some(0);
     });
     // It calls nothing, so that the host cannot know what it has used.
-    let execution = ctx.execute(Runtime::Javascript, request("for (;;);"), policy).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
     assert!(matches!(execution.outcome, Outcome::Exhausted(_)));
     assert_eq!(ctx.usage().fuel, 5_000_000_000);
 }

@@ -44,9 +44,9 @@ fn every_limit_is_the_most_that_may_be_asked_for() {
     let mut ctx = ctx();
     for (name, edit) in edits {
         let at = limited(|limits| edit(limits, &granted, 0));
-        assert_eq!(ctx.execute(Runtime::Javascript, request("1"), at).unwrap().outcome, Outcome::Completed, "{name}");
+        assert_eq!(ctx.run(Runtime::Javascript, request("1"), at).unwrap().outcome, Outcome::Completed, "{name}");
         let over = limited(|limits| edit(limits, &granted, 1));
-        let text = bad_policy(ctx.execute(Runtime::Javascript, request("1"), over));
+        let text = bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
         let key = format!("`limits.{}`", name.replace('_', "-"));
         assert!(text.contains(&key) && text.contains("granted"), "{name}: {text}");
     }
@@ -56,22 +56,22 @@ fn every_limit_is_the_most_that_may_be_asked_for() {
 fn what_is_asked_for_holds() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.fuel = Some(1_000_000));
-    let execution = ctx.execute(Runtime::Javascript, request("for (;;);"), policy).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
     let Outcome::Exhausted(types::Exhausted { limit: 1_000_000, .. }) = execution.outcome else {
         panic!("{:?}", execution.outcome);
     };
     let policy = Policy { args: Some(vec!["a".into()]), ..no_policy() };
-    let execution = ctx.execute(Runtime::Javascript, request("console.log(scriptArgs[1])"), policy).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("console.log(scriptArgs[1])"), policy).unwrap();
     assert_eq!(execution.stdout.bytes, b"a\n");
     let policy = Policy { env: Some(vec![("TZ".into(), "UTC".into())]), ..no_policy() };
-    let execution = ctx.execute(Runtime::Javascript, request("console.log(std.getenv('TZ'))"), policy).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("console.log(std.getenv('TZ'))"), policy).unwrap();
     assert_eq!(execution.stdout.bytes, b"UTC\n");
     let policy = Policy { clock: Some(types::Clock::Fixed(1_700_000_000_000_000_000)), ..no_policy() };
-    let execution = ctx.execute(Runtime::Javascript, request("console.log(Date.now())"), policy).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("console.log(Date.now())"), policy).unwrap();
     assert_eq!(execution.stdout.bytes, b"1700000000000\n");
     let policy = Policy { entropy: Some(types::Entropy::Seeded(7)), ..no_policy() };
     let random = |ctx: &mut SandboxCtx| {
-        let execution = ctx.execute(Runtime::Javascript, request("console.log(Math.random())"), policy.clone());
+        let execution = ctx.run(Runtime::Javascript, request("console.log(Math.random())"), policy.clone());
         execution.unwrap().stdout.bytes
     };
     assert_eq!(random(&mut ctx), random(&mut ctx));
@@ -80,7 +80,7 @@ fn what_is_asked_for_holds() {
 #[test]
 fn what_cannot_be_is_named_with_what_it_may_be() {
     let mut ctx = ctx();
-    let mut refused = |policy| bad_policy(ctx.execute(Runtime::Javascript, request("1"), policy));
+    let mut refused = |policy| bad_policy(ctx.run(Runtime::Javascript, request("1"), policy));
     let zero = refused(limited(|limits| limits.timeout_ms = Some(0)));
     assert!(zero.contains("`limits.timeout-ms` is 0") && zero.contains("between 1 and"), "{zero}");
     let small = refused(limited(|limits| limits.memory_bytes = Some(1 << 20)));
@@ -122,12 +122,12 @@ fn the_hosts_clock_and_entropy_are_had_only_where_they_are_granted() {
     let mut ctx = fixed.ctx();
     assert_eq!(said(&mut ctx, "console.log(Date.now())"), "5\n");
     let clock = Policy { clock: Some(types::Clock::Host), ..no_policy() };
-    assert!(bad_policy(ctx.execute(Runtime::Javascript, request("1"), clock)).starts_with("`clock`: "));
+    assert!(bad_policy(ctx.run(Runtime::Javascript, request("1"), clock)).starts_with("`clock`: "));
     let entropy = Policy { entropy: Some(types::Entropy::Host), ..no_policy() };
-    assert!(bad_policy(ctx.execute(Runtime::Javascript, request("1"), entropy)).starts_with("`entropy`: "));
+    assert!(bad_policy(ctx.run(Runtime::Javascript, request("1"), entropy)).starts_with("`entropy`: "));
     let other =
         Policy { clock: Some(types::Clock::Fixed(7_000_000)), entropy: Some(types::Entropy::Seeded(2)), ..no_policy() };
-    let execution = ctx.execute(Runtime::Javascript, request("console.log(Date.now())"), other).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request("console.log(Date.now())"), other).unwrap();
     assert_eq!(execution.stdout.bytes, b"7\n");
 }
 
@@ -161,10 +161,10 @@ fn a_policy_with_host_directories_is_not_for_components() {
 #[test]
 fn runtimes_are_those_that_info_lists() {
     let mut ctx = ctx();
-    let info = ctx.info().unwrap();
+    let info = ctx.provider();
     let names: Vec<_> = info.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
     assert_eq!(names, ["python", "javascript", "javascript-0.11"], "the defaults first");
-    let mut run = |name: &str| ctx.execute(Runtime::Named(name.into()), request("1"), no_policy());
+    let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
     for name in ["", "ruby", "../python", "/bin/sh", "javascript\0"] {
         assert!(matches!(told(run(name)), SandboxError::UnknownRuntime(_)), "{name}");

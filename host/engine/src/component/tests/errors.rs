@@ -9,7 +9,7 @@ use crate::{
 #[test]
 fn what_a_script_does_is_an_outcome() {
     let mut ctx = ctx();
-    let mut run = |source: &str| ctx.execute(Runtime::Javascript, request(source), no_policy()).unwrap();
+    let mut run = |source: &str| ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(run("std.exit(3)").outcome, Outcome::Exited(3));
     let Outcome::Raised(raised) = run("throw new RangeError('too far')").outcome else { panic!("it throws") };
     assert_eq!((raised.type_name.as_str(), raised.message.as_str(), raised.line), ("RangeError", "too far", Some(1)));
@@ -26,7 +26,7 @@ fn a_list_has_the_first_four_mebibytes_of_a_stream() {
     let mut ctx = host(|policy| policy.limits.stdout_bytes = 8 << 20, |_| {}).ctx();
     for (length, given) in [((4 << 20) - 1, (4 << 20) - 1), (4 << 20, 4 << 20), ((4 << 20) + 1, 4 << 20)] {
         let source = format!("std.out.puts('x'.repeat({length}))");
-        let stdout = ctx.execute(Runtime::Javascript, request(&source), no_policy()).unwrap().stdout;
+        let stdout = ctx.run(Runtime::Javascript, request(&source), no_policy()).unwrap().stdout;
         assert_eq!((stdout.bytes.len(), stdout.kept_bytes, stdout.total_bytes), (given, length, length));
     }
 }
@@ -37,7 +37,7 @@ fn standard_input_is_held_to_its_limit_and_ignored_by_validation() {
     let policy = limited(|limits| limits.stdin_bytes = Some(4));
     for (length, fits) in [(3, true), (4, true), (5, false)] {
         let asked = Request { stdin: Some(vec![b'x'; length]), ..request("console.log(std.in.getline())") };
-        let ran = ctx.execute(Runtime::Javascript, asked.clone(), policy.clone());
+        let ran = ctx.run(Runtime::Javascript, asked.clone(), policy.clone());
         match ran {
             Ok(execution) => assert!(fits && execution.stdout.bytes.len() == length + 1, "{execution:?}"),
             Err(Failure::Told(error)) => {
@@ -68,7 +68,7 @@ fn what_only_the_host_may_know_is_not_told() {
 
 #[test]
 fn info_says_what_there_is() {
-    let info = ctx().info().unwrap();
+    let info = ctx().provider();
     assert_eq!((info.name.as_str(), info.version.as_str()), ("glovebox", env!("CARGO_PKG_VERSION")));
     assert_eq!(info.features, types::Features::all());
 }

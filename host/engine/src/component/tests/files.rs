@@ -99,7 +99,7 @@ fn a_list_has_at_most_ten_thousand_entries() {
     let mut ctx = host(|policy| policy.limits.workspace_inodes = 20_000, |_| {}).ctx();
     let session = open(&mut ctx);
     let mut listed = |count: u32| {
-        said_in(&mut ctx, &session, &format!("for (let i = 0; i < {count}; i++) std.writeFile('' + i, ''); 0"));
+        said_in(&mut ctx, &session, &format!("for (let i = 0; i < {count}; i++) std.writeFile('' + i, 'x'); 0"));
         let files = HostSession::files(&mut ctx, same(&session)).unwrap();
         let list = HostFiles::list(&mut ctx, same(&files), "*".into());
         HostFiles::drop(&mut ctx, files).unwrap();

@@ -37,7 +37,7 @@ fn what_one_has_used_is_not_anothers_loss() {
     let host = host(|_| {}, |quotas| quotas.executions = 1);
     let (mut one, mut other) = (host.ctx(), host.ctx());
     said(&mut one, "1");
-    over_quota(one.execute(Runtime::Javascript, request("1"), no_policy()));
+    over_quota(one.run(Runtime::Javascript, request("1"), no_policy()));
     said(&mut other, "1");
 }
 

@@ -10,7 +10,7 @@ use super::{
     kept::KeptSession,
     wit::{
         sandbox::{Host, HostSession, SessionOptions},
-        types::{Limits, Outcome, Policy, Request, Runtime, SandboxError, SessionPolicy},
+        types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
     },
 };
 use crate::{Engine, EngineConfig};
@@ -23,6 +23,22 @@ mod isolation;
 mod quotas;
 mod sessions;
 mod tools;
+
+/// What two of the interfaces have by the same name.
+trait Named {
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure>;
+    fn provider(&mut self) -> ProviderInfo;
+}
+
+impl Named for SandboxCtx {
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure> {
+        Host::execute(self, runtime, request, policy)
+    }
+
+    fn provider(&mut self) -> ProviderInfo {
+        Host::info(self).unwrap()
+    }
+}
 
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -111,7 +127,7 @@ fn same<T: 'static>(handle: &Resource<T>) -> Resource<T> {
 
 /// What JavaScript wrote.
 fn said(ctx: &mut SandboxCtx, source: &str) -> String {
-    let execution = ctx.execute(Runtime::Javascript, request(source), no_policy()).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }

@@ -36,7 +36,7 @@ fn executions_in_all_are_bounded_and_so_is_whatever_else_enters_a_guest() {
     let session = open(&mut ctx);
     HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
     let most = "`executions`: at most 4 is granted";
-    assert_eq!(over_quota(ctx.execute(Runtime::Javascript, request("1"), no_policy())), most);
+    assert_eq!(over_quota(ctx.run(Runtime::Javascript, request("1"), no_policy())), most);
     assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), most);
     assert_eq!(over_quota(HostSession::execute(&mut ctx, same(&session), request("1"))), most);
     assert_eq!(over_quota(HostSession::get_variable(&mut ctx, same(&session), "x".into())), most);
@@ -52,13 +52,13 @@ fn executions_in_all_are_bounded_and_so_is_whatever_else_enters_a_guest() {
 fn what_is_refused_counts_for_nothing() {
     let mut ctx = ctx();
     let over = limited(|limits| limits.fuel = Some(u64::MAX));
-    bad_policy(ctx.execute(Runtime::Javascript, request("1"), over));
-    told(ctx.execute(Runtime::Named("ruby".into()), request("1"), no_policy()));
+    bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
+    told(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
     assert_eq!(ctx.usage(), Usage::default());
     // This one the engine refuses: it was counted, and no fuel was used.
     let long = "1;".repeat(1 << 20);
     assert!(matches!(
-        told(ctx.execute(Runtime::Javascript, request(&long), no_policy())),
+        told(ctx.run(Runtime::Javascript, request(&long), no_policy())),
         SandboxError::SourceTooLarge(types::TooLarge { bytes: 2_097_152, most: 1_048_576 })
     ));
     assert_eq!(ctx.usage(), Usage { executions: 1, ..Usage::default() });
@@ -69,7 +69,7 @@ fn fuel_in_all_cannot_be_overdrawn() {
     let most = 40_000_000;
     let mut ctx = with_quotas(|quotas| quotas.fuel = most);
     let policy = limited(|limits| limits.fuel = Some(30_000_000));
-    let run = |ctx: &mut SandboxCtx, source: &str| ctx.execute(Runtime::Javascript, request(source), policy.clone());
+    let run = |ctx: &mut SandboxCtx, source: &str| ctx.run(Runtime::Javascript, request(source), policy.clone());
     let first = run(&mut ctx, "for (let i = 0; i < 1000; i++);").unwrap();
     assert_eq!(first.outcome, Outcome::Completed);
     assert_eq!(ctx.usage().fuel, first.fuel_consumed, "what it did not use is given back");
@@ -94,7 +94,7 @@ fn fuel_in_all_cannot_be_overdrawn() {
 #[test]
 fn everything_that_runs_in_a_session_is_paid_for() {
     let mut ctx = ctx();
-    let session = open(&mut ctx);
+    let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
     let mut last = ctx.usage().fuel;
     let mut grew = |ctx: &SandboxCtx| ctx.usage().fuel > std::mem::replace(&mut last, ctx.usage().fuel);
     HostSession::set_variable(&mut ctx, same(&session), "x".into(), "[1, 2]".into()).unwrap();
@@ -104,13 +104,13 @@ fn everything_that_runs_in_a_session_is_paid_for() {
     ctx.validate(Runtime::Javascript, request("f(1)"), no_policy()).unwrap();
     assert!(grew(&ctx));
     let before = ctx.usage().fuel;
-    let execution = HostSession::execute(&mut ctx, same(&session), request("x.length")).unwrap();
+    let execution = HostSession::execute(&mut ctx, same(&session), request("len(x)")).unwrap();
     assert_eq!(ctx.usage().fuel - before, execution.fuel_consumed);
     grew(&ctx);
     // What a stranger's session does as it is resumed is on the bill as well.
     let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
     assert!(!grew(&ctx), "looking costs nothing");
-    HostSession::resume(&mut ctx, Runtime::Javascript, state, no_policy(), no_options()).unwrap();
+    HostSession::resume(&mut ctx, Runtime::Python, state, no_policy(), no_options()).unwrap();
     assert!(grew(&ctx));
 }
 

@@ -89,7 +89,7 @@ fn arguments_that_cannot_be_are_named() {
         assert!(argument(told(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is no JSON: "));
     }
     let named = Request { name: Some("a\0".into()), ..request("1") };
-    argument(told(ctx.execute(Runtime::Javascript, named, no_policy())));
+    argument(told(ctx.run(Runtime::Javascript, named, no_policy())));
     let read_only = told(HostSession::set_variable(&mut ctx, same(&session), "undefined".into(), "1".into()));
     assert!(matches!(read_only, SandboxError::Variable(_)), "{read_only:?}");
 }

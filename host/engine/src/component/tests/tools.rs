@@ -81,7 +81,7 @@ fn they_know_for_whom_they_are_called() {
     let id = ctx.id().to_owned();
     assert_eq!(call(&mut ctx, "who", "{}").unwrap(), format!("\"{id}\""));
     let asked = "console.log(await tools.who())";
-    let execution = ctx.execute(Runtime::Javascript, request(asked), no_policy()).unwrap();
+    let execution = ctx.run(Runtime::Javascript, request(asked), no_policy()).unwrap();
     assert_eq!(String::from_utf8(execution.stdout.bytes).unwrap(), format!("{id}\n"));
     assert_eq!(execution.session_id, None, "it is none of a session");
 }
