@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,14 @@ pub struct Artefact {
     /// What is recorded beside it.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
+}
+
+impl Artefact {
+    /// Notes that it is used now: [`PreparedStore::shrink`](crate::PreparedStore::shrink) removes what was not for longest.
+    pub fn touch(&self) {
+        // Where the file system does not take it, it goes sooner than it should.
+        let _ = self.aot.set_modified(SystemTime::now());
+    }
 }
 
 /// One line of a listing.

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -66,15 +67,18 @@ struct Stored {
     record: ImageRecord,
 }
 
-/// The prepared images of one cache directory. Safe to use from several threads and processes at once.
+/// The prepared images of one cache directory, or other code compiled ahead of time. Safe to use from several threads and
+/// processes at once.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
+    /// The directory in it.
+    name: &'static str,
 }
 
 impl<'a> PreparedStore<'a> {
-    pub(crate) fn new(cache: &'a CacheDir) -> Self {
-        Self { cache }
+    pub(crate) fn new(cache: &'a CacheDir, name: &'static str) -> Self {
+        Self { cache, name }
     }
 
     /// The image with this key, if it is there: owner, mode and length are checked, the code is not hashed.
@@ -170,6 +174,32 @@ impl<'a> PreparedStore<'a> {
         Ok(shelf.0.names()?.iter().fold(0, |sum, name| sum.saturating_add(shelf.bytes_of(name))))
     }
 
+    /// Removes what was used longest ago until the rest takes at most `most_bytes`, and returns the bytes freed. What has
+    /// the key `keep` stays, and so may be more than that. Used is what was stored or [touched](Artefact::touch).
+    ///
+    /// An engine that has one loaded keeps it: only the name goes.
+    pub fn shrink(&self, most_bytes: u64, keep: &ArtefactKey) -> Result<u64, PreparedError> {
+        let shelf = self.shelf()?;
+        let mut total = self.size_bytes()?;
+        let mut oldest = Vec::new();
+        for name in shelf.records()? {
+            if let Some(stored) = shelf.read_record(&name)?.filter(|stored| stored.key != *keep.parts()) {
+                oldest.push((shelf.used(&stored.aot_file), stored.key));
+            }
+        }
+        oldest.sort_by_key(|(used, _)| *used);
+        let mut freed = 0u64;
+        for (_, key) in oldest {
+            if total <= most_bytes {
+                break;
+            }
+            let bytes = self.remove_where(|stored| stored.key == key)?;
+            total = total.saturating_sub(bytes);
+            freed = freed.saturating_add(bytes);
+        }
+        Ok(freed)
+    }
+
     fn remove_where(&self, wanted: impl Fn(&Stored) -> bool) -> Result<u64, PreparedError> {
         let shelf = self.shelf()?;
         let mut freed = 0u64;
@@ -192,7 +222,7 @@ impl<'a> PreparedStore<'a> {
 
     /// Opened, and its owner and mode checked, for each operation: an engine may live for months.
     fn shelf(&self) -> Result<Shelf, PreparedError> {
-        Ok(Shelf(self.cache.subdir("prepared")?))
+        Ok(Shelf(self.cache.subdir(self.name)?))
     }
 }
 
@@ -279,6 +309,12 @@ impl Shelf {
 
     fn bytes_of(&self, name: &str) -> u64 {
         std::fs::symlink_metadata(self.0.path_of(name)).map_or(0, |metadata| metadata.len())
+    }
+
+    /// When a file was last stored or touched.
+    fn used(&self, name: &str) -> SystemTime {
+        let modified = std::fs::symlink_metadata(self.0.path_of(name)).and_then(|metadata| metadata.modified());
+        modified.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     fn failed(&self, action: &'static str, name: &str, source: io::Error) -> CacheError {

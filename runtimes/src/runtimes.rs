@@ -131,7 +131,12 @@ impl Runtimes {
 
     /// The prepared images in the same cache.
     pub fn prepared(&self) -> PreparedStore<'_> {
-        PreparedStore::new(&self.cache)
+        PreparedStore::new(&self.cache, "prepared")
+    }
+
+    /// Compiled components in the same cache, apart from the images: they are the users' own, and make room for each other.
+    pub fn components(&self) -> PreparedStore<'_> {
+        PreparedStore::new(&self.cache, "components")
     }
 
     /// Where a runtime's file is, or goes when it is fetched.

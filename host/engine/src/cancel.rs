@@ -1,6 +1,7 @@
 //! Stopping an execution from another thread.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
@@ -47,6 +48,17 @@ struct State {
     /// Tokens to be cancelled with this one: none once it is. The numbers are never used again.
     children: BTreeMap<u64, Weak<Signal>>,
     next_child: u64,
+    /// What else is to happen.
+    hooks: Vec<Arc<Hook>>,
+}
+
+/// What is called on cancellation.
+struct Hook(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 impl Signal {
@@ -67,6 +79,23 @@ impl Drop for Wakes<'_> {
         let parked = &mut self.token.0.state().parked;
         if let Some(at) = parked.iter().position(|thread| thread.id() == self.thread.id()) {
             parked.swap_remove(at);
+        }
+    }
+}
+
+/// What [`CancelToken::on_cancel`] was given is called while this lives.
+#[derive(Debug)]
+#[must_use = "dropping it takes the call back"]
+pub struct OnCancel {
+    token: CancelToken,
+    hook: Arc<Hook>,
+}
+
+impl Drop for OnCancel {
+    fn drop(&mut self) {
+        let hooks = &mut self.token.0.state().hooks;
+        if let Some(at) = hooks.iter().position(|hook| Arc::ptr_eq(hook, &self.hook)) {
+            hooks.swap_remove(at);
         }
     }
 }
@@ -105,19 +134,45 @@ impl CancelToken {
 
     /// Stops every execution that has this token or a [`child`](Self::child) of it, and wakes those that wait.
     pub fn cancel(&self) {
-        let children = {
+        let (children, hooks) = {
             let mut state = self.0.state();
             state.cancelled = true;
             for thread in &state.parked {
                 thread.unpark();
             }
             self.0.changed.notify_all();
-            mem::take(&mut state.children)
+            (mem::take(&mut state.children), state.hooks.clone())
         };
-        // One that is dropped just now locks this token to leave it.
+        // Not under the lock: a child that is dropped just now locks this token to leave it, and a hook may ask the token.
         for child in children.into_values().filter_map(|child| child.upgrade()) {
             Self(child).cancel();
         }
+        for hook in hooks {
+            (hook.0)();
+        }
+    }
+
+    /// Has a cancellation call `then`, on the thread that cancels; at once, on this one, where it has happened already. For
+    /// waits that this token does not know of. `then` must not block, and may be called more than once; a call that is under way
+    /// when the result is dropped goes on.
+    ///
+    /// ```
+    /// let (cancel, (sender, receiver)) = (glovebox::CancelToken::new(), std::sync::mpsc::channel());
+    /// let waiting = cancel.on_cancel(move || drop(sender.send("cancelled")));
+    /// cancel.cancel();
+    /// assert_eq!(receiver.recv(), Ok("cancelled"));
+    /// drop(waiting);
+    /// ```
+    pub fn on_cancel(&self, then: impl Fn() + Send + Sync + 'static) -> OnCancel {
+        let hook = Arc::new(Hook(Box::new(then)));
+        let mut state = self.0.state();
+        state.hooks.push(Arc::clone(&hook));
+        let is_cancelled = state.cancelled;
+        drop(state);
+        if is_cancelled {
+            (hook.0)();
+        }
+        OnCancel { token: self.clone(), hook }
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -172,6 +227,7 @@ impl CancelToken {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use super::*;
@@ -222,5 +278,27 @@ mod tests {
             });
             assert!(root.0.state().children.is_empty());
         }
+    }
+
+    #[test]
+    fn a_hook_is_called_on_cancellation_at_once_after_it_and_never_once_taken_back() {
+        let (token, calls) = (CancelToken::new(), Arc::new(AtomicUsize::new(0)));
+        let count = |calls: &Arc<AtomicUsize>| {
+            let (token, calls) = (token.clone(), Arc::clone(calls));
+            token.clone().on_cancel(move || {
+                assert!(token.is_cancelled(), "it may ask");
+                calls.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let (kept, taken_back) = (count(&calls), count(&calls));
+        drop(taken_back);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        token.cancel();
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        let late = count(&calls);
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        drop((kept, late));
+        token.cancel();
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
     }
 }

@@ -20,6 +20,9 @@ pub struct EngineConfig {
     /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
     /// fails with `ToolLimit`.
     pub tool_threads: u32,
+    /// How much of the cache compiled components may take together, in bytes. Default 2 GiB. What was used longest ago makes
+    /// room.
+    pub component_cache_bytes: u64,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -30,6 +33,7 @@ impl Default for EngineConfig {
             cache_dir: None,
             pool: Some(PoolConfig::default()),
             tool_threads: 1_024,
+            component_cache_bytes: 2 << 30,
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -41,6 +45,7 @@ impl fmt::Debug for EngineConfig {
             .field("cache_dir", &self.cache_dir)
             .field("pool", &self.pool)
             .field("tool_threads", &self.tool_threads)
+            .field("component_cache_bytes", &self.component_cache_bytes)
             .finish_non_exhaustive()
     }
 }

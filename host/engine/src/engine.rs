@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) tool_threads: Arc<ToolThreads>,
     /// Whether instances come from a pool.
     pub(crate) is_pooled: bool,
+    /// What compiled components may take on disk.
+    pub(crate) component_cache_bytes: u64,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
 }
 
@@ -74,6 +76,7 @@ impl Engine {
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
             is_pooled: config.pool.is_some(),
+            component_cache_bytes: config.component_cache_bytes,
             loaded: Mutex::default(),
         })))
     }
@@ -99,13 +102,6 @@ impl Inner {
         self.stacks.run(work).map_err(system("stack"))
     }
 
-    /// A digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
-    pub(crate) fn compile_digest(&self) -> Digest {
-        let mut collected = Collect(Vec::new());
-        self.wasmtime.precompile_compatibility_hash().hash(&mut collected);
-        Digest::of(&collected.0)
-    }
-
     pub(crate) fn loaded(&self, key: &Loaded) -> Option<Arc<Runtime>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
@@ -115,6 +111,13 @@ impl Inner {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))
     }
+}
+
+/// A digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
+pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
+    let mut collected = Collect(Vec::new());
+    wasmtime.precompile_compatibility_hash().hash(&mut collected);
+    Digest::of(&collected.0)
 }
 
 /// Collects what a type feeds to a hasher, so that it can go through SHA-256.

@@ -46,6 +46,7 @@ mod aot;
 mod budget;
 mod cancel;
 mod catalog;
+mod compile;
 pub mod component;
 mod config;
 mod current;
@@ -86,8 +87,9 @@ mod trap;
 mod value;
 mod workspace;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo};
+pub use compile::{CompileError, compile};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};

@@ -10,7 +10,7 @@ use wasmtime::Module;
 
 use crate::{
     Language, RuntimeError, aot,
-    engine::Inner,
+    engine::{Inner, compile_digest},
     prepare,
     resident::Resident,
     runtime::{Drive, Image, Runtime, display_name, driver},
@@ -18,7 +18,7 @@ use crate::{
 
 /// The version of Wasmtime that compiled code belongs to. Its own check at loading is the authority; in the key it
 /// keeps images of several versions beside each other.
-const WASMTIME: &str = "48";
+pub(crate) const WASMTIME: &str = "48";
 
 /// What a binary's guests are called with.
 struct Plan<'a> {
@@ -52,7 +52,7 @@ impl Plan<'_> {
             runtime: self.sha256,
             recipe,
             wasmtime: WASMTIME.into(),
-            settings: inner.compile_digest().to_string(),
+            settings: compile_digest(&inner.wasmtime).to_string(),
             target: std::env::consts::ARCH.into(),
         })
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
 
 use glovebox_runtimes::{ArtefactKey, BuildError, Digest, KeyParts, PreparedError, Quiet};
 
@@ -147,7 +148,7 @@ fn many_at_once_build_once() {
                 let runtimes = world.runtimes();
                 let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, || {
                     built.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    std::thread::sleep(Duration::from_millis(50));
                     Ok::<_, String>(artefact(vec![5; 1000]))
                 });
                 assert_eq!(artefact.unwrap().aot_bytes, 1000);
@@ -212,4 +213,31 @@ fn images_are_listed_measured_and_removed_by_binary() {
     let left = store.size_bytes().unwrap();
     assert_eq!(store.clear().unwrap(), left);
     assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
+}
+
+#[test]
+fn what_was_used_longest_ago_makes_room_for_the_rest() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.components();
+    let keys: Vec<ArtefactKey> =
+        ["a", "b", "c"].map(|name| ArtefactKey::new(KeyParts { label: name.into(), ..parts() })).into();
+    let labels = || store.list().unwrap().into_iter().map(|listed| listed.parts.label).collect::<Vec<_>>().concat();
+    for (key, age) in keys.iter().zip(1..) {
+        let stored = store.store(key, &artefact(vec![0; 1_000_000])).unwrap();
+        let then = SystemTime::now() - Duration::from_secs(3600 * age);
+        stored.aot.set_modified(then).unwrap();
+    }
+    let all = store.size_bytes().unwrap();
+    let each = all / 3;
+    // Under and at what they take, nothing goes.
+    assert_eq!((store.shrink(all + 1, &keys[0]).unwrap(), store.shrink(all, &keys[0]).unwrap()), (0, 0));
+    // `c` is the oldest until it is used again.
+    store.open(&keys[2]).unwrap().unwrap().touch();
+    assert!(store.shrink(all - 1, &keys[0]).unwrap() >= each);
+    assert_eq!(labels(), "ac");
+    // What is asked for stays, and may be more than the limit by itself.
+    store.shrink(0, &keys[2]).unwrap();
+    assert_eq!(labels(), "c");
+    assert!(store.open(&keys[0]).unwrap().is_none() && runtimes.prepared().list().unwrap().is_empty());
 }

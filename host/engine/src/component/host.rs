@@ -108,6 +108,12 @@ impl SandboxHost {
         }
     }
 
+    /// What components have where they ask for nothing, and the most that they may ask for.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.grant.0
+    }
+
     /// The sandbox of one more store.
     #[must_use]
     pub fn ctx(&self) -> SandboxCtx {

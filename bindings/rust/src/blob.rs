@@ -1,0 +1,82 @@
+//! Many bytes.
+
+use std::io::{self, BufRead, Write};
+
+use crate::{Error, bindings::glovebox::sandbox::sandbox as raw, reader::Pieces};
+
+/// At most so much of what is written goes over in one call: providers bound a single list.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Bytes that the provider keeps for the component, too many for a list: a hibernated session, a large file.
+///
+/// They are written at the end, through [`Write`], and read from anywhere. Dropping it frees them.
+#[derive(Debug)]
+pub struct Blob {
+    pub(crate) raw: raw::Blob,
+}
+
+impl Blob {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { raw: raw::Blob::new() }
+    }
+
+    /// One that holds these bytes.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`].
+    pub fn of(bytes: &[u8]) -> Result<Self, Error> {
+        let blob = Self::new();
+        for piece in bytes.chunks(WRITE_BYTES) {
+            blob.raw.append(piece)?;
+        }
+        Ok(blob)
+    }
+
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.raw.size()
+    }
+
+    /// Bytes from `offset` on, at most `len` and at most 16,777,216; none at its end.
+    #[must_use]
+    pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
+        self.raw.read(offset, len)
+    }
+
+    /// Reads from the beginning.
+    pub fn reader(&self) -> impl BufRead + '_ {
+        self.pieces()
+    }
+
+    /// All bytes, in the component's own memory.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        // Reading a blob does not fail.
+        self.pieces().into_vec().unwrap_or_default()
+    }
+
+    fn pieces(&self) -> Pieces<impl FnMut(u64, u64) -> Result<Vec<u8>, Error>> {
+        Pieces::new(|offset, len| Ok(self.raw.read(offset, len)))
+    }
+}
+
+impl Default for Blob {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Write for Blob {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = bytes.get(..WRITE_BYTES).unwrap_or(bytes);
+        self.raw.append(piece).map_err(Error::from)?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! What a call of the sandbox fails with.
+
+use std::{error, fmt, io};
+
+use crate::{
+    FileError, FileFailure,
+    bindings::glovebox::sandbox::types::{SandboxError, TooLarge},
+};
+
+/// What went wrong on the caller's or the provider's side. Nothing was executed, and nothing was changed.
+///
+/// The texts are the provider's, and name what they are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// No runtime has this name, or the provider has none for the language.
+    UnknownRuntime(String),
+    /// The policy cannot be, or asks for more than is granted: the text names the key, and what it may be.
+    InvalidPolicy(String),
+    /// An argument cannot be: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
+    InvalidArgument(String),
+    /// The source is over `limits.source-bytes`.
+    SourceTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// Standard input, or a variable's JSON text, is over `limits.stdin-bytes`.
+    StdinTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// One more session, or one more checkpoint, is over a limit.
+    TooManySessions(String),
+    /// One more is over what the provider grants the component as a whole. Dropping what it holds may help.
+    QuotaExceeded(String),
+    /// The session has ended.
+    SessionEnded(String),
+    /// An execution that was started in the session, or the one whose files are asked for, has not come to its end.
+    SessionBusy(String),
+    /// The session has no such state to go back to.
+    NoCheckpoint(String),
+    /// A variable could not be read or set.
+    Variable(String),
+    /// An operation on files was refused.
+    File(FileFailure),
+    /// The bytes are no hibernated session, or none that this provider, runtime and policy can resume.
+    NotResumable(String),
+    /// The provider cannot do this; [`info`](crate::info) tells beforehand.
+    Unsupported(String),
+    /// No instance could be made; trying again later may help.
+    Unavailable(String),
+}
+
+impl Error {
+    /// Which error it is, as the contract spells it: `quota-exceeded`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownRuntime(_) => "unknown-runtime",
+            Self::InvalidPolicy(_) => "invalid-policy",
+            Self::InvalidArgument(_) => "invalid-argument",
+            Self::SourceTooLarge { .. } => "source-too-large",
+            Self::StdinTooLarge { .. } => "stdin-too-large",
+            Self::TooManySessions(_) => "too-many-sessions",
+            Self::QuotaExceeded(_) => "quota-exceeded",
+            Self::SessionEnded(_) => "session-ended",
+            Self::SessionBusy(_) => "session-busy",
+            Self::NoCheckpoint(_) => "no-checkpoint",
+            Self::Variable(_) => "variable",
+            Self::File(_) => "file",
+            Self::NotResumable(_) => "not-resumable",
+            Self::Unsupported(_) => "unsupported",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SourceTooLarge { bytes, most } => write!(f, "the source has {bytes} bytes; `limits.source_bytes` is {most}"),
+            Self::StdinTooLarge { bytes, most } => write!(f, "the input has {bytes} bytes; `limits.stdin_bytes` is {most}"),
+            Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
+            Self::UnknownRuntime(text)
+            | Self::InvalidPolicy(text)
+            | Self::InvalidArgument(text)
+            | Self::TooManySessions(text)
+            | Self::QuotaExceeded(text)
+            | Self::SessionEnded(text)
+            | Self::SessionBusy(text)
+            | Self::NoCheckpoint(text)
+            | Self::Variable(text)
+            | Self::NotResumable(text)
+            | Self::Unsupported(text)
+            | Self::Unavailable(text) => write!(f, "{}: {text}", self.name()),
+        }
+    }
+}
+
+impl error::Error for Error {}
+
+impl From<SandboxError> for Error {
+    fn from(error: SandboxError) -> Self {
+        match error {
+            SandboxError::UnknownRuntime(text) => Self::UnknownRuntime(text),
+            SandboxError::InvalidPolicy(text) => Self::InvalidPolicy(text),
+            SandboxError::InvalidArgument(text) => Self::InvalidArgument(text),
+            SandboxError::SourceTooLarge(TooLarge { bytes, most }) => Self::SourceTooLarge { bytes, most },
+            SandboxError::StdinTooLarge(TooLarge { bytes, most }) => Self::StdinTooLarge { bytes, most },
+            SandboxError::TooManySessions(text) => Self::TooManySessions(text),
+            SandboxError::QuotaExceeded(text) => Self::QuotaExceeded(text),
+            SandboxError::SessionEnded(text) => Self::SessionEnded(text),
+            SandboxError::SessionBusy(text) => Self::SessionBusy(text),
+            SandboxError::NoCheckpoint(text) => Self::NoCheckpoint(text),
+            SandboxError::Variable(text) => Self::Variable(text),
+            SandboxError::File(failure) => Self::File(failure),
+            SandboxError::NotResumable(text) => Self::NotResumable(text),
+            SandboxError::Unsupported(text) => Self::Unsupported(text),
+            SandboxError::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+/// For readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput`, `StorageFull` where the error is one of
+/// these, else `Other`.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::File(failure) => match failure.kind {
+                FileError::NotFound => io::ErrorKind::NotFound,
+                FileError::Exists => io::ErrorKind::AlreadyExists,
+                FileError::InvalidPath => io::ErrorKind::InvalidInput,
+                FileError::NoSpace => io::ErrorKind::StorageFull,
+                FileError::WrongKind | FileError::Refused => io::ErrorKind::Other,
+            },
+            Error::QuotaExceeded(_) => io::ErrorKind::StorageFull,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_it_is_about() {
+        let all = [
+            (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
+            (SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }), "the source has 5 bytes; `limits.source_bytes` is 4"),
+            (SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }), "the input has 5 bytes; `limits.stdin_bytes` is 4"),
+            (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),
+        ];
+        for (raw, text) in all {
+            assert_eq!(Error::from(raw).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_reader_learns_the_kind_of_error() {
+        let kinds = [
+            (FileError::NotFound, io::ErrorKind::NotFound),
+            (FileError::Exists, io::ErrorKind::AlreadyExists),
+            (FileError::InvalidPath, io::ErrorKind::InvalidInput),
+            (FileError::NoSpace, io::ErrorKind::StorageFull),
+            (FileError::WrongKind, io::ErrorKind::Other),
+            (FileError::Refused, io::ErrorKind::Other),
+        ];
+        for (file, kind) in kinds {
+            let error = io::Error::from(Error::File(failure(file)));
+            assert_eq!(error.kind(), kind);
+            assert_eq!(error.to_string(), "`a/b`: nothing is there");
+        }
+        assert_eq!(io::Error::from(Error::QuotaExceeded(String::new())).kind(), io::ErrorKind::StorageFull);
+    }
+
+    fn failure(kind: FileError) -> FileFailure {
+        FileFailure { kind, path: "a/b".into(), message: "nothing is there".into() }
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading what an execution did.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use crate::{Execution, Exhausted, Outcome, Output, Raised, ResourceKind};
+
+impl Execution {
+    /// Whether the script ran to its end, or ended itself with code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.outcome.is_success()
+    }
+
+    /// Wall-clock time; compiling never counts.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.duration_ns)
+    }
+}
+
+impl Outcome {
+    /// Whether the script ran to its end, or ended itself with code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Completed | Self::Exited(0))
+    }
+}
+
+/// In a line, for people: the exception without its traceback.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completed => f.write_str("completed"),
+            Self::Exited(code) => write!(f, "exited with code {code}"),
+            Self::Raised(raised) => write!(f, "raised {raised}"),
+            Self::Exhausted(exhausted) => exhausted.fmt(f),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Trapped(trap) => write!(f, "trapped: {trap}"),
+        }
+    }
+}
+
+/// `ValueError: no such thing`.
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.type_name.as_str(), self.message.as_str()) {
+            ("", message) => f.write_str(message),
+            (name, "") => f.write_str(name),
+            (name, message) => write!(f, "{name}: {message}"),
+        }
+    }
+}
+
+/// `ran out of fuel (limit 1000)`.
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.resource {
+            ResourceKind::Fuel => "",
+            ResourceKind::Time => " ms",
+            ResourceKind::Memory => " bytes",
+        };
+        write!(f, "ran out of {} (limit {}{unit})", self.resource, self.limit)
+    }
+}
+
+impl Output {
+    /// As text. What is not UTF-8 becomes `U+FFFD`.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+
+    /// Whether the script wrote more than was kept.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.total_bytes > self.kept_bytes
+    }
+
+    /// Whether more was kept than is here: [`Started::output`](crate::Started::output) has the rest.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.kept_bytes > self.bytes.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrapKind;
+
+    fn raised(type_name: &str, message: &str) -> Outcome {
+        let (type_name, message) = (type_name.into(), message.into());
+        Outcome::Raised(Raised { type_name, message, traceback: "Traceback …".into(), line: Some(1) })
+    }
+
+    #[test]
+    fn an_outcome_is_one_line() {
+        let exhausted = |resource| Outcome::Exhausted(Exhausted { resource, limit: 9, used: 10 });
+        let all = [
+            (Outcome::Completed, "completed", true),
+            (Outcome::Exited(0), "exited with code 0", true),
+            (Outcome::Exited(3), "exited with code 3", false),
+            (raised("ValueError", "no"), "raised ValueError: no", false),
+            (raised("KeyboardInterrupt", ""), "raised KeyboardInterrupt", false),
+            (raised("", "42"), "raised 42", false),
+            (exhausted(ResourceKind::Fuel), "ran out of fuel (limit 9)", false),
+            (exhausted(ResourceKind::Time), "ran out of time (limit 9 ms)", false),
+            (exhausted(ResourceKind::Memory), "ran out of memory (limit 9 bytes)", false),
+            (Outcome::Cancelled, "cancelled", false),
+            (Outcome::Trapped(TrapKind::StackOverflow), "trapped: stack-overflow", false),
+        ];
+        for (outcome, line, success) in all {
+            assert_eq!((outcome.to_string().as_str(), outcome.is_success()), (line, success));
+        }
+    }
+
+    #[test]
+    fn output_says_what_is_missing() {
+        let output = |kept_bytes, total_bytes| Output { bytes: b"ab\xff".to_vec(), kept_bytes, total_bytes };
+        assert_eq!(output(3, 3).text(), "ab\u{fffd}");
+        assert_eq!((output(3, 3).is_truncated(), output(3, 3).has_more()), (false, false));
+        assert_eq!((output(3, 4).is_truncated(), output(3, 4).has_more()), (true, false));
+        assert_eq!((output(4, 4).is_truncated(), output(4, 4).has_more()), (false, true));
+    }
+}

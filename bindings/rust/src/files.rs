@@ -1,0 +1,58 @@
+//! A workspace's files.
+
+use std::io::BufRead;
+
+use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw, reader::Pieces};
+
+/// A workspace's files as they were at one moment: what happens afterwards does not change them.
+///
+/// Paths are relative to `/app`, and neither `..` nor a link leads out. Errors are [`Error::File`], with the kind and the path.
+#[derive(Debug)]
+pub struct Files {
+    pub(crate) raw: raw::Files,
+}
+
+impl Files {
+    /// The files, directories and links whose path the pattern matches, sorted, at most 10,000: `*`, `?`, `[…]` within a name, `**`
+    /// for any number of directories.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a pattern that is none.
+    pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, Error> {
+        Ok(self.raw.list(pattern)?)
+    }
+
+    /// What is at a path; a link at its end is not followed.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn stat(&self, path: &str) -> Result<FileEntry, Error> {
+        Ok(self.raw.stat(path)?)
+    }
+
+    /// A whole file. Scripts choose how large it is: [`stat`](Self::stat) tells beforehand.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
+    }
+
+    /// Bytes of a file from `offset` on, at most `len` and at most 16,777,216; none at its end.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn read_at(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+        Ok(self.raw.read(path, offset, len)?)
+    }
+
+    /// Reads a file in pieces.
+    ///
+    /// # Errors
+    /// [`Error::File`] where there is no such one.
+    pub fn open(&self, path: impl Into<String>) -> Result<impl BufRead + '_, Error> {
+        let path = path.into();
+        self.read_at(&path, 0, 0)?;
+        Ok(Pieces::new(move |offset, len| self.read_at(&path, offset, len)))
+    }
+}

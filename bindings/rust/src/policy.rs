@@ -1,0 +1,167 @@
+//! Building policies.
+
+use crate::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
+
+/// Chained setters, each documented as its field is.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = Some($name);
+            self
+        }
+    )*};
+}
+
+/// Everything at its default.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: None,
+            fuel_reserve: None,
+            timeout_ms: None,
+            timeout_reserve_ms: None,
+            memory_bytes: None,
+            stdout_bytes: None,
+            stderr_bytes: None,
+            source_bytes: None,
+            stdin_bytes: None,
+            workspace_bytes: None,
+            workspace_inodes: None,
+            open_files: None,
+            tool_calls: None,
+            tool_calls_at_once: None,
+            tool_timeout_ms: None,
+            tool_bytes: None,
+            tool_record_bytes: None,
+            session_count: None,
+            session_total_bytes: None,
+        }
+    }
+}
+
+impl Limits {
+    setters! {
+        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 10,000,000,000.
+        fuel: u64,
+        /// Fuel kept for a last word, at most a tenth of all. Default 100,000,000.
+        fuel_reserve: u64,
+        /// Wall-clock milliseconds, waits included; at least 1. Default 10,000.
+        timeout_ms: u64,
+        /// Milliseconds kept for a last word, at most a tenth of all. Default 100.
+        timeout_reserve_ms: u64,
+        /// Bytes of linear memory, files and captured output together. Default 134,217,728.
+        memory_bytes: u64,
+        /// Bytes of standard output that are kept. Default 2,000,000.
+        stdout_bytes: u64,
+        /// Bytes of standard error that are kept. Default 1,000,000.
+        stderr_bytes: u64,
+        /// Bytes of source text; more is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
+        source_bytes: u64,
+        /// Bytes of standard input; more is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.
+        stdin_bytes: u64,
+        /// Bytes of files, names and directory entries included. Default 67,108,864.
+        workspace_bytes: u64,
+        /// Files, directories and links. Default 10,000.
+        workspace_inodes: u64,
+        /// Descriptors open at once. Default 256.
+        open_files: u32,
+        /// Calls of tools in one execution. Default 100.
+        tool_calls: u64,
+        /// Calls of tools that run at once. Default 16.
+        tool_calls_at_once: u32,
+        /// Milliseconds that one call of a tool may take. Default 10,000.
+        tool_timeout_ms: u64,
+        /// Bytes of a call's arguments, and of its result. Default 1,048,576.
+        tool_bytes: u64,
+        /// Bytes of arguments and results that the record of calls keeps. Default 1,048,576.
+        tool_record_bytes: u64,
+        /// Sessions kept at once. Default 1,000.
+        session_count: u32,
+        /// Bytes that all kept sessions may hold together. Default 4,294,967,296.
+        session_total_bytes: u64,
+    }
+}
+
+/// Everything at its default, which is a good policy.
+impl Default for Policy {
+    fn default() -> Self {
+        Self { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+    }
+}
+
+impl Policy {
+    setters! {
+        /// How much a script may use.
+        limits: Limits,
+        /// The time that it sees. Default: the provider's.
+        clock: Clock,
+        /// The randomness that it sees. Default: the provider's.
+        entropy: Entropy,
+        /// How sessions keep and lose their state.
+        session: SessionPolicy,
+    }
+
+    /// One more argument after the script's name. Default: none.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.get_or_insert_default().push(arg.into());
+        self
+    }
+
+    /// One more environment variable. Default: none.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.get_or_insert_default().push((name.into(), value.into()));
+        self
+    }
+
+    /// The same every time: a clock that stands still, in nanoseconds since 1970, and random numbers from a seed. Equal input then
+    /// costs equal fuel, to the unit. The script gets no last word at a limit, and its random numbers are no secret.
+    #[must_use]
+    pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
+        self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
+    }
+}
+
+/// Everything at its default.
+impl Default for SessionPolicy {
+    fn default() -> Self {
+        Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_kept: None, on_unwind: None }
+    }
+}
+
+impl SessionPolicy {
+    setters! {
+        /// When a session saves its state by itself. Default: [`Checkpoints::Auto`].
+        checkpoints: Checkpoints,
+        /// Up to how much memory of its own, in bytes, it does so before every execution under `Auto`. Default 4,194,304.
+        checkpoint_auto_bytes: u64,
+        /// How many checkpoints that were asked for are kept; at least 1. Default 8.
+        checkpoints_kept: u32,
+        /// What becomes of a session whose script was unwound. Default: [`OnUnwind::GoBack`].
+        on_unwind: OnUnwind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setters_set_what_they_are_named_after() {
+        let limits = Limits::default().fuel(1).timeout_ms(2).open_files(3).session_total_bytes(4);
+        assert_eq!((limits.fuel, limits.timeout_ms, limits.open_files), (Some(1), Some(2), Some(3)));
+        assert_eq!((limits.session_total_bytes, limits.memory_bytes), (Some(4), None));
+    }
+
+    #[test]
+    fn arguments_and_variables_add_up() {
+        let policy = Policy::default().arg("a").arg("b").env("K", "v").env("L", "w").reproducible(5, 6);
+        assert_eq!(policy.args, Some(vec!["a".into(), "b".into()]));
+        assert_eq!(policy.env, Some(vec![("K".into(), "v".into()), ("L".into(), "w".into())]));
+        assert_eq!((policy.clock, policy.entropy), (Some(Clock::Fixed(5)), Some(Entropy::Seeded(6))));
+        assert_eq!(Policy::default().args, None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Building requests.
+
+use std::time::Duration;
+
+use crate::{Request, SourceKind};
+
+impl Request {
+    /// This source, and everything else at its default.
+    #[must_use]
+    pub fn new(source: impl Into<String>) -> Self {
+        Self { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+    }
+
+    /// The file name that tracebacks show: at most 4,096 bytes without NUL. Default: `<sandbox>`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How JavaScript source is to be understood. Default: [`SourceKind::Detect`].
+    #[must_use]
+    pub fn kind(mut self, kind: SourceKind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// What the script reads from standard input. Default: nothing.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// After how long the execution is cancelled, to the millisecond, rounded up. Default: never.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline_ms = Some(milliseconds(deadline));
+        self
+    }
+}
+
+impl From<&str> for Request {
+    fn from(source: &str) -> Self {
+        Self::new(source)
+    }
+}
+
+impl From<String> for Request {
+    fn from(source: String) -> Self {
+        Self::new(source)
+    }
+}
+
+/// Rounded up, so that a short time is not none.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_and_never_wrap() {
+        let cases = [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(7), 7),
+            (Duration::from_micros(7001), 8),
+            (Duration::MAX, u64::MAX),
+        ];
+        for (duration, expected) in cases {
+            assert_eq!(milliseconds(duration), expected);
+        }
+    }
+
+    #[test]
+    fn a_request_says_nothing_that_was_not_set() {
+        let request = Request::from("1");
+        assert_eq!((request.name, request.kind, request.stdin, request.deadline_ms), (None, None, None, None));
+        let request = Request::new("1").name("a.py").stdin("in").deadline(Duration::from_secs(1));
+        assert_eq!(request.name.as_deref(), Some("a.py"));
+        assert_eq!((request.stdin, request.deadline_ms), (Some(b"in".to_vec()), Some(1000)));
+    }
+}

@@ -1,0 +1,210 @@
+//! Interpreters that are kept.
+
+use crate::{
+    Blob, CheckpointInfo, Error, Execution, Files, GuestValue, IfExists, Request, SessionInfo, SessionOptions, Started,
+    Tool, bindings::glovebox::sandbox::sandbox as raw,
+};
+
+/// An interpreter that is kept between executions: variables, functions, imports and files live on.
+///
+/// A script that raises keeps what it did, as in a notebook. One that is unwound, at a limit or by a trap, sets the session back to its
+/// last checkpoint; [`Execution::went_back`] says so. Dropping the session drops the interpreter, without running its exit
+/// handlers; [`close`](Self::close) runs them.
+///
+/// Once it has ended, everything but [`id`](Self::id) and [`info`](Self::info) is [`Error::SessionEnded`]. While an execution that
+/// [`start`](Self::start) began has not come to its end, everything but those is [`Error::SessionBusy`].
+///
+/// ```no_run
+/// use glovebox_guest::Sandbox;
+///
+/// # fn main() -> Result<(), glovebox_guest::Error> {
+/// let session = Sandbox::python().session()?;
+/// session.execute("total = 40")?;
+/// let other = session.fork()?;
+/// session.execute("total += 2")?;
+/// assert_eq!(session.get_variable("total")?.map(|value| value.repr).as_deref(), Some("42"));
+/// assert_eq!(other.get_variable("total")?.map(|value| value.repr).as_deref(), Some("40"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) raw: raw::Session,
+}
+
+impl Session {
+    /// Its id: chosen by the provider, and no secret.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.raw.id()
+    }
+
+    /// What it is and holds.
+    #[must_use]
+    pub fn info(&self) -> SessionInfo {
+        self.raw.info()
+    }
+
+    /// Runs a script in the kept interpreter.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
+    /// [`Error::StdinTooLarge`], [`Error::QuotaExceeded`], [`Error::Unavailable`].
+    pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
+        Ok(self.raw.execute(&request.into())?)
+    }
+
+    /// Begins what [`execute`](Self::execute) does, to be stepped through.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start(&self, request: impl Into<Request>) -> Result<Started, Error> {
+        Ok(Started { raw: self.raw.start(&request.into())? })
+    }
+
+    /// A global variable; none where there is no such one.
+    ///
+    /// # Errors
+    /// [`Error::Variable`], [`Error::InvalidArgument`], [`Error::SessionEnded`], [`Error::SessionBusy`],
+    /// [`Error::Unavailable`].
+    pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, Error> {
+        Ok(self.raw.get_variable(name)?)
+    }
+
+    /// Sets a global variable to what the JSON text says.
+    ///
+    /// # Errors
+    /// As [`get_variable`](Self::get_variable); [`Error::StdinTooLarge`].
+    pub fn set_variable(&self, name: &str, json: &str) -> Result<(), Error> {
+        Ok(self.raw.set_variable(name, json)?)
+    }
+
+    /// The files as they are now.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::QuotaExceeded`].
+    pub fn files(&self) -> Result<Files, Error> {
+        Ok(Files { raw: self.raw.files()? })
+    }
+
+    /// Writes a file, and makes the directories above it.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn write_file(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
+    }
+
+    /// As [`write_file`](Self::write_file), for what is larger than a list should be: more than a few MiB.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_file_from(&self, path: &str, contents: &Blob, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.write_file_from(path, &contents.raw, if_exists)?)
+    }
+
+    /// Gives a file, directory or link another name. The directory that it comes to must exist.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn rename_file(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.rename_file(from, to, if_exists)?)
+    }
+
+    /// Removes a file, a link or an empty directory.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn delete_file(&self, path: &str) -> Result<(), Error> {
+        Ok(self.raw.delete_file(path, false)?)
+    }
+
+    /// The same, and all that is below a directory.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn delete_all(&self, path: &str) -> Result<(), Error> {
+        Ok(self.raw.delete_file(path, true)?)
+    }
+
+    /// Makes a second session of this one; from then on neither sees what the other does. Their random numbers differ.
+    ///
+    /// # Errors
+    /// [`Error::TooManySessions`], [`Error::QuotaExceeded`], [`Error::SessionEnded`], [`Error::SessionBusy`],
+    /// [`Error::Unavailable`].
+    pub fn fork(&self) -> Result<Self, Error> {
+        Ok(Self { raw: self.raw.fork()? })
+    }
+
+    /// Saves the state, for [`undo_to`](Self::undo_to). The policy says how many are kept.
+    ///
+    /// # Errors
+    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    pub fn checkpoint(&self) -> Result<u64, Error> {
+        Ok(self.raw.checkpoint()?)
+    }
+
+    /// The states that the session can be set back to, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, Error> {
+        Ok(self.raw.checkpoints()?)
+    }
+
+    /// Restores the last checkpoint that differs from what the session is now, and says which it was.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    pub fn undo(&self) -> Result<u64, Error> {
+        Ok(self.raw.undo()?)
+    }
+
+    /// Restores a checkpoint. Later ones are forgotten.
+    ///
+    /// # Errors
+    /// As [`undo`](Self::undo).
+    pub fn undo_to(&self, id: u64) -> Result<(), Error> {
+        Ok(self.raw.undo_to(id)?)
+    }
+
+    /// The session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same runtime. It
+    /// lives on. Checkpoints and tools are not in them.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    pub fn hibernate(&self) -> Result<Blob, Error> {
+        Ok(Blob { raw: self.raw.hibernate()? })
+    }
+
+    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing again does
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::SessionBusy`], [`Error::Unavailable`].
+    pub fn close(&self) -> Result<(), Error> {
+        Ok(self.raw.close()?)
+    }
+}
+
+/// No context, no tools.
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { context: None, tools: None }
+    }
+}
+
+impl SessionOptions {
+    /// JSON text of what scripts find in the global variable `context`. Default: no such variable.
+    #[must_use]
+    pub fn context(mut self, json: impl Into<String>) -> Self {
+        self.context = Some(json.into());
+        self
+    }
+
+    /// One more of the component's own tools, for executions that [`Session::start`] begins. Default: none.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.get_or_insert_default().push(tool);
+        self
+    }
+}

@@ -1,0 +1,245 @@
+//! Loads components and runs them.
+
+use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
+
+use glovebox::{
+    Engine,
+    component::{SandboxCtx, SandboxHost, add_to_linker},
+};
+use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
+
+use crate::{
+    AppConfig, AppOutcome, Ended, Export, InvokeError, LoadError, RunError,
+    engine::wasmtime_engine,
+    exports::exports,
+    invoke,
+    run::{Call, Done, Job, run},
+    state::State,
+};
+
+/// The largest component that is loaded. Compiling takes many times its size.
+const COMPONENT_BYTES: u64 = 512 << 20;
+
+/// What a command exports, whatever the version.
+const RUN: &str = "wasi:cli/run@0.2.";
+
+/// The interfaces of WASI 0.2 that there are. Others of the same namespace are named when they are missing.
+const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+/// What else there is for applications.
+const SANDBOX: &str = "glovebox:sandbox/";
+
+/// Loads applications. Make one per program and engine; cloning is cheap.
+#[derive(Clone)]
+pub struct Applications {
+    engine: Engine,
+    wasmtime: wasmtime::Engine,
+}
+
+impl fmt::Debug for Applications {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Applications").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+/// A component that can be run. Cloning is cheap; each run is a new instance, and any number may run at once.
+#[derive(Clone)]
+pub struct Application {
+    name: String,
+    instance: InstancePre<State<SandboxCtx>>,
+    exports: Vec<Export>,
+}
+
+/// A component that has no sandbox.
+pub(crate) struct Plain {
+    pub(crate) instance: InstancePre<State<()>>,
+    pub(crate) exports: Vec<Export>,
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Application").field("name", &self.name).field("exports", &self.exports).finish_non_exhaustive()
+    }
+}
+
+impl Applications {
+    /// Sets up what applications are compiled for; `engine` gives the cache that keeps them compiled.
+    pub fn new(engine: &Engine) -> Result<Self, LoadError> {
+        let wasmtime = wasmtime_engine().map_err(|error| LoadError::Settings(format!("{error:#}")))?;
+        Ok(Self { engine: engine.clone(), wasmtime })
+    }
+
+    /// Loads a component from a file, at most 512 MiB, compiled or from the cache.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Application, LoadError> {
+        let (name, bytes) = read(path.as_ref())?;
+        self.load_bytes(name, &bytes)
+    }
+
+    /// Loads a component that is here already. The name is what messages call it.
+    pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
+        let name = name.into();
+        let component = self.compile(&name, bytes)?;
+        let mut linker = self.wasi(&name)?;
+        add_to_linker(&mut linker).map_err(|error| link_error(&name, &error))?;
+        let provided: Vec<&str> = WASI.into_iter().chain([SANDBOX]).collect();
+        let instance = self.link(&name, &linker, &provided, &component)?;
+        Ok(Application { name, instance, exports: exports(&self.wasmtime, &component) })
+    }
+
+    /// Loads a component that has WASI and no sandbox.
+    pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
+        let component = self.compile(name, bytes)?;
+        let instance = self.link(name, &self.wasi(name)?, &WASI, &component)?;
+        Ok(Plain { instance, exports: exports(&self.wasmtime, &component) })
+    }
+
+    fn compile(&self, name: &str, bytes: &[u8]) -> Result<Component, LoadError> {
+        let name = || name.to_owned();
+        match bytes {
+            [b'\0', b'a', b's', b'm', _, _, 1, 0, ..] => {}
+            [b'\0', b'a', b's', b'm', _, _, 0, 0, ..] => return Err(LoadError::CoreModule { name: name() }),
+            _ => return Err(LoadError::NotWasm { name: name() }),
+        }
+        glovebox::compile(&self.engine, &self.wasmtime, bytes)
+            .map_err(|source| LoadError::Compile { name: name(), source })
+    }
+
+    /// A linker with WASI and nothing else.
+    fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<State<S>>, LoadError> {
+        let mut linker = Linker::new(&self.wasmtime);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
+        Ok(linker)
+    }
+
+    /// Links a component against what is here.
+    fn link<S: Send + 'static>(
+        &self,
+        name: &str,
+        linker: &Linker<State<S>>,
+        provided: &[&str],
+        component: &Component,
+    ) -> Result<InstancePre<State<S>>, LoadError> {
+        linker.instantiate_pre(component).map_err(|error| match self.missing(provided, component) {
+            Some(import) => LoadError::MissingImport { name: name.to_owned(), import },
+            None => link_error(name, &error),
+        })
+    }
+
+    /// The first import that nothing here provides under any version that would do.
+    fn missing(&self, provided: &[&str], component: &Component) -> Option<String> {
+        let component = component.component_type();
+        let mut imports = component.imports(&self.wasmtime);
+        let missing = imports.find(|(import, item)| {
+            // To a linker, versions that differ only in their last number are the same.
+            let version = if import.starts_with(SANDBOX) { "@0.1." } else { "@0.2." };
+            let has = |interface: &&str| import.starts_with(*interface) && import.contains(version);
+            let is_only_types = match &item.ty {
+                ComponentItem::ComponentInstance(instance) => {
+                    instance.exports(&self.wasmtime).all(|(_, item)| matches!(item.ty, ComponentItem::Type(_)))
+                }
+                _ => false,
+            };
+            !is_only_types && !provided.iter().any(has)
+        });
+        missing.map(|(import, _)| import.to_owned())
+    }
+}
+
+impl Application {
+    /// What messages call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The functions that it exports, sorted by name.
+    #[must_use]
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// Whether it is a command: it exports `wasi:cli/run`.
+    #[must_use]
+    pub fn is_command(&self) -> bool {
+        self.main().is_some()
+    }
+
+    fn main(&self) -> Option<&Export> {
+        self.exports.iter().find(|export| export.name.starts_with(RUN) && export.name.ends_with(".run"))
+    }
+
+    /// Runs it as a command, and waits for its end.
+    ///
+    /// It runs on a thread of its own. One that is stopped, by its wall-clock limit or `config.cancel`, ends within milliseconds,
+    /// its scripts with what their policy leaves them for a last word. Where it does not end within two seconds more,
+    /// because it hangs in a write to this process's own output, its thread is left behind, and fuel, memory and what it used of the
+    /// sandbox are unknown: 0.
+    pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
+        let Some(main) = self.main() else {
+            return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
+        };
+        let call = Call { function: main.index, arguments: Vec::new(), result_count: main.result_count };
+        Ok(ended(self.call(host, config, call)?, |_| None))
+    }
+
+    /// Calls one of its exports in a new instance, as [`run`](Self::run) does, and gives what it returned as WAVE.
+    ///
+    /// The call is WAVE too, such as `f(1, {a: "x"})`. A function in an interface is `ns:pkg/iface@0.1.0.f`; the
+    /// version, the package and the interface may be left out where that is clear enough. Options at the end of the arguments, and fields
+    /// of records that are options, may be left out.
+    pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
+        let call = invoke::parse(&self.name, &self.exports, call)?;
+        Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
+    }
+
+    fn call(&self, host: &SandboxHost, config: &AppConfig, call: Call) -> Result<Done<SandboxCtx>, RunError> {
+        let sandbox = host.ctx();
+        let last_word = Duration::from_millis(host.policy().limits.timeout_reserve_ms);
+        let scripts = Some((sandbox.cancel_token(), last_word));
+        run(Job {
+            instance: self.instance.clone(),
+            state: State::new(config, sandbox)?,
+            call,
+            limits: config.limits.clone(),
+            deadline: None,
+            cancel: config.cancel.clone(),
+            scripts,
+        })
+    }
+}
+
+fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended {
+    let (outcome, value) = match done.result {
+        Ok(values) => {
+            let failed = matches!(values.first(), Some(Val::Result(Err(_))));
+            let outcome = if failed { AppOutcome::Failed } else { AppOutcome::Returned };
+            (outcome, values.first().and_then(text))
+        }
+        Err(outcome) => (outcome, None),
+    };
+    Ended {
+        outcome,
+        value,
+        fuel_consumed: done.fuel_consumed,
+        memory_bytes: done.memory_bytes,
+        duration: done.duration,
+        sandbox: done.sandbox.map(|sandbox| sandbox.usage()).unwrap_or_default(),
+    }
+}
+
+/// A component's bytes and its name.
+pub(crate) fn read(path: &Path) -> Result<(String, Vec<u8>), LoadError> {
+    let name = path.display().to_string();
+    let reading = |source| LoadError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(reading)?;
+    let read = file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;
+    if u64::try_from(read).is_ok_and(|read| read > COMPONENT_BYTES) {
+        return Err(LoadError::TooLarge { name, most: COMPONENT_BYTES });
+    }
+    Ok((name, bytes))
+}
+
+fn link_error(name: &str, error: &wasmtime::Error) -> LoadError {
+    LoadError::Link { name: name.to_owned(), reason: format!("{error:#}") }
+}

@@ -1,0 +1,160 @@
+//! What goes wrong on our side or the caller's.
+
+use std::{io, path::PathBuf};
+
+use glovebox::CompileError;
+
+use crate::Export;
+
+/// A component could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Wasmtime refuses the settings on this machine.
+    #[error("applications cannot run on this machine: {0}")]
+    Settings(String),
+    /// The file cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The file is too large to be compiled.
+    #[error("`{name}` is larger than {most} bytes")]
+    TooLarge {
+        /// The component.
+        name: String,
+        /// The most that it may be.
+        most: u64,
+    },
+    /// The bytes are no WebAssembly.
+    #[error("`{name}` is no WebAssembly: it does not begin as such a file does")]
+    NotWasm {
+        /// The file.
+        name: String,
+    },
+    /// The bytes are a core module.
+    #[error("`{name}` is a core module, not a component")]
+    CoreModule {
+        /// The file.
+        name: String,
+    },
+    /// It does not compile, or the cache cannot be used.
+    #[error("`{name}` cannot be loaded")]
+    Compile {
+        /// The component.
+        name: String,
+        /// Why.
+        source: CompileError,
+    },
+    /// It imports what nothing here provides.
+    #[error("`{name}` imports `{import}`, and nothing here provides it")]
+    MissingImport {
+        /// The component.
+        name: String,
+        /// The import.
+        import: String,
+    },
+    /// What it imports is of another type than what is here.
+    #[error("`{name}` cannot be linked: {reason}")]
+    Link {
+        /// The component.
+        name: String,
+        /// Wasmtime's words.
+        reason: String,
+    },
+    /// It was to give tools, and exports none.
+    #[error("`{name}` does not export `glovebox:sandbox/tools@0.1.0`, so it has no tools")]
+    NoTools {
+        /// The component.
+        name: String,
+    },
+    /// It did not say which tools it has.
+    #[error("`{name}` does not tell its tools: {reason}")]
+    ToolList {
+        /// The component.
+        name: String,
+        /// How the call ended, or what is wrong with the list.
+        reason: String,
+    },
+}
+
+/// An application could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It is not a command.
+    #[error("`{name}` does not export `wasi:cli/run`, so it cannot be run as a command")]
+    NotACommand {
+        /// The component.
+        name: String,
+        /// What it exports.
+        exports: Vec<Export>,
+    },
+    /// A directory that it is granted cannot be opened.
+    #[error("cannot open the directory `{}`: {reason}", host.display())]
+    Directory {
+        /// The directory.
+        host: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The operating system gave no thread, or not what one needs to wait.
+    #[error("the operating system gave no thread to run an application on")]
+    Thread(#[source] io::Error),
+}
+
+/// An export could not be invoked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvokeError {
+    /// The text is no call.
+    #[error("`{call}` is no call; write it as `name(argument, …)`")]
+    NoCall {
+        /// The text.
+        call: String,
+    },
+    /// No function has this name.
+    #[error("`{name}` exports no function `{function}`")]
+    NoSuchFunction {
+        /// The component.
+        name: String,
+        /// What was asked for.
+        function: String,
+        /// What there is.
+        exports: Vec<Export>,
+    },
+    /// Several functions have this name.
+    #[error("`{function}` could be any of {}", list(candidates))]
+    Ambiguous {
+        /// What was asked for.
+        function: String,
+        /// The full names of those that it could be.
+        candidates: Vec<String>,
+    },
+    /// Resources cannot be written down.
+    #[error("`{function}` takes or gives a resource, which has no text; it cannot be invoked from outside")]
+    Resource {
+        /// The function.
+        function: String,
+    },
+    /// The arguments are not what the function takes.
+    #[error("the arguments of `{signature}` cannot be {arguments}: {reason}")]
+    Arguments {
+        /// The function with its types.
+        signature: String,
+        /// What they were.
+        arguments: String,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// It could not be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

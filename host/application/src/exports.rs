@@ -1,0 +1,145 @@
+//! The functions that a component exports, by the names that people call them.
+
+use std::fmt::{self, Write as _};
+
+use wasmtime::{
+    Engine,
+    component::{
+        Component, ComponentExportIndex, Type,
+        types::{ComponentFunc, ComponentItem},
+        wasm_wave::wasm::DisplayType,
+    },
+};
+
+/// How long a signature may be when it is shown. A component chooses its types, and a small one can have types that take megabytes
+/// to spell out.
+const SIGNATURE_BYTES: usize = 400;
+
+/// A function that a component exports.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Export {
+    /// Its full name: `add`, or `ns:pkg/iface@0.1.0.add` for one in an interface.
+    pub name: String,
+    /// The name with its parameters and result, as WIT has them; long ones are cut.
+    pub signature: String,
+    /// Whether it can be invoked from outside: neither its parameters nor its result have resources.
+    pub is_invocable: bool,
+    pub(crate) function: String,
+    pub(crate) interface: Option<String>,
+    pub(crate) index: ComponentExportIndex,
+    pub(crate) parameters: Vec<Type>,
+    pub(crate) result_count: usize,
+}
+
+impl Export {
+    fn new(interface: Option<&str>, function: &str, index: ComponentExportIndex, ty: &ComponentFunc) -> Self {
+        let name = match interface {
+            Some(interface) => format!("{interface}.{function}"),
+            None => function.to_owned(),
+        };
+        let mut text = Cut(String::new());
+        // An error is only the end of what is shown.
+        let _ = signature(&mut text, &name, ty);
+        let parameters: Vec<Type> = ty.params().map(|(_, ty)| ty).collect();
+        let is_invocable = parameters.iter().cloned().chain(ty.results()).all(|ty| has_text(&ty));
+        Self {
+            signature: text.0,
+            is_invocable,
+            name,
+            function: function.to_owned(),
+            interface: interface.map(str::to_owned),
+            index,
+            parameters,
+            result_count: ty.results().len(),
+        }
+    }
+
+    /// Whether `name` is one of its names: `iface.add`, `ns:pkg/iface.add`, with the version behind either part, or `add`.
+    pub(crate) fn answers_to(&self, name: &str) -> bool {
+        let Some(interface) = &self.interface else { return name == self.function };
+        let (path, version) =
+            interface.split_once('@').map_or((interface.as_str(), ""), |(path, version)| (path, version));
+        let short = path.rsplit_once('/').map_or(path, |(_, short)| short);
+        let function = &self.function;
+        let with_version =
+            |name: &str| [format!("{name}@{version}.{function}"), format!("{name}.{function}@{version}")];
+        name == function
+            || [path, short]
+                .iter()
+                .any(|part| name == format!("{part}.{function}") || with_version(part).contains(&name.to_owned()))
+    }
+}
+
+/// All functions of a component, and those of the interfaces that it exports, sorted by name.
+pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
+    let mut found = Vec::new();
+    for (name, item) in component.component_type().exports(engine) {
+        let Some(index) = component.get_export_index(None, name) else { continue };
+        match item.ty {
+            ComponentItem::ComponentFunc(ty) => found.push(Export::new(None, name, index, &ty)),
+            ComponentItem::ComponentInstance(instance) => {
+                let functions = instance.exports(engine).filter_map(|(function, item)| {
+                    let ComponentItem::ComponentFunc(ty) = item.ty else { return None };
+                    let index = component.get_export_index(Some(&index), function)?;
+                    Some(Export::new(Some(name), function, index, &ty))
+                });
+                found.extend(functions);
+            }
+            _ => {}
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// Text up to a length.
+struct Cut(String);
+
+impl fmt::Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = SIGNATURE_BYTES.saturating_sub(self.0.len());
+        if text.len() <= room {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        let (beginning, _) = text.split_at(text.floor_char_boundary(room));
+        self.0.push_str(beginning);
+        self.0.push('…');
+        Err(fmt::Error)
+    }
+}
+
+fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
+    write!(text, "{name}: func(")?;
+    for (at, (name, ty)) in ty.params().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        write!(text, "{comma}{name}: ")?;
+        type_text(text, &ty)?;
+    }
+    text.write_str(")")?;
+    for ty in ty.results() {
+        text.write_str(" -> ")?;
+        type_text(text, &ty)?;
+    }
+    Ok(())
+}
+
+fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
+    if has_text(ty) { write!(text, "{}", DisplayType(ty)) } else { text.write_str("(with a resource)") }
+}
+
+/// Whether values of a type can be written down.
+fn has_text(ty: &Type) -> bool {
+    match ty {
+        Type::Own(_) | Type::Borrow(_) | Type::Stream(_) | Type::Future(_) | Type::ErrorContext | Type::Map(_) => false,
+        Type::List(list) => has_text(&list.ty()),
+        Type::FixedLengthList(list) => has_text(&list.ty()),
+        Type::Record(record) => record.fields().all(|field| has_text(&field.ty)),
+        Type::Tuple(tuple) => tuple.types().all(|ty| has_text(&ty)),
+        Type::Variant(variant) => variant.cases().all(|case| case.ty.is_none_or(|ty| has_text(&ty))),
+        Type::Option(option) => has_text(&option.ty()),
+        Type::Result(result) => [result.ok(), result.err()].into_iter().flatten().all(|ty| has_text(&ty)),
+        _ => true,
+    }
+}

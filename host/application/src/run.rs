@@ -1,0 +1,205 @@
+//! One call of one export in an instance of its own, on a thread of its own.
+
+use std::{
+    future::{Future as _, poll_fn},
+    io,
+    panic::resume_unwind,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::CancelToken;
+use wasmtime::{
+    Store, Trap, UpdateDeadline,
+    component::{ComponentExportIndex, InstancePre, Val},
+};
+
+use crate::{
+    AppLimits, AppOutcome, RunError,
+    ended::{classify, stopped},
+    state::State,
+    watch::{Running, Watch, Watched, Why},
+};
+
+/// How long a run that was stopped may take to end, beside what its scripts get for a last word. Only one whose thread hangs in
+/// a write to a pipe that nobody reads takes so long.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Threads for operations on files that block. One application waits for one or two at a time.
+const BLOCKING_THREADS: usize = 4;
+
+/// The epoch is not moved but to stop something.
+const NEXT_EPOCH: u64 = 1;
+
+/// What is called.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) function: ComponentExportIndex,
+    pub(crate) arguments: Vec<Val>,
+    pub(crate) result_count: usize,
+}
+
+/// A call and everything that it needs.
+pub(crate) struct Job<S: Send + 'static> {
+    pub(crate) instance: InstancePre<State<S>>,
+    pub(crate) state: State<S>,
+    pub(crate) call: Call,
+    pub(crate) limits: AppLimits,
+    /// When its time is over, where that is before `limits.timeout_ms`.
+    pub(crate) deadline: Option<Instant>,
+    /// Cancelled by the caller.
+    pub(crate) cancel: CancelToken,
+    /// What stops the scripts that it executes, and how long they get for a last word.
+    pub(crate) scripts: Option<(CancelToken, Duration)>,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(crate) struct Done<S> {
+    /// What it returned, or how it ended.
+    pub(crate) result: Result<Vec<Val>, AppOutcome>,
+    pub(crate) fuel_consumed: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) duration: Duration,
+    /// Its sandbox; none where its thread did not come back.
+    pub(crate) sandbox: Option<S>,
+}
+
+/// What the thread tells at its end.
+struct Report<S> {
+    result: Result<Vec<Val>, wasmtime::Error>,
+    fuel_left: u64,
+    memory_bytes: u64,
+    refused_bytes: Option<u64>,
+    sandbox: S,
+}
+
+/// Carries a call out and waits for its end.
+pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
+    let begin = Instant::now();
+    let Job { limits, cancel, scripts, .. } = &job;
+    let (limits, cancel, scripts) = (limits.clone(), cancel.clone(), scripts.clone());
+    let deadline = begin.checked_add(Duration::from_millis(limits.timeout_ms));
+    // A limit beyond what the clock can say is none that could be reached.
+    let deadline = [deadline, job.deadline].into_iter().flatten().min();
+    let deadline = deadline.unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
+    let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, last_word)| *last_word);
+    let engine = job.instance.engine().clone();
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(RunError::Thread)?;
+    let watch = Watch::new();
+    let (running, epochs) = (watch.running(), Arc::clone(&watch));
+    let stopping = Arc::clone(&watch);
+    let _cancelled = cancel.on_cancel(move || stopping.stop(Why::Cancelled));
+    let thread = thread::Builder::new()
+        .name("glovebox-application".into())
+        .spawn(move || {
+            carry_out(&runtime, job, running, &epochs);
+            // What still reads or writes in the background is not waited for.
+            runtime.shutdown_background();
+        })
+        .map_err(RunError::Thread)?;
+    let watched = watch.wait(deadline, grace, || {
+        if let Some((scripts, _)) = &scripts {
+            scripts.cancel();
+        }
+        engine.increment_epoch();
+    });
+    let duration = begin.elapsed();
+    match watched {
+        Watched::Reported(report) => {
+            let stop = watch.stop_reason();
+            let result = report.result.map_err(|error| match stop {
+                Some(why) if error.is::<Stopped>() || error.downcast_ref() == Some(&Trap::Interrupt) => {
+                    stopped(why, &limits, duration)
+                }
+                _ => classify(&error, &limits, report.refused_bytes),
+            });
+            Ok(Done {
+                result,
+                fuel_consumed: limits.fuel.saturating_sub(report.fuel_left),
+                memory_bytes: report.memory_bytes,
+                duration,
+                sandbox: Some(report.sandbox),
+            })
+        }
+        Watched::Stuck(why) => Ok(Done {
+            result: Err(stopped(why, &limits, duration)),
+            fuel_consumed: 0,
+            memory_bytes: 0,
+            duration,
+            sandbox: None,
+        }),
+        // A panic of ours is no outcome of the application's.
+        Watched::Lost => match thread.join() {
+            Err(panic) => resume_unwind(panic),
+            Ok(()) => Err(RunError::Thread(io::Error::other("it ended by itself"))),
+        },
+    }
+}
+
+/// It was stopped while it waited.
+#[derive(Debug, thiserror::Error)]
+#[error("the application was stopped")]
+struct Stopped;
+
+/// On the thread of the run.
+fn carry_out<S: Send + 'static>(
+    runtime: &tokio::runtime::Runtime,
+    job: Job<S>,
+    running: Running<Report<S>>,
+    watch: &Arc<Watch<Report<S>>>,
+) {
+    let Job { instance, state, call, limits, .. } = job;
+    let mut store = Store::new(instance.engine(), state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_hostcall_fuel(limits.lift_bytes);
+    store.set_max_component_handles(limits.handles);
+    store.set_epoch_deadline(NEXT_EPOCH);
+    let watch = Arc::clone(watch);
+    store.epoch_deadline_callback(move |_| match watch.stop_reason() {
+        Some(_) => Ok(UpdateDeadline::Interrupt),
+        // Another run of this engine is stopped.
+        None => Ok(UpdateDeadline::Continue(NEXT_EPOCH)),
+    });
+    let result = store.set_fuel(limits.fuel).and_then(|()| {
+        runtime.block_on(async {
+            let mut calling = pin!(enter(&mut store, &instance, &call));
+            poll_fn(|context| match running.poll_stop(context) {
+                Some(_) => Poll::Ready(Err(Stopped.into())),
+                None => calling.as_mut().poll(context),
+            })
+            .await
+        })
+    });
+    let fuel_left = store.get_fuel().unwrap_or_default();
+    let State { limiter, sandbox, .. } = store.into_data();
+    running.report(Report {
+        result,
+        fuel_left,
+        memory_bytes: limiter.memory_bytes(),
+        refused_bytes: limiter.refused_bytes(),
+        sandbox,
+    });
+}
+
+async fn enter<S: Send + 'static>(
+    store: &mut Store<State<S>>,
+    instance: &InstancePre<State<S>>,
+    call: &Call,
+) -> wasmtime::Result<Vec<Val>> {
+    let instance = instance.instantiate_async(&mut *store).await?;
+    let function = instance
+        .get_func(&mut *store, call.function)
+        .ok_or_else(|| wasmtime::Error::msg("the component does not have the function that it exports"))?;
+    let mut results = vec![Val::Bool(false); call.result_count];
+    function.call_async(store, &call.arguments, &mut results).await?;
+    Ok(results)
+}

@@ -1,0 +1,186 @@
+//! A component that answers the tools of scripts.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use glovebox::{Resource, Tool, ToolCall, ToolError};
+use serde_json::Value;
+use wasmtime::component::{InstancePre, Val};
+
+use crate::{
+    AppConfig, AppOutcome, Applications, Export, LoadError, RunError,
+    applications::read,
+    run::{Call, Job, run},
+    state::State,
+};
+
+/// The interface whose functions it exports; a version that only adds to it would do.
+const INTERFACE: &str = "glovebox:sandbox/tools@0.1.";
+
+/// The most tools that a component may have (`wit/tools.wit`).
+const TOOLS_MOST: usize = 1_024;
+
+/// A component with the world `tool-provider`: scripts may call the tools that it exports.
+///
+/// Each call is a new instance, with the limits of `config` and the call's own deadline. So calls run at the same time, no script
+/// sees what another one left behind, and a trap ends nothing but its call: the script gets a `ToolError`. A component that
+/// is to remember something between calls keeps it where it is granted to: in a directory, or on the network.
+///
+/// It gets no sandbox of its own.
+#[derive(Clone)]
+pub struct ToolsComponent {
+    provider: Arc<Provider>,
+    tools: Vec<Tool>,
+}
+
+impl fmt::Debug for ToolsComponent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolsComponent").field("name", &self.provider.name).field("tools", &self.tools).finish()
+    }
+}
+
+struct Provider {
+    name: String,
+    instance: InstancePre<State<()>>,
+    call: Export,
+    config: AppConfig,
+}
+
+impl ToolsComponent {
+    /// Loads a component from a file and asks it for its tools. [`AppLimits::for_tools`](crate::AppLimits::for_tools) are limits for `config` that suit a
+    /// call. What a tool reads from standard input, each call reads from the beginning.
+    pub fn load(applications: &Applications, path: impl AsRef<Path>, config: AppConfig) -> Result<Self, LoadError> {
+        let (name, bytes) = read(path.as_ref())?;
+        Self::load_bytes(applications, name, &bytes, config)
+    }
+
+    /// As [`load`](Self::load), of a component that is here already.
+    pub fn load_bytes(
+        applications: &Applications,
+        name: impl Into<String>,
+        bytes: &[u8],
+        config: AppConfig,
+    ) -> Result<Self, LoadError> {
+        let name = name.into();
+        let loaded = applications.plain(&name, bytes)?;
+        let function = |function: &str| {
+            let mut exports = loaded.exports.iter();
+            exports.find(|export| export.name.starts_with(INTERFACE) && export.function == function).cloned()
+        };
+        let (Some(list), Some(call)) = (function("list-tools"), function("call")) else {
+            return Err(LoadError::NoTools { name });
+        };
+        let provider = Arc::new(Provider { name, instance: loaded.instance, call, config });
+        let wrong = |reason: String| LoadError::ToolList { name: provider.name.clone(), reason };
+        let listed = provider.enter(&list, Vec::new(), None).map_err(|error| wrong(error.to_string()))?;
+        let listed = listed.map_err(|outcome| wrong(outcome.describe()))?;
+        let tools = match listed {
+            Some(Val::List(tools)) if tools.len() <= TOOLS_MOST => tools,
+            Some(Val::List(tools)) => return Err(wrong(format!("it lists {}, the most is {TOOLS_MOST}", tools.len()))),
+            _ => return Err(wrong("its `list-tools` is of another type".into())),
+        };
+        let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
+        Ok(Self { provider, tools })
+    }
+
+    /// The tools, to be given to a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
+    /// [`SandboxBuilder`](glovebox::SandboxBuilder::tool).
+    #[must_use]
+    pub fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+}
+
+impl Provider {
+    /// Calls a function of its, and gives what that returned, or how the call ended.
+    fn enter(
+        &self,
+        function: &Export,
+        arguments: Vec<Val>,
+        call: Option<&ToolCall>,
+    ) -> Result<Result<Option<Val>, AppOutcome>, RunError> {
+        let config = &self.config;
+        let done = run(Job {
+            instance: self.instance.clone(),
+            state: State::new(config, ())?,
+            call: Call { function: function.index, arguments, result_count: function.result_count },
+            limits: config.limits.clone(),
+            deadline: call.map(|call| call.deadline),
+            cancel: call.map_or_else(|| config.cancel.clone(), |call| call.cancel.clone()),
+            scripts: None,
+        })?;
+        Ok(done.result.map(|values| values.into_iter().next()))
+    }
+}
+
+/// A tool as its component describes it, which calls that component.
+fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
+    let Val::Record(fields) = described else { return Err("a tool of its is no record".into()) };
+    let (mut name, mut description, mut schema) = (None, None, None);
+    for (field, value) in fields {
+        match (field.as_str(), value) {
+            ("name", Val::String(text)) => name = Some(text),
+            ("description", Val::String(text)) => description = Some(text),
+            ("arguments-schema", Val::Option(Some(text))) => schema = Some(text),
+            _ => {}
+        }
+    }
+    let (Some(name), Some(description)) = (name, description) else {
+        return Err("a tool of its has no name or no description".into());
+    };
+    let mut tool = Tool::new(&name, description);
+    if let Some(Val::String(text)) = schema.as_deref() {
+        let wrong = |error| format!("the schema of its tool `{name}` is no JSON: {error}");
+        tool = tool.schema(serde_json::from_str(text).map_err(wrong)?);
+    }
+    let provider = Arc::clone(provider);
+    Ok(tool.handler(move |call, arguments| provider.answer(call, &arguments)))
+}
+
+impl Provider {
+    /// Answers one call.
+    fn answer(&self, call: &ToolCall, arguments: &Value) -> Result<Value, ToolError> {
+        let given = vec![Val::String(call.name.clone()), Val::String(arguments.to_string())];
+        let returned = match self.enter(&self.call, given, Some(call)) {
+            Ok(Ok(returned)) => returned,
+            // The script is told no more than that: what a component says as it breaks is its host's business.
+            Ok(Err(outcome)) => {
+                tracing::warn!(tool = call.name, component = self.name, "{}", outcome.describe());
+                return Err(failure(&outcome).into());
+            }
+            Err(error) => {
+                tracing::warn!(tool = call.name, component = self.name, "{error}");
+                return Err("the tool could not be run".into());
+            }
+        };
+        match returned {
+            Some(Val::Result(Ok(Some(value)))) => match *value {
+                Val::String(text) => serde_json::from_str(&text).map_err(|_| "the tool's answer is no JSON".into()),
+                _ => Err("the tool's answer is no text".into()),
+            },
+            Some(Val::Result(Err(Some(failure)))) => Err(ToolError::new(message(*failure))),
+            _ => Err("the tool's answer is of another type".into()),
+        }
+    }
+}
+
+/// What a script is told of a call that did not come to its end.
+fn failure(outcome: &AppOutcome) -> &'static str {
+    match outcome {
+        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "the tool ran out of fuel",
+        AppOutcome::Exhausted { resource: Resource::Time, .. } => "the tool ran out of time",
+        AppOutcome::Exhausted { .. } => "the tool ran out of memory",
+        AppOutcome::Cancelled => "the call was cancelled",
+        _ => "the tool broke",
+    }
+}
+
+/// The words of a `call-failure`.
+fn message(failure: Val) -> String {
+    let Val::Record(fields) = failure else { return String::new() };
+    let mut fields = fields.into_iter();
+    let message = fields.find_map(|(field, value)| match value {
+        Val::String(text) if field == "message" => Some(text),
+        _ => None,
+    });
+    message.unwrap_or_default()
+}

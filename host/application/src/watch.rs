@@ -1,0 +1,200 @@
+//! Watches over a run on another thread, and stops it.
+//!
+//! An application can be in its own code, in a wait of WASI's, or in a host function that blocks its thread. Its own code is
+//! stopped by the epoch, which moves only when something is to be stopped; a wait is dropped; the sandbox is cancelled. The thread
+//! that asked for the run does the watching, so that there is no other.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+/// How often the epoch is moved while something is to be stopped: the application may just have looked at it.
+const NUDGE: Duration = Duration::from_millis(2);
+
+/// Why a run is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Cancelled,
+    Time,
+}
+
+/// What the two threads share.
+#[derive(Debug)]
+pub(crate) struct Watch<R> {
+    state: Mutex<State<R>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<R> {
+    stop: Option<Why>,
+    /// Wakes the task that waits for WASI.
+    waker: Option<Waker>,
+    report: Option<R>,
+    /// Whether the thread is gone, with or without a report.
+    is_over: bool,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub(crate) enum Watched<R> {
+    /// It ended and reported this.
+    Reported(R),
+    /// Its thread ended without a report: it panicked.
+    Lost,
+    /// It did not end though it was stopped: its thread is in a call of the system that does not return.
+    Stuck(Why),
+}
+
+/// Marks the end of the run's thread, however it ends.
+#[derive(Debug)]
+pub(crate) struct Running<R>(Arc<Watch<R>>);
+
+impl<R> Drop for Running<R> {
+    fn drop(&mut self) {
+        self.0.state().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<R> Running<R> {
+    /// Whether it is to stop, and why; if not, it is asked again when it is.
+    pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<Why> {
+        let mut state = self.0.state();
+        if state.stop.is_none() {
+            state.waker = Some(context.waker().clone());
+        }
+        state.stop
+    }
+
+    /// Ends the run.
+    pub(crate) fn report(self, report: R) {
+        self.0.state().report = Some(report);
+    }
+}
+
+impl<R> Watch<R> {
+    pub(crate) fn new() -> Arc<Self> {
+        let state = State { stop: None, waker: None, report: None, is_over: false };
+        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// To be given to the thread of the run.
+    pub(crate) fn running(self: &Arc<Self>) -> Running<R> {
+        Running(Arc::clone(self))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it is to stop, if it is.
+    pub(crate) fn stop_reason(&self) -> Option<Why> {
+        self.state().stop
+    }
+
+    /// Stops the run, from any thread. The first reason is the one that counts.
+    pub(crate) fn stop(&self, why: Why) {
+        let mut state = self.state();
+        state.stop.get_or_insert(why);
+        let waker = state.waker.take();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the end of the run, at most until `deadline`; then, and when it is stopped otherwise, sees to it that it stops:
+    /// `cut` is called again and again, until the run has ended or `grace` is over.
+    pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> Watched<R> {
+        let mut give_up = None;
+        loop {
+            let mut state = self.state();
+            let wait = match state.stop {
+                None => deadline.saturating_duration_since(Instant::now()),
+                Some(_) => NUDGE,
+            };
+            let unchanged = |state: &mut State<R>| !state.is_over && (state.stop.is_none() || give_up.is_some());
+            (state, _) =
+                self.changed.wait_timeout_while(state, wait, unchanged).unwrap_or_else(PoisonError::into_inner);
+            if state.is_over {
+                return state.report.take().map_or(Watched::Lost, Watched::Reported);
+            }
+            let stop = state.stop;
+            drop(state);
+            let Some(why) = stop else {
+                if Instant::now() >= deadline {
+                    self.stop(Why::Time);
+                }
+                continue;
+            };
+            cut();
+            if Instant::now() >= *give_up.get_or_insert_with(|| Instant::now() + grace) {
+                return Watched::Stuck(why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Barrier},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::{Watch, Watched, Why};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_report_ends_the_wait_and_a_panic_is_not_waited_for() {
+        let watch = Watch::new();
+        watch.running().report(7);
+        assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Reported(7)));
+        let watch = Watch::<u8>::new();
+        let running = watch.running();
+        assert!(thread::spawn(move || drop((running, panic!("as it should")))).join().is_err());
+        assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Lost));
+    }
+
+    #[test]
+    fn what_is_late_or_stopped_is_cut_until_it_ends() {
+        for (deadline, why) in [(Duration::ZERO, Why::Time), (LONG, Why::Cancelled)] {
+            let watch = Watch::new();
+            let (running, cuts) = (watch.running(), Arc::new(Barrier::new(2)));
+            if why == Why::Cancelled {
+                watch.stop(Why::Cancelled);
+                watch.stop(Why::Time);
+            }
+            let seen = Arc::clone(&cuts);
+            let thread = thread::spawn(move || {
+                // It ends only after it was cut twice.
+                seen.wait();
+                seen.wait();
+                running.report(());
+            });
+            let cut = std::cell::Cell::new(0);
+            let watched = watch.wait(Instant::now() + deadline, LONG, || {
+                if cut.replace(cut.get() + 1) < 2 {
+                    cuts.wait();
+                }
+            });
+            assert!(matches!(watched, Watched::Reported(())));
+            assert_eq!(watch.stop_reason(), Some(why));
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up() {
+        let watch = Watch::<()>::new();
+        let _running = watch.running();
+        let watched = watch.wait(Instant::now(), Duration::ZERO, || {});
+        assert!(matches!(watched, Watched::Stuck(Why::Time)));
+    }
+}

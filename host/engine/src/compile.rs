@@ -1,0 +1,138 @@
+//! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
+
+use std::{collections::BTreeMap, env::consts};
+
+use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError};
+use wasmtime::component::Component;
+
+use crate::{
+    Engine, aot,
+    engine::{Inner, compile_digest},
+    load::WASMTIME,
+};
+
+/// A component could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Store(#[from] PreparedError),
+    /// The bytes are no component that this Wasmtime engine can run.
+    #[error("it does not compile: {0}")]
+    Compile(String),
+    /// The operating system gave no stack to compile on.
+    #[error("no stack to compile a component on")]
+    Stack(#[source] std::io::Error),
+}
+
+/// Compiles a component for a Wasmtime engine of the caller's, or takes it from `engine`'s cache, where compiled components
+/// share [`EngineConfig::component_cache_bytes`](crate::EngineConfig::component_cache_bytes): what was used longest ago goes
+/// first.
+///
+/// It is kept under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
+/// rules are those of prepared images: a cache that others can write to is refused.
+pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
+    let inner = &*engine.0;
+    let store = inner.runtimes.components();
+    let key = key(wasmtime, wasm);
+    let built = store.open_or_build(&key, &*inner.progress, || build(inner, wasmtime, wasm));
+    let artefact: Artefact = built.map_err(|error| match error {
+        BuildError::Build(error) => error,
+        BuildError::Store(error) => error.into(),
+        other => CompileError::Compile(other.to_string()),
+    })?;
+    artefact.touch();
+    // Looked at every time, since another process may have a smaller limit; it costs a listing of the directory.
+    store.shrink(inner.component_cache_bytes, &key)?;
+    aot::load_component(wasmtime, artefact.aot).map_err(words)
+}
+
+fn key(wasmtime: &wasmtime::Engine, wasm: &[u8]) -> ArtefactKey {
+    ArtefactKey::new(KeyParts {
+        label: "component".into(),
+        runtime: Digest::of(wasm),
+        recipe: Digest::of(b"a component"),
+        wasmtime: WASMTIME.into(),
+        settings: compile_digest(wasmtime).to_string(),
+        target: consts::ARCH.into(),
+    })
+}
+
+fn build(inner: &Inner, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<NewArtefact, CompileError> {
+    inner.progress.message("compiling the component");
+    // Compiling recurses deeply, and the caller may be a thread with a small stack.
+    let compiled = inner.stacks.run(|| aot::compile_component(wasmtime, wasm)).map_err(CompileError::Stack)?;
+    let record = ImageRecord {
+        sha256: Digest::of(wasm),
+        prepared: false,
+        memory_bytes: 0,
+        anchors: BTreeMap::new(),
+        globals: Vec::new(),
+        notes: BTreeMap::new(),
+    };
+    Ok(NewArtefact { aot: compiled.map_err(words)?, record })
+}
+
+fn words(error: wasmtime::Error) -> CompileError {
+    CompileError::Compile(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CompileError, compile};
+    use crate::{Engine, EngineConfig};
+
+    fn engine(dir: &std::path::Path, component_cache_bytes: u64) -> Engine {
+        let config =
+            EngineConfig { cache_dir: Some(dir.into()), pool: None, component_cache_bytes, ..EngineConfig::default() };
+        Engine::new(config).unwrap()
+    }
+
+    /// An empty component with a custom section, so that each has its own bytes.
+    fn component(number: u8) -> Vec<u8> {
+        let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
+        wasm.extend([0, 3, 1, b'x', number]);
+        wasm
+    }
+
+    #[test]
+    fn a_component_is_compiled_once_and_the_cache_makes_room_for_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let wasmtime = wasmtime::Engine::default();
+        let large = engine(dir.path(), 1 << 30);
+        let count = || large.0.runtimes.components().list().unwrap().len();
+        for number in [1, 2, 1] {
+            compile(&large, &wasmtime, &component(number)).unwrap();
+        }
+        assert_eq!(count(), 2);
+        // The first was used last, so the second goes; what is just used stays though it alone is over the limit.
+        compile(&engine(dir.path(), 1), &wasmtime, &component(1)).unwrap();
+        assert_eq!(count(), 1);
+        compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
+        assert_eq!(count(), 1);
+        assert!(large.0.runtimes.prepared().list().unwrap().is_empty(), "images are elsewhere");
+    }
+
+    #[test]
+    fn settings_that_change_the_code_have_a_place_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = engine(dir.path(), 1 << 30);
+        let fuel = wasmtime::Engine::new(wasmtime::Config::new().consume_fuel(true)).unwrap();
+        for wasmtime in [&wasmtime::Engine::default(), &fuel] {
+            compile(&engine, wasmtime, &component(1)).unwrap();
+        }
+        assert_eq!(engine.0.runtimes.components().list().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_component_is_refused_and_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = engine(dir.path(), 1 << 30);
+        for wasm in [&b""[..], b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0\xff"] {
+            let error = compile(&engine, &wasmtime::Engine::default(), wasm).unwrap_err();
+            assert!(matches!(error, CompileError::Compile(_)), "{error}");
+        }
+        assert_eq!(engine.0.runtimes.components().size_bytes().unwrap(), 0);
+    }
+}

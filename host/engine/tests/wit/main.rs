@@ -1,0 +1,55 @@
+//! The WIT package is well-formed, whole and frozen, and the Rust API says the same in the same words.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod frozen;
+mod names;
+mod shape;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use wit_parser::{Interface, PackageId, Resolve, TypeDef, World};
+
+/// `wit/`.
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
+}
+
+/// What is in `wit/`, and which package of it is ours.
+struct Contract {
+    resolve: Resolve,
+    package: PackageId,
+}
+
+impl Contract {
+    fn read() -> Self {
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(directory()).expect("wit/ resolves");
+        Self { resolve, package }
+    }
+
+    /// Its version, as its first lines say it.
+    fn version(&self) -> String {
+        let name = &self.resolve.packages[self.package].name;
+        name.version.as_ref().expect("the package has a version").to_string()
+    }
+
+    fn interfaces(&self) -> impl Iterator<Item = (&str, &Interface)> {
+        let interfaces = &self.resolve.packages[self.package].interfaces;
+        interfaces.iter().map(|(name, id)| (name.as_str(), &self.resolve.interfaces[*id]))
+    }
+
+    fn worlds(&self) -> impl Iterator<Item = (&str, &World)> {
+        let worlds = &self.resolve.packages[self.package].worlds;
+        worlds.iter().map(|(name, id)| (name.as_str(), &self.resolve.worlds[*id]))
+    }
+
+    /// The types that are defined in it, and not only used.
+    fn types(&self) -> impl Iterator<Item = (&str, &TypeDef)> {
+        self.interfaces().flat_map(|(_, interface)| {
+            let types = interface.types.iter().map(|(name, id)| (name.as_str(), &self.resolve.types[*id]));
+            types.filter(|(_, definition)| !matches!(definition.kind, wit_parser::TypeDefKind::Type(_)))
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! Everything in the package is documented, versioned and says how it fails, and its worlds are what they are called.
+
+use std::collections::BTreeMap;
+
+use wit_parser::{Docs, Function, Stability, Type, TypeDef, TypeDefKind, WorldItem, WorldKey};
+
+use crate::{
+    Contract,
+    names::{Names, listed, names_of},
+};
+
+impl Contract {
+    fn functions(&self) -> impl Iterator<Item = (String, &Function)> {
+        self.interfaces().flat_map(|(interface, definition)| {
+            definition.functions.iter().map(move |(name, function)| (format!("{interface}/{name}"), function))
+        })
+    }
+
+    /// Everything that has documentation and a version, by a name for people.
+    fn items(&self) -> Vec<(String, &Docs, &Stability)> {
+        let worlds = self.worlds().map(|(name, of)| (format!("world {name}"), &of.docs, &of.stability));
+        let interfaces = self.interfaces().map(|(name, of)| (format!("interface {name}"), &of.docs, &of.stability));
+        let types = self.types().map(|(name, of)| (name.to_owned(), &of.docs, &of.stability));
+        let functions = self.functions().map(|(name, of)| (name, &of.docs, &of.stability));
+        worlds.chain(interfaces).chain(types).chain(functions).collect()
+    }
+
+    /// All documentation, by a name for people.
+    fn docs(&self) -> Vec<(String, &Docs)> {
+        let items = self.items().into_iter().map(|(name, docs, _)| (name, docs));
+        let parts = self.types().flat_map(|(name, definition)| {
+            parts(definition).into_iter().map(move |(part, docs)| (format!("{name}.{part}"), docs))
+        });
+        items.chain(parts).collect()
+    }
+
+    /// Whether a function can fail with a `sandbox-error`.
+    fn can_fail(&self, function: &Function) -> bool {
+        let Some(Type::Id(result)) = function.result else { return false };
+        let TypeDefKind::Result(result) = &self.resolve.types[result].kind else { return false };
+        let Some(Type::Id(error)) = result.err else { return false };
+        self.resolve.types[error].name.as_deref() == Some("sandbox-error")
+    }
+}
+
+/// What a type is made of, with its documentation.
+fn parts(definition: &TypeDef) -> Vec<(&str, &Docs)> {
+    match &definition.kind {
+        TypeDefKind::Record(of) => of.fields.iter().map(|field| (field.name.as_str(), &field.docs)).collect(),
+        TypeDefKind::Variant(of) => of.cases.iter().map(|case| (case.name.as_str(), &case.docs)).collect(),
+        TypeDefKind::Enum(of) => of.cases.iter().map(|case| (case.name.as_str(), &case.docs)).collect(),
+        TypeDefKind::Flags(of) => of.flags.iter().map(|flag| (flag.name.as_str(), &flag.docs)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The text between single backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn everything_is_documented() {
+    let contract = Contract::read();
+    let docs = contract.docs();
+    for (name, docs) in &docs {
+        assert!(docs.contents.as_deref().is_some_and(|text| !text.trim().is_empty()), "`{name}` has no documentation");
+    }
+    let seen = [
+        "world client",
+        "interface sandbox",
+        "session",
+        "sandbox/execute",
+        "sandbox/[method]session.execute",
+        "limits.fuel",
+        "outcome.raised",
+        "trap-kind.other",
+        "features.tools",
+    ];
+    for name in seen {
+        assert!(docs.iter().any(|(other, _)| other == name), "`{name}` is looked at");
+    }
+}
+
+#[test]
+fn everything_says_since_when_it_is_there() {
+    let contract = Contract::read();
+    let package = &contract.resolve.packages[contract.package].name;
+    for (name, _, stability) in contract.items() {
+        let Stability::Stable { since, deprecated: None } = stability else { panic!("`{name}`: {stability:?}") };
+        assert!(Some(since) <= package.version.as_ref(), "`{name}` is from {since}, later than its package");
+    }
+}
+
+#[test]
+fn whatever_can_fail_says_how() {
+    let contract = Contract::read();
+    let errors = contract.names("sandbox-error");
+    let mut count = 0;
+    for (name, function) in contract.functions() {
+        let docs = function.docs.contents.as_deref().unwrap_or_default();
+        let listed = docs.split_once("Errors:").map(|(_, listed)| listed);
+        assert_eq!(listed.is_some(), contract.can_fail(function), "`{name}` says how it fails if it can fail");
+        if let Some(listed) = listed {
+            count += 1;
+            let refers = listed.contains("as `") || listed.contains("as there") || listed.contains("those of `");
+            assert!(refers || quoted(listed).any(|word| errors.contains(word)), "`{name}`: {listed}");
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn documentation_names_only_what_there_is() {
+    let contract = Contract::read();
+    let mut known: BTreeMap<String, Names> =
+        contract.types().map(|(name, definition)| (name.to_owned(), names_of(&definition.kind))).collect();
+    for (_, function) in contract.functions() {
+        // `[method]session.execute` and the like.
+        if let Some((resource, method)) = function.name.rsplit_once(']').and_then(|(_, name)| name.split_once('.')) {
+            known.entry(resource.to_owned()).or_default().insert(method.to_owned());
+        }
+    }
+    for (interface, definition) in contract.interfaces() {
+        let names = known.entry(interface.to_owned()).or_default();
+        names.extend(definition.types.keys().chain(definition.functions.keys()).cloned());
+    }
+    // What documentation calls a type by that is the field of another.
+    known.insert("options".into(), contract.names("session-options"));
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let mut count = 0;
+    for (name, docs) in contract.docs() {
+        for term in quoted(docs.contents.as_deref().unwrap_or_default()) {
+            let Some((of, part)) = term.split_once('.').filter(|(of, part)| is_word(of) && is_word(part)) else {
+                continue;
+            };
+            // `tools.name` is what scripts write.
+            if (of, part) == ("tools", "name") {
+                continue;
+            }
+            count += 1;
+            let parts = known.get(of).unwrap_or_else(|| panic!("`{name}` names `{term}`; there is no `{of}`"));
+            assert!(parts.contains(part), "`{name}` names `{term}`; `{of}` has no `{part}`");
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn worlds_are_what_they_are_called() {
+    let contract = Contract::read();
+    let interfaces = |items: &mut dyn Iterator<Item = (&WorldKey, &WorldItem)>| -> Names {
+        items
+            .map(|(key, item)| {
+                assert!(matches!(item, WorldItem::Interface { .. }), "{item:?}");
+                let name = contract.resolve.name_world_key(key);
+                let ours = name.strip_prefix("glovebox:sandbox/").and_then(|name| name.split_once('@'));
+                ours.map_or(name.clone(), |(name, _)| name.to_owned())
+            })
+            .collect()
+    };
+    let worlds: BTreeMap<&str, (Names, Names)> = contract
+        .worlds()
+        .map(|(name, world)| (name, (interfaces(&mut world.imports.iter()), interfaces(&mut world.exports.iter()))))
+        .collect();
+    let expected = |imports: &[&str], exports: &[&str]| (listed(imports), listed(exports));
+    assert_eq!(worlds["client"], expected(&["sandbox", "types"], &[]));
+    assert_eq!(worlds["provider"], expected(&["tools", "types"], &["sandbox"]));
+    assert_eq!(worlds["provider-closed"], expected(&[], &["sandbox", "types"]));
+    assert_eq!(worlds["tool-provider"], expected(&["types"], &["tools"]));
+    let (imports, exports) = &worlds["command"];
+    assert_eq!(*exports, listed(&["wasi:cli/run@0.2.12"]));
+    let ours: Names = imports.iter().filter(|name| !name.starts_with("wasi:")).cloned().collect();
+    assert_eq!(ours, listed(&["sandbox", "types"]));
+    assert!(imports.contains("wasi:cli/stdout@0.2.12"), "{imports:?}");
+    assert_eq!(worlds.len(), 5, "{:?}", worlds.keys());
+}

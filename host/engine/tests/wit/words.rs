@@ -1,0 +1,93 @@
+//! The Rust API's words are the contract's.
+
+use glovebox::{
+    Checkpoints, Clock, Entropy, FileKind, IfExists, Language, Limits, OnUnwind, Policy, Resource, SessionPolicy,
+    SourceKind, Stream, ToolErrorKind, TrapKind,
+};
+
+use crate::{
+    Contract,
+    names::{cases, fields, listed},
+};
+
+#[test]
+fn limits_are_the_same_in_wit_and_rust() {
+    assert_eq!(Contract::read().names("limits"), fields(&Limits::default()));
+}
+
+#[test]
+fn policies_are_the_same_in_wit_and_rust_but_for_the_host_s_own_files() {
+    let contract = Contract::read();
+    let mut policy = fields(&Policy::default());
+    // Absent where there is none.
+    assert!(!policy.contains("workspace"));
+    for of_the_host in ["commit", "mounts"] {
+        assert!(policy.remove(of_the_host), "{of_the_host}");
+    }
+    assert_eq!(contract.names("policy"), policy);
+    assert_eq!(contract.names("session-policy"), fields(&SessionPolicy::default()));
+}
+
+#[test]
+fn enums_are_the_same_in_wit_and_rust() {
+    let contract = Contract::read();
+    assert_eq!(contract.names("language"), cases::<Language>());
+    assert_eq!(contract.names("clock"), cases::<Clock>());
+    assert_eq!(contract.names("entropy"), cases::<Entropy>());
+    assert_eq!(contract.names("checkpoints"), cases::<Checkpoints>());
+    assert_eq!(contract.names("on-unwind"), cases::<OnUnwind>());
+    assert_eq!(contract.names("resource-kind"), cases::<Resource>());
+    assert_eq!(contract.names("trap-kind"), cases::<TrapKind>());
+    // A runtime is a language's default, or one by its name.
+    let mut runtimes = cases::<Language>();
+    runtimes.insert("named".into());
+    assert_eq!(contract.names("runtime"), runtimes);
+}
+
+#[test]
+fn enums_that_are_not_serialized_are_the_same_in_wit_and_rust() {
+    let contract = Contract::read();
+    let kind = |kind| match kind {
+        SourceKind::Detect => "detect",
+        SourceKind::Script => "script",
+        SourceKind::Module => "module",
+    };
+    let rust = [SourceKind::Detect, SourceKind::Script, SourceKind::Module].map(kind);
+    assert_eq!(contract.names("source-kind"), listed(&rust));
+    let kind = |kind| match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+    };
+    let rust = [FileKind::File, FileKind::Directory, FileKind::Symlink].map(kind);
+    assert_eq!(contract.names("file-kind"), listed(&rust));
+    let choice = |choice| match choice {
+        IfExists::Fail => "fail",
+        IfExists::Replace => "replace",
+    };
+    assert_eq!(contract.names("if-exists"), listed(&[IfExists::Fail, IfExists::Replace].map(choice)));
+    let stream = |stream| match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    assert_eq!(contract.names("output-stream"), listed(&[Stream::Stdout, Stream::Stderr].map(stream)));
+}
+
+#[test]
+fn failures_of_tools_are_the_same_in_wit_and_rust() {
+    let word = |kind| match kind {
+        ToolErrorKind::Failed => "failed",
+        ToolErrorKind::Limit => "limit",
+        ToolErrorKind::Timeout => "timeout",
+        ToolErrorKind::Unknown => "unknown",
+        _ => "invalid-arguments",
+    };
+    let rust = [
+        ToolErrorKind::Failed,
+        ToolErrorKind::Limit,
+        ToolErrorKind::Timeout,
+        ToolErrorKind::Unknown,
+        ToolErrorKind::InvalidArguments,
+    ];
+    assert_eq!(Contract::read().names("tool-error"), listed(&rust.map(word)));
+}

@@ -1,0 +1,238 @@
+"""A small agent: it lets a model's scripts run in the sandbox, and shows all that can become of one.
+
+It is a component, made by componentize-py for the world `command` of `wit/`. `wit_world` are the bindings, made by the
+same tool; `componentize-py … bindings DIR` writes them out, with the contract's documentation, for an editor to read.
+
+What the bindings make of the contract:
+* a record is a dataclass whose fields must all be given (`record` below leaves out those that have a default);
+* a case of a variant is a class: `Outcome_Exited(3)`; match on it. An enum is an `Enum`, `none` is `None`;
+* a function that can fail raises `Err`, with the case of `sandbox-error` as its `value`;
+* a resource is a context manager: leaving it drops it.
+"""
+
+import re
+from dataclasses import fields
+
+from componentize_py_types import Err, Ok
+from wit_world import exports
+from wit_world.imports import glovebox_sandbox_types as types
+from wit_world.imports import sandbox
+
+PYTHON = types.Runtime_Python()
+JAVASCRIPT = types.Runtime_Javascript()
+
+
+def record(kind, **given):
+    """A record of these fields, and `None`, which is the default, for all others."""
+    return kind(**{field.name: None for field in fields(kind)} | given)
+
+
+def request(source, **given):
+    return record(types.Request, source=source, **given)
+
+
+def policy(**limits):
+    """The default policy but for these limits. It can ask for less than the host grants, and for no more."""
+    return record(types.Policy, limits=record(types.Limits, **limits))
+
+
+NO_OPTIONS = record(sandbox.SessionOptions)
+
+
+def words(name):
+    """A case's name as the contract has it: `UnknownRuntime` and `STACK_OVERFLOW` are how Python writes them."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", name).lower()
+
+
+def described(execution):
+    """What became of a script. None of these is an error: the sandbox did what it was asked to."""
+    match execution.outcome:
+        case types.Outcome_Completed():
+            text = "completed"
+        case types.Outcome_Exited(code):
+            text = f"exited with {code}"
+        case types.Outcome_Raised(raised):
+            text = f"raised {raised.type_name}: {raised.message} (line {raised.line})"
+        case types.Outcome_Exhausted(exhausted):
+            text = f"exhausted {words(exhausted.resource.name)}, limit {exhausted.limit}"
+        case types.Outcome_Cancelled():
+            text = "cancelled"
+        case types.Outcome_Trapped(kind):
+            text = f"trapped, {words(kind.name)}"
+    if execution.value:
+        text += f", value {execution.value.repr}"
+    if execution.stdout.bytes:
+        text += f", wrote: {execution.stdout.bytes.decode().strip()}"
+    return text
+
+
+def show_file(files, path):
+    """Prints a file, which is read piece by piece: it may be larger than one call gives."""
+    contents = b""
+    while piece := files.read(path, len(contents), 65_536):
+        contents += piece
+    print(f"file: {path} ({len(contents)} bytes): {contents.decode()}")
+
+
+# What a model might answer to "add up the prices": each answer is tried, and what is wrong with it goes back to the model.
+ANSWERS = [
+    "total = sum(item['price'] for item in context",
+    "total = sum(item.price for item in context)",
+    """\
+total = sum(item['price'] for item in context)
+with open('total.txt', 'w') as file:
+    file.write(str(total))
+total""",
+]
+
+
+def work(session):
+    """The loop of an agent: look at the script, run it, and go on until one does what it should."""
+    for turn, answer in enumerate(ANSWERS, start=1):
+        # The language's own parser, which runs nothing.
+        diagnostics = sandbox.validate(PYTHON, request(answer), policy())
+        if diagnostics:
+            first = diagnostics[0]
+            print(f"turn {turn}: not well-formed, line {first.line}, column {first.column}: {first.message}")
+            continue
+        execution = session.execute(request(answer))
+        print(f"turn {turn}: {described(execution)}")
+        if isinstance(execution.outcome, types.Outcome_Completed):
+            break
+    with session.files() as files:
+        show_file(files, "total.txt")
+
+
+def total(session):
+    return session.get_variable("total").json
+
+
+def keep(session):
+    """A session keeps variables and files, and its states can be forked, undone, and kept as bytes."""
+    with session.fork() as copy:
+        copy.execute(request("total += 100"))
+        print(f"fork: {total(copy)} in the copy, {total(session)} in the original")
+
+    session.execute(request("total = 0"))
+    before = total(session)
+    session.undo()
+    print(f"undo: {before} before, {total(session)} after")
+
+    with (
+        session.hibernate() as state,
+        sandbox.Session.resume(PYTHON, state, policy(), NO_OPTIONS) as resumed,
+    ):
+        print(f"resume: {total(resumed)}")
+
+
+def outcomes():
+    """Every way in which a script can end, each in an interpreter of its own."""
+    endings = [
+        (JAVASCRIPT, request("console.log('hello from javascript')"), policy()),
+        (PYTHON, request("raise SystemExit(3)"), policy()),
+        (PYTHON, request("int('twelve')"), policy()),
+        (PYTHON, request("while True: pass"), policy(fuel=50_000_000)),
+        # Cancelled after a tenth of a second.
+        (PYTHON, request("import time\ntime.sleep(60)", deadline_ms=100), policy()),
+        # The hash of nested tuples goes deeper than the interpreter's native stack.
+        (PYTHON, request("t = ()\nfor _ in range(100000): t = (t,)\nhash(t)"), policy()),
+    ]
+    for runtime, script, limits in endings:
+        print(f"outcome: {described(sandbox.execute(runtime, script, limits))}")
+
+
+# A tool of this program's own, and a script that calls it.
+REMEMBER = types.Tool(
+    name="remember",
+    description="Keeps a fact, and says how many are kept.",
+    arguments_schema='{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}',
+)
+NOTES = """\
+kept = [tools.remember(fact=fact) for fact in ('tea costs 3', 'milk costs 2')]
+try:
+    tools.remember(fact='one too many')
+except tools.ToolError as error:
+    print('refused:', error)
+open('notes.txt', 'w').write(str(kept))
+"""
+
+
+def step():
+    """A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer."""
+    notebook, answers = [], []
+    with sandbox.start(PYTHON, request(NOTES), policy(), [REMEMBER]) as started:
+        while True:
+            match started.continue_(answers, 1_000):
+                case sandbox.Step_NeedsTools(calls):
+                    answers = [sandbox.ToolAnswer(call.id, remember(notebook, call)) for call in calls]
+                case sandbox.Step_Running():
+                    answers = []
+                case sandbox.Step_Done(execution):
+                    break
+        print(f"steps: {described(execution)}")
+        with started.files() as files:
+            show_file(files, "notes.txt")
+
+
+def remember(notebook, call):
+    print(f"tool: {call.name} {call.arguments}")
+    if len(notebook) == 2:
+        return Err(types.CallFailure(types.ToolError.FAILED, "the notebook is full"))
+    notebook.append(call.arguments)
+    return Ok(str(len(notebook)))
+
+
+def refused(function, *arguments):
+    """Calls what must be refused, and prints why: an error is the host's or the caller's, never the script's."""
+    try:
+        function(*arguments)
+    except Err as error:
+        match error.value:
+            case types.SandboxError_SourceTooLarge(size) | types.SandboxError_StdinTooLarge(size):
+                detail = f", {size.bytes} bytes of at most {size.most}"
+            case types.SandboxError_File(failure):
+                detail = f", {words(failure.kind.name)}"
+            case _:  # The others have a text: `error.value.value`.
+                detail = ""
+        print(f"error: {words(type(error.value).__name__.removeprefix('SandboxError_'))}{detail}")
+    else:
+        raise AssertionError("this must be refused")
+
+
+def errors(session):
+    refused(sandbox.execute, types.Runtime_Named("cobol"), request(""), policy())
+    refused(sandbox.execute, PYTHON, request(""), policy(fuel=0))
+    refused(sandbox.execute, PYTHON, request("print(1 + 1)"), policy(source_bytes=8))
+    refused(sandbox.execute, PYTHON, request("", stdin=b"abc"), policy(stdin_bytes=2))
+    refused(sandbox.start, PYTHON, request(""), policy(), [types.Tool("no name", "", None)])
+    with sandbox.Blob() as state:
+        state.append(b"no session")
+        refused(sandbox.Session.resume, PYTHON, state, policy(), NO_OPTIONS)
+    refused(session.undo_to, 1_000_000)
+    with session.files() as files:
+        refused(files.stat, "missing.txt")
+
+    # One execution at a time: until the one that was started has ended, the session has time for nothing else.
+    with session.start(request("import time\ntime.sleep(60)")) as started:
+        refused(session.execute, request(""))
+        started.cancel()
+        while not isinstance(step := started.continue_([], None), sandbox.Step_Done):
+            pass
+        print(f"outcome: {described(step.value)}")
+        refused(started.files)
+    session.close()
+    refused(session.execute, request(""))
+
+
+class Run(exports.Run):
+    def run(self):
+        """What `wasi:cli/run` calls. To raise `Err(None)` is to fail: the host then exits with 1."""
+        runtimes = [words(runtime.language.name) for runtime in sandbox.info().runtimes]
+        print(f"runtimes: {', '.join(dict.fromkeys(runtimes))}")
+        prices = record(sandbox.SessionOptions, context='[{"price": 5}, {"price": 7}]')
+        with sandbox.Session.open(PYTHON, policy(), prices) as session:
+            work(session)
+            keep(session)
+            outcomes()
+            step()
+            errors(session)
