@@ -12,26 +12,26 @@ use crate::CancelToken;
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
 
 impl Budget {
-    /// A budget of this much fuel.
-    pub(crate) fn of(fuel: u64) -> Self {
-        Self(Some(Arc::new(AtomicU64::new(fuel))))
+    /// A budget with nothing in it yet.
+    pub(crate) fn empty() -> Self {
+        Self(Some(Arc::default()))
     }
 
-    /// What is left; none where nothing bounds it.
-    pub(crate) fn left(&self) -> Option<u64> {
-        Some(self.0.as_ref()?.load(Ordering::SeqCst))
-    }
-
-    /// Sets what is left. For when nobody uses it.
+    /// Fills it. For when nobody uses it, as with all that changes it: executions that share it come one after the other.
     pub(crate) fn renew(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(fuel, Ordering::SeqCst);
         }
     }
 
+    /// Empties it, and says what was left.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.as_ref().map_or(0, |left| left.swap(0, Ordering::SeqCst))
+    }
+
     /// What one execution may use.
     pub(crate) fn within(&self, fuel: u64) -> u64 {
-        self.left().map_or(fuel, |left| left.min(fuel))
+        self.0.as_ref().map_or(fuel, |left| left.load(Ordering::SeqCst).min(fuel))
     }
 
     /// Takes away what was used.

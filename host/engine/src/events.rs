@@ -11,7 +11,10 @@
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
+//! | `component.unavailable` | `what`, `reason`: what a component was told that the host cannot do, and why |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
+
+use std::error::Error;
 
 use glovebox_wasi::SecurityEvent;
 
@@ -71,6 +74,18 @@ pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index
 pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     let detail = format!("calls of tools that were refused: {count}");
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
+}
+
+/// What a component was told that the host cannot do. The reason is kept from it.
+pub(crate) fn unavailable(what: &str, error: &dyn Error) {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        reason.push_str(": ");
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    tracing::warn!(target: "glovebox", what, reason, "component.unavailable");
 }
 
 /// A session that was unwound lives on in an earlier state.

@@ -39,9 +39,9 @@ pub struct Request<'a> {
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
-    pub(crate) budget: Budget,
     /// Where the caller answers its tools' calls, in a started execution.
     pub(crate) desk: Option<Arc<Desk>>,
+    pub(crate) budget: Budget,
 }
 
 impl<'a> Request<'a> {
@@ -58,8 +58,8 @@ impl<'a> Request<'a> {
             cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
-            budget: Budget::default(),
             desk: None,
+            budget: Budget::default(),
         }
     }
 

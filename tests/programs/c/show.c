@@ -114,19 +114,21 @@ void show_error(const sandbox_sandbox_error_t *error) {
 }
 
 bool show_file(sandbox_borrow_files_t files, const char *path, sandbox_sandbox_error_t *error) {
-  // It is read piece by piece: it may be larger than one call gives, and its size is known beforehand.
   client_string_t name = string(path);
   sandbox_file_entry_t entry;
   if (!sandbox_method_files_stat(files, &name, &entry, error)) return false;
   printf("file: %s (%" PRIu64 " bytes): ", path, entry.size_bytes);
-  for (uint64_t offset = 0; offset < entry.size_bytes;) {
+  sandbox_file_entry_free(&entry);
+  // It is read piece by piece, until there is no more: it may be larger than one call gives.
+  for (uint64_t offset = 0;;) {
     client_list_u8_t piece;
     if (!sandbox_method_files_read(files, &name, offset, 65536, &piece, error)) return false;
     fwrite(piece.ptr, 1, piece.len, stdout);
     offset += piece.len;
+    bool end = piece.len == 0;
     client_list_u8_free(&piece);
+    if (end) break;
   }
   printf("\n");
-  sandbox_file_entry_free(&entry);
   return true;
 }

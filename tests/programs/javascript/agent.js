@@ -206,17 +206,26 @@ function errors(session) {
   refused(() => session.execute({ source: '' }));
 }
 
-// What `wasi:cli/run` calls. To throw is to fail: the host then exits with 1.
+// What `wasi:cli/run` calls. To throw is to fail, without a word: the host then exits with 1.
 export const run = {
   run() {
-    const languages = new Set(info().runtimes.map(({ language }) => language));
-    console.log(`runtimes: ${[...languages].join(', ')}`);
-    using(Session.open(python, {}, { context: '[{"price": 5}, {"price": 7}]' }), (session) => {
-      work(session);
-      keep(session);
-      outcomes();
-      step();
-      errors(session);
-    });
+    try {
+      main();
+    } catch (error) {
+      console.error(error.payload?.tag ?? error, error.payload?.val ?? error.stack);
+      throw error;
+    }
   },
 };
+
+function main() {
+  const languages = new Set(info().runtimes.map(({ language }) => language));
+  console.log(`runtimes: ${[...languages].join(', ')}`);
+  using(Session.open(python, {}, { context: '[{"price": 5}, {"price": 7}]' }), (session) => {
+    work(session);
+    keep(session);
+    outcomes();
+    step();
+    errors(session);
+  });
+}

@@ -70,7 +70,12 @@ fn c_bindings(world: &str, out: &Path) -> Result<(), Box<dyn Error>> {
     let (package, _) = resolve.push_dir(wit_dir())?;
     let world = resolve.select_world(&[package], Some(world))?;
     let mut files = Files::default();
-    wit_bindgen_c::Opts::default().build().generate(&mut resolve, world, &mut files)?;
+    // `sandbox_execute`, not `glovebox_sandbox_sandbox_execute`.
+    let rename = ["sandbox", "types"]
+        .map(|interface| (format!("glovebox:sandbox/{interface}@0.1.0"), interface.to_owned()))
+        .to_vec();
+    let options = wit_bindgen_c::Opts { rename, ..wit_bindgen_c::Opts::default() };
+    options.build().generate(&mut resolve, world, &mut files)?;
     fs::create_dir_all(out)?;
     for (name, contents) in files.iter() {
         fs::write(out.join(name), contents)?;

@@ -1,13 +1,18 @@
 //! `resource blob`: bytes that are too many for a list.
 
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
     convert::part,
     error::Failure,
-    quotas::{Of, Share},
-    wit::sandbox::HostBlob,
+    quotas::{Meter, Of, Share},
+    wit::{sandbox::HostBlob, types::SandboxError},
 };
 
 /// The most bytes that a blob has to spare, so that many small appends are few large ones.
@@ -22,8 +27,8 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    pub(super) fn new(ctx: &SandboxCtx) -> Result<Self, Failure> {
-        Ok(Self { bytes: Vec::new(), share: ctx.meter.take(Of::Bytes(0))? })
+    pub(super) fn new(meter: &Arc<Meter>) -> Result<Self, SandboxError> {
+        Ok(Self { bytes: Vec::new(), share: meter.take(Of::Bytes(0))? })
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
@@ -31,7 +36,7 @@ impl Bytes {
     }
 
     /// Adds bytes, if there is room for them.
-    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), SandboxError> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {
             let roomy = wanted.saturating_add(wanted.min(SPARE_BYTES_MOST));
@@ -49,15 +54,32 @@ impl Bytes {
     }
 }
 
+impl Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes).map_err(|error| io::Error::other(NoRoom(error)))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why a blob took no more, within an error of writing.
+#[derive(Debug, thiserror::Error)]
+#[error("no room: {0:?}")]
+pub(super) struct NoRoom(pub(super) SandboxError);
+
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
-        let bytes = Bytes::new(self).and_then(|bytes| self.put(bytes));
         // A constructor has no error to give.
-        bytes.map_err(Failure::into_trap)
+        let told = |error| Failure::from(error).into_trap();
+        let (handle, bytes) = (self.meter.take(Of::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
+        self.put(handle, bytes).map_err(Failure::into_trap)
     }
 
     fn append(&mut self, blob: Resource<Bytes>, bytes: Vec<u8>) -> Result<(), Failure> {
-        self.get_mut(&blob)?.append(&bytes)
+        Ok(self.get_mut(&blob)?.append(&bytes)?)
     }
 
     fn size(&mut self, blob: Resource<Bytes>) -> wasmtime::Result<u64> {

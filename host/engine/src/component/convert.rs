@@ -17,7 +17,7 @@ const OUTPUT_BYTES_MOST: usize = 4 << 20;
 
 /// What a request asks for, without its source's limits being checked.
 pub(super) fn request(request: &types::Request) -> Request<'_> {
-    let types::Request { source, name, kind, stdin, deadline_ms: _ } = request;
+    let types::Request { source, name, kind, stdin, deadline_ms } = request;
     let mut asked = Request::new(source);
     if let Some(name) = name {
         asked = asked.name(name);
@@ -31,6 +31,9 @@ pub(super) fn request(request: &types::Request) -> Request<'_> {
     }
     if let Some(stdin) = stdin {
         asked = asked.stdin(stdin);
+    }
+    if let Some(deadline_ms) = deadline_ms {
+        asked = asked.cancel_after(Duration::from_millis(*deadline_ms));
     }
     asked
 }
@@ -167,6 +170,18 @@ impl From<ToolErrorKind> for types::ToolError {
             ToolErrorKind::Timeout => Self::Timeout,
             ToolErrorKind::Unknown => Self::Unknown,
             ToolErrorKind::InvalidArguments => Self::InvalidArguments,
+        }
+    }
+}
+
+impl From<types::ToolError> for ToolErrorKind {
+    fn from(kind: types::ToolError) -> Self {
+        match kind {
+            types::ToolError::Failed => Self::Failed,
+            types::ToolError::Limit => Self::Limit,
+            types::ToolError::Timeout => Self::Timeout,
+            types::ToolError::Unknown => Self::Unknown,
+            types::ToolError::InvalidArguments => Self::InvalidArguments,
         }
     }
 }

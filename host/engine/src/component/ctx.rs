@@ -7,10 +7,10 @@ use wasmtime::component::{Resource, ResourceTable};
 use super::{
     error::Failure,
     host::SandboxHost,
-    quotas::{Meter, Of, Share, Usage},
+    quotas::{Meter, Share, Usage},
     wit::types,
 };
-use crate::{CancelToken, Language, Sandbox};
+use crate::{CancelToken, Language, Sandbox, entropy};
 
 /// How many sandboxes are kept for a component that changes its policy from call to call.
 const SANDBOXES_KEPT: usize = 8;
@@ -21,6 +21,7 @@ pub struct SandboxCtx {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
     pub(super) cancel: CancelToken,
+    pub(super) id: String,
     table: ResourceTable,
     /// Those used last, the last one in front.
     sandboxes: Vec<Made>,
@@ -66,7 +67,17 @@ impl Drop for SandboxCtx {
 impl SandboxCtx {
     pub(super) fn new(host: SandboxHost) -> Self {
         let meter = Meter::new(host.0.quotas.clone());
-        Self { host, meter, cancel: CancelToken::new(), table: ResourceTable::new(), sandboxes: Vec::new() }
+        let mut random = [0; 16];
+        entropy::fill(&mut random);
+        let id = format!("{:032x}", u128::from_le_bytes(random));
+        Self { host, meter, cancel: CancelToken::new(), id, table: ResourceTable::new(), sandboxes: Vec::new() }
+    }
+
+    /// Which sandbox it is, 128 random bits in hexadecimal: what log events, and [`ToolCall`](crate::ToolCall)s of its scripts, have
+    /// for a session's id outside sessions.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Stops whatever runs for the component, from any thread: what runs now and what it begins later ends as `cancelled`.
@@ -104,9 +115,8 @@ impl SandboxCtx {
         Ok(sandbox)
     }
 
-    /// Gives the component a handle.
-    pub(super) fn put<T: Send + 'static>(&mut self, it: T) -> Result<Resource<T>, Failure> {
-        let share = self.meter.take(Of::Handle)?;
+    /// Gives the component a handle, whose share is taken before there is anything to put there.
+    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, Failure> {
         let handle = self.table.push(Counted { it, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }

@@ -1,12 +1,24 @@
 //! What went wrong, as components are told.
+//!
+//! What is told names the keys of the contract and nothing of the host: what it cannot do for reasons of its own goes to the log
+//! (`component.unavailable`).
+
+use std::error::Error;
 
 use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
+    blob::NoRoom,
     wit::types::{self, FileError, FileFailure, SandboxError, TooLarge},
 };
-use crate::{BuildError, ExecuteError, FilesError, HibernateError, PolicyError, ResumeError, VfsError};
+use crate::{
+    AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, LimitError, PolicyError, ResumeError,
+    RuntimeError, VfsError, events,
+};
+
+/// The most bytes of what a component gave that an error repeats.
+const REPEATED_BYTES_MOST: usize = 4_096;
 
 /// An error that is told, or a trap for what no sound component does.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
@@ -20,7 +32,7 @@ impl Failure {
     /// A trap, for a function that has no error to give.
     pub(super) fn into_trap(self) -> wasmtime::Error {
         match self {
-            Self::Told(error) => wasmtime::Error::msg(format!("{error:?}")),
+            Self::Told(error) => wasmtime::Error::msg(error.to_string()),
             Self::Trap(trap) => trap,
         }
     }
@@ -56,47 +68,105 @@ impl types::Host for SandboxCtx {
     }
 }
 
+/// The beginning of what a component gave, to be repeated.
+pub(super) fn clipped(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(REPEATED_BYTES_MOST)).unwrap_or(text)
+}
+
+/// A key of ours in the contract's spelling.
+pub(super) fn key(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// What the host cannot do for reasons of its own, which are not the component's to know.
+fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
+    events::unavailable(what, error);
+    SandboxError::Unavailable(format!("{what}; the host's log says why"))
+}
+
 impl From<ExecuteError> for SandboxError {
     fn from(error: ExecuteError) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&ExecuteError> for SandboxError {
+    fn from(error: &ExecuteError) -> Self {
         let text = error.to_string();
         match error {
-            ExecuteError::SourceTooLarge { bytes, most } => SandboxError::SourceTooLarge(TooLarge { bytes, most }),
-            ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
-                SandboxError::StdinTooLarge(TooLarge { bytes, most })
+            ExecuteError::SourceTooLarge { bytes, most } => {
+                Self::SourceTooLarge(TooLarge { bytes: *bytes, most: *most })
             }
-            ExecuteError::Name(_) | ExecuteError::SessionId { .. } => SandboxError::InvalidArgument(text),
-            ExecuteError::SessionEnded { .. } => SandboxError::SessionEnded(text),
-            ExecuteError::SessionBusy { .. } | ExecuteError::WorkspaceBusy => SandboxError::SessionBusy(text),
-            ExecuteError::NoCheckpoint { .. } => SandboxError::NoCheckpoint(text),
-            ExecuteError::Variable { .. } => SandboxError::Variable(text),
-            ExecuteError::TooManySessions { .. } => SandboxError::TooManySessions(text),
-            ExecuteError::NotPrepared { .. } => SandboxError::Unsupported(text),
-            ExecuteError::Instantiate { .. }
-            | ExecuteError::System { .. }
-            | ExecuteError::Mount(_)
-            | ExecuteError::Commit { .. }
+            ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
+                Self::StdinTooLarge(TooLarge { bytes: *bytes, most: *most })
+            }
+            ExecuteError::Name(_) => Self::InvalidArgument(text),
+            ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
+            ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
+            ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),
+            ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", clipped(name))),
+            ExecuteError::TooManySessions { key: name, used, most } => {
+                Self::TooManySessions(format!("`{}`: {used} of {most} are in use; close a session first", key(name)))
+            }
+            ExecuteError::NotPrepared { name } => {
+                Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
+            }
+            ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", error),
+            ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
+            // A component names no session, shares no workspace and has no host directories.
+            ExecuteError::SessionId { .. }
+            | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace
-            | ExecuteError::Driver(_) => SandboxError::Unavailable(text),
+            | ExecuteError::Mount(_)
+            | ExecuteError::Commit { .. } => unavailable("the host did not do this", error),
+        }
+    }
+}
+
+impl From<AdvanceError> for SandboxError {
+    fn from(error: AdvanceError) -> Self {
+        match error {
+            AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => {
+                Self::InvalidArgument(format!("`answers`: {error}"))
+            }
+            AdvanceError::Execute(error) => (&*error).into(),
+            AdvanceError::Panicked => unavailable("the guest could not be run", &error),
         }
     }
 }
 
 impl From<PolicyError> for SandboxError {
     fn from(error: PolicyError) -> Self {
-        Self::InvalidPolicy(error.to_string())
+        Self::InvalidPolicy(match error {
+            PolicyError::Limit(LimitError { key: name, value, least, most }) => {
+                format!("`limits.{}` is {value}; it must be between {least} and {most}", key(name))
+            }
+            PolicyError::Session(text) => key(&text),
+            PolicyError::Env { key, reason } => format!("`env`: `{}`: {reason}", clipped(&key)),
+            error @ (PolicyError::Arg { .. }
+            | PolicyError::TooLarge { .. }
+            | PolicyError::Syntax(_)
+            | PolicyError::Mount { .. }) => error.to_string(),
+        })
     }
 }
 
 impl From<BuildError> for SandboxError {
     fn from(error: BuildError) -> Self {
-        let text = error.to_string();
         match error {
-            BuildError::Policy(error) => return error.into(),
-            BuildError::Memory { .. } => SandboxError::InvalidPolicy(text),
-            BuildError::Tool(_) => SandboxError::InvalidArgument(text),
-            BuildError::Runtime(_) | BuildError::Language { .. } => SandboxError::UnknownRuntime(text),
-            BuildError::Mount(_) | BuildError::File { .. } => SandboxError::Unavailable(text),
+            BuildError::Policy(error) => error.into(),
+            BuildError::Memory { name, limit_bytes, needed_bytes } => Self::InvalidPolicy(format!(
+                "`limits.memory-bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}"
+            )),
+            BuildError::Tool(error) => Self::InvalidArgument(error.to_string()),
+            BuildError::Runtime(RuntimeError::Manifest(_)) => {
+                Self::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
+            }
+            error @ (BuildError::Runtime(_)
+            | BuildError::Mount(_)
+            | BuildError::File { .. }
+            | BuildError::Language { .. }) => unavailable("the runtime could not be loaded", &error),
         }
     }
 }
@@ -105,7 +175,10 @@ impl From<HibernateError> for SandboxError {
     fn from(error: HibernateError) -> Self {
         match error {
             HibernateError::Session(error) => error.into(),
-            HibernateError::Write(_) => Self::Unavailable(error.to_string()),
+            HibernateError::Write(error) => match error.downcast::<NoRoom>() {
+                Ok(NoRoom(error)) => error,
+                Err(error) => unavailable("the session could not be written", &error),
+            },
         }
     }
 }
@@ -114,27 +187,40 @@ impl From<ResumeError> for SandboxError {
     fn from(error: ResumeError) -> Self {
         match error {
             ResumeError::Session(error) => error.into(),
+            ResumeError::TooLarge { what, key: name, bytes, most } => {
+                Self::NotResumable(format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name)))
+            }
             error => Self::NotResumable(error.to_string()),
         }
     }
 }
 
-/// For `map_err`: an operation on files was refused; the path is told as it was given.
+/// For `map_err`: an operation on files was refused.
 pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_> {
     move |error| {
-        let kind = match &error {
-            FilesError::Path { .. } | FilesError::Pattern { .. } => FileError::InvalidPath,
-            FilesError::Exists { .. } => FileError::Exists,
-            FilesError::Refused { source, .. } => refusal(source),
-            FilesError::Session(_) => FileError::Refused,
-            _ => FileError::Refused,
+        let text = error.to_string();
+        let (kind, message) = match error {
+            FilesError::Path { reason, .. } => (FileError::InvalidPath, format!("the path {reason}")),
+            FilesError::Pattern { reason, .. } => (FileError::InvalidPath, format!("no pattern: {reason}")),
+            FilesError::Exists { .. } => (FileError::Exists, "something has this name already".into()),
+            FilesError::Refused { action, source, .. } => {
+                (refusal(&source), format!("could not {action} it: {source}"))
+            }
+            FilesError::Session(error) => return (*error).into(),
+            FilesError::HostLink { .. }
+            | FilesError::HostPath { .. }
+            | FilesError::HostRead { .. }
+            | FilesError::Host(_)
+            | FilesError::Archive { .. }
+            | FilesError::Io { .. } => (FileError::Refused, text),
         };
-        if let FilesError::Session(error) = error {
-            return (*error).into();
-        }
-        let message = error.to_string();
-        SandboxError::File(FileFailure { kind, path: path.to_owned(), message }).into()
+        file_failure(kind, path, message)
     }
+}
+
+/// An operation on files that was refused.
+pub(super) fn file_failure(kind: FileError, path: &str, message: String) -> Failure {
+    SandboxError::File(FileFailure { kind, path: clipped(path).to_owned(), message }).into()
 }
 
 fn refusal(error: &VfsError) -> FileError {
@@ -143,6 +229,7 @@ fn refusal(error: &VfsError) -> FileError {
         VfsError::AlreadyExists => FileError::Exists,
         VfsError::NotADirectory | VfsError::IsADirectory | VfsError::NotEmpty => FileError::WrongKind,
         VfsError::NoSpace => FileError::NoSpace,
+        VfsError::NotCapable | VfsError::IllegalBytes => FileError::InvalidPath,
         _ => FileError::Refused,
     }
 }

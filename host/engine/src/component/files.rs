@@ -5,9 +5,12 @@ use wasmtime::component::Resource;
 use super::{
     SandboxCtx,
     convert::READ_BYTES_MOST,
-    error::{Failure, refused},
+    error::{Failure, file_failure, refused},
     quotas::{Of, Share},
-    wit::{sandbox::HostFiles, types::FileEntry},
+    wit::{
+        sandbox::HostFiles,
+        types::{FileEntry, FileError},
+    },
 };
 use crate::Files;
 
@@ -26,14 +29,19 @@ impl SandboxCtx {
     /// Gives the component files. They count in full, though they share with their session what it has not changed since.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
         let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
-        self.put(Snapshot { files, _share: share })
+        let handle = self.meter.take(Of::Handle)?;
+        self.put(handle, Snapshot { files, _share: share })
     }
 }
 
 impl HostFiles for SandboxCtx {
     fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, Failure> {
-        let mut entries = self.get(&files)?.files.list(&pattern).map_err(refused(&pattern))?;
-        entries.truncate(ENTRIES_MOST);
+        let entries = self.get(&files)?.files.list(&pattern).map_err(refused(&pattern))?;
+        if entries.len() > ENTRIES_MOST {
+            let message =
+                format!("{} files match, and a list has at most {ENTRIES_MOST}; narrow the pattern", entries.len());
+            return Err(file_failure(FileError::Refused, &pattern, message));
+        }
         Ok(entries.into_iter().map(FileEntry::from).collect())
     }
 

@@ -132,7 +132,10 @@ fn info(engine: &Engine) -> types::ProviderInfo {
     types::ProviderInfo {
         name: "glovebox".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        features: types::Features::WALL_CLOCK | types::Features::TOOLS | types::Features::STEPPING,
+        features: types::Features::WALL_CLOCK
+            | types::Features::ENTROPY
+            | types::Features::TOOLS
+            | types::Features::STEPPING,
         runtimes: runtimes.collect(),
     }
 }

@@ -6,12 +6,14 @@
 
 mod bindings;
 mod blob;
+mod caller_tools;
 mod convert;
 mod ctx;
 mod error;
 mod files;
 mod grant;
 mod host;
+mod kept;
 mod quotas;
 mod sandbox;
 mod session;

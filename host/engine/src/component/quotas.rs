@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use super::wit::types::SandboxError;
+use crate::budget::Budget;
 
 /// What one application may use of the sandbox in all, whatever its policies say. What is over a quota is refused before anything
 /// runs: `quota-exceeded`.
@@ -15,12 +16,16 @@ pub struct Quotas {
     pub sessions: u32,
     /// Started executions at once, those that nobody waits for included. Default 16.
     pub started: u32,
-    /// Executions in all; a validation, an access to a variable and whatever else enters a guest is one. Default 1,000,000.
+    /// Executions in all. A validation, an access to a variable, and opening, resuming, forking, undoing and closing a session are
+    /// each one as well, and so is a call of interface `tools`. Default 1,000,000.
     pub executions: u64,
-    /// Fuel of all executions together. Default 10^14. An execution gets no more fuel than is left, so that it cannot be
-    /// overdrawn; while one runs, all that it may use counts.
+    /// Fuel of all executions together. Default 10^14. An execution gets no more than is left, so that this cannot be
+    /// overdrawn: it may run out earlier than its policy says, at what `exhausted.limit` says. While one runs, all that it may
+    /// use counts, and of one that was unwound for its time or by a cancellation it counts for good: what such a one used is
+    /// not known to the unit.
     pub fuel: u64,
     /// Bytes that the host holds for it at once: blobs, snapshots of files, the output of started executions. Default 256 MiB.
+    /// What sessions hold is bounded by the limits of their policy.
     pub held_bytes: u64,
     /// Handles of sessions, started executions, files and blobs at once. Default 10,000.
     pub handles: u32,
@@ -80,15 +85,17 @@ pub(super) enum Of {
     Bytes(u64),
 }
 
-/// The fuel that an execution may use. Dropped, all of it was.
+/// The fuel that an execution may use: its budget is filled with it. Dropped, it gives back what the budget has left.
 #[derive(Debug)]
+#[must_use]
 pub(super) struct Bill {
     meter: Arc<Meter>,
     fuel: u64,
+    budget: Budget,
 }
 
 fn exceeded(quota: &str, most: u64) -> SandboxError {
-    SandboxError::QuotaExceeded(format!("`{quota}`: the most is {most}"))
+    SandboxError::QuotaExceeded(format!("`{quota}`: at most {most} is granted"))
 }
 
 impl Meter {
@@ -117,19 +124,40 @@ impl Meter {
         Ok(Share { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution that may use this much fuel; it is granted that, or what is left.
-    pub(super) fn execution(self: &Arc<Self>, fuel: u64) -> Result<Bill, SandboxError> {
+    /// Counts an execution that may use this much fuel: its budget gets that, or what is left.
+    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, SandboxError> {
         let mut used = self.used();
+        if used.fuel >= self.quotas.fuel {
+            return Err(exceeded("fuel", self.quotas.fuel));
+        }
+        self.count(&mut used)?;
+        Ok(self.bill(&mut used, fuel, budget))
+    }
+
+    /// Pays for what runs none of the component's scripts, unless a session has to go back for it. Where no fuel is left, it gets
+    /// none.
+    pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
+        self.bill(&mut self.used(), fuel, budget)
+    }
+
+    /// Counts what costs no fuel.
+    pub(super) fn call(&self) -> Result<(), SandboxError> {
+        self.count(&mut self.used())
+    }
+
+    fn count(&self, used: &mut Usage) -> Result<(), SandboxError> {
         if used.executions >= self.quotas.executions {
             return Err(exceeded("executions", self.quotas.executions));
         }
-        let fuel = fuel.min(self.quotas.fuel.saturating_sub(used.fuel));
-        if fuel == 0 {
-            return Err(exceeded("fuel", self.quotas.fuel));
-        }
         used.executions += 1;
+        Ok(())
+    }
+
+    fn bill(self: &Arc<Self>, used: &mut Usage, fuel: u64, budget: &Budget) -> Bill {
+        let fuel = fuel.min(self.quotas.fuel.saturating_sub(used.fuel));
         used.fuel += fuel;
-        Ok(Bill { meter: Arc::clone(self), fuel })
+        budget.renew(fuel);
+        Bill { meter: Arc::clone(self), fuel, budget: budget.clone() }
     }
 }
 
@@ -174,15 +202,10 @@ impl Drop for Share {
     }
 }
 
-impl Bill {
-    /// What was granted.
-    pub(super) fn fuel(&self) -> u64 {
-        self.fuel
-    }
-
-    /// Gives back what was not used.
-    pub(super) fn settle(self, consumed: u64) {
+impl Drop for Bill {
+    fn drop(&mut self) {
+        let left = self.budget.take().min(self.fuel);
         let mut used = self.meter.used();
-        used.fuel = used.fuel.saturating_sub(self.fuel.saturating_sub(consumed));
+        used.fuel = used.fuel.saturating_sub(left);
     }
 }

@@ -11,6 +11,7 @@ use super::{
         types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
     },
 };
+use crate::budget::Budget;
 
 impl Host for SandboxCtx {
     fn info(&mut self) -> wasmtime::Result<ProviderInfo> {
@@ -23,16 +24,20 @@ impl Host for SandboxCtx {
 
     fn execute(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure> {
         let sandbox = self.sandbox_for(runtime, policy)?;
-        let bill = self.meter.execution(sandbox.policy().limits.fuel)?;
-        let execution = sandbox.run(convert::request(&request).cancel(&self.cancel))?;
-        bill.settle(execution.fuel_consumed);
-        Ok(execution.into())
+        let budget = Budget::empty();
+        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
+        let execution = sandbox.run(request)?;
+        // The id is not one of a session's: it is for the host's log.
+        Ok(Execution { session_id: None, ..execution.into() })
     }
 
     fn validate(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Vec<Diagnostic>, Failure> {
         let sandbox = self.sandbox_for(runtime, policy)?;
-        let _bill = self.meter.execution(sandbox.policy().limits.fuel)?;
-        let asked = convert::request(&request).stdin(&[]).cancel(&self.cancel);
+        let budget = Budget::empty();
+        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let request = Request { stdin: None, deadline_ms: None, ..request };
+        let asked = convert::request(&request).cancel(&self.cancel).budget(&budget);
         Ok(sandbox.validate_request(asked)?.into_iter().map(Diagnostic::from).collect())
     }
 

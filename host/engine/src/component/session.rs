@@ -1,78 +1,127 @@
 //! `resource session`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
-use serde_json::Value;
+use serde::de::IgnoredAny;
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
     blob::Bytes,
     convert,
-    error::{Failure, refused},
+    error::{Failure, clipped, refused},
     files::Snapshot,
-    quotas::{Of, Share},
+    kept::KeptSession,
+    quotas::Of,
     started::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},
         types::{CheckpointInfo, Execution, GuestValue, IfExists, Policy, Request, Runtime, SandboxError, SessionInfo},
     },
 };
-use crate::{CheckpointId, HibernateOptions, ResumeOptions, Session};
+use crate::{
+    CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
+    budget::{Budget, Keeper},
+};
 
-/// A session of the component's. Its clones are the same one: started executions hold them.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
-#[derive(Clone, Debug)]
-pub struct KeptSession {
-    pub(super) session: Session,
-    /// Whether a started execution of it has not ended.
-    is_busy: Arc<AtomicBool>,
-    _share: Arc<Share>,
-}
+/// The longest name of a variable, in bytes.
+const NAME_BYTES_MOST: usize = 4_096;
 
-/// A session is busy while this lives.
-#[derive(Debug)]
-pub(super) struct Busy(Arc<AtomicBool>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
-}
-
-impl KeptSession {
-    fn new(session: Session, share: Share) -> Self {
-        Self { session, is_busy: Arc::default(), _share: Arc::new(share) }
-    }
-
-    /// The session, if it is not busy: the component would wait for what only it can answer.
-    pub(super) fn idle(&self) -> Result<&Session, SandboxError> {
-        if self.is_busy.load(Ordering::SeqCst) { Err(self.busy()) } else { Ok(&self.session) }
-    }
-
-    /// Makes the session busy.
-    pub(super) fn occupy(&self) -> Result<Busy, SandboxError> {
-        if self.is_busy.swap(true, Ordering::SeqCst) { Err(self.busy()) } else { Ok(Busy(Arc::clone(&self.is_busy))) }
-    }
-
-    fn busy(&self) -> SandboxError {
-        let id = self.session.id();
-        SandboxError::SessionBusy(format!("an execution that was started in session `{id}` has not come to its end"))
-    }
-}
-
-/// JSON text of the component's.
-fn json(what: &str, text: &str) -> Result<Value, SandboxError> {
-    serde_json::from_str(text).map_err(|error| SandboxError::InvalidArgument(format!("{what} is no JSON: {error}")))
-}
+/// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back
+/// afterwards.
+const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
-    fn idle(&self, session: &Resource<KeptSession>) -> Result<Session, Failure> {
-        Ok(self.get(session)?.idle()?.clone())
+    /// A session that is about to be made: what it is stopped with, and what it takes its fuel from.
+    fn keeper(&self) -> Keeper {
+        Keeper { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
+
+    /// Makes a session, and runs what its opening runs.
+    fn make<E>(
+        &mut self,
+        sandbox: &Sandbox,
+        make: impl FnOnce(&Self, &Keeper) -> Result<Session, E>,
+    ) -> Result<Resource<KeptSession>, Failure>
+    where
+        Failure: From<E>,
+    {
+        let (handle, share) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Session)?);
+        let keeper = self.keeper();
+        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let session = make(self, &keeper)?;
+        drop(bill);
+        self.put(handle, KeptSession::new(session, keeper, share))
+    }
+
+    /// Does what runs code in a session.
+    fn enter<R, E>(
+        &self,
+        handle: &Resource<KeptSession>,
+        work: impl FnOnce(&Session, &Keeper) -> Result<R, E>,
+    ) -> Result<R, Failure>
+    where
+        Failure: From<E>,
+    {
+        let kept = self.get(handle)?;
+        let (session, keeper) = (kept.idle()?, kept.keeper());
+        let _bill = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
+        Ok(work(session, keeper)?)
+    }
+
+    /// Does what runs none, but that the session may have to go back for it.
+    fn look<R, E>(
+        &self,
+        handle: &Resource<KeptSession>,
+        work: impl FnOnce(&Session) -> Result<R, E>,
+    ) -> Result<R, Failure>
+    where
+        Failure: From<E>,
+    {
+        let kept = self.get(handle)?;
+        let session = kept.idle()?;
+        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &kept.keeper().budget);
+        Ok(work(session)?)
+    }
+
+    /// Does something with a session's files.
+    fn files_of<R>(
+        &self,
+        handle: &Resource<KeptSession>,
+        work: impl FnOnce(&SessionFiles) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.look(handle, |session| work(&session.files()))
+    }
+}
+
+pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
+    sandbox.policy().limits.fuel.saturating_mul(SHARES_OF_A_CALL)
+}
+
+/// Refuses what no language could have as a variable's name. Of what is left its own interpreter knows.
+fn check_name(name: &str) -> Result<(), SandboxError> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MOST
+        || name.starts_with(|c: char| c.is_ascii_digit())
+        || !name.chars().all(is_part)
+    {
+        let text = format!("`name`: `{}` can be no variable's name", clipped(name));
+        return Err(SandboxError::InvalidArgument(text));
+    }
+    Ok(())
+}
+
+/// Refuses what is no JSON. Nothing is made of it here: a few bytes of text can be many as values.
+fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
+    let wrong = |error| SandboxError::InvalidArgument(format!("`{argument}` is no JSON: {error}"));
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
+}
+
+/// A session with its `context`, where one is given.
+fn with_context(session: Session, context: Option<&String>) -> Result<Session, ExecuteError> {
+    if let Some(json) = context {
+        session.set_variable_json("context", json)?;
+    }
+    Ok(session)
 }
 
 impl HostSession for SandboxCtx {
@@ -82,14 +131,13 @@ impl HostSession for SandboxCtx {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<KeptSession>, Failure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        let share = self.meter.take(Of::Session)?;
-        let mut opened = crate::SessionOptions::default();
-        if let Some(context) = &options.context {
-            opened = opened.context(json("`context`", context)?);
-        }
-        let session = sandbox.open_session(opened)?;
-        self.put(KeptSession::new(session, share))
+        let SessionOptions { context, tools } = options;
+        context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_for_session(runtime, policy, tools)?;
+        self.make(&sandbox, |_, keeper| {
+            let session = sandbox.open_session(crate::SessionOptions::default().keeper(keeper))?;
+            with_context(session, context.as_ref())
+        })
     }
 
     fn resume(
@@ -99,28 +147,28 @@ impl HostSession for SandboxCtx {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<KeptSession>, Failure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        let share = self.meter.take(Of::Session)?;
-        let session = sandbox.resume(self.get(&state)?.as_slice(), ResumeOptions::default())?;
-        if let Some(context) = &options.context {
-            session.set_variable("context", &json("`context`", context)?)?;
-        }
-        self.put(KeptSession::new(session, share))
+        let SessionOptions { context, tools } = options;
+        context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_for_session(runtime, policy, tools)?;
+        self.make(&sandbox, |ctx, keeper| {
+            let state = ctx.get(&state)?.as_slice();
+            let session = sandbox.resume(state, ResumeOptions::default().keeper(keeper))?;
+            Ok::<_, Failure>(with_context(session, context.as_ref())?)
+        })
     }
 
     fn id(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<String> {
-        Ok(self.get(&session)?.session.id().to_owned())
+        Ok(self.get(&session)?.session().id().to_owned())
     }
 
     fn info(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<SessionInfo> {
-        Ok(self.get(&session)?.session.info().into())
+        Ok(self.get(&session)?.session().info().into())
     }
 
     fn execute(&mut self, session: Resource<KeptSession>, request: Request) -> Result<Execution, Failure> {
-        let session = self.idle(&session)?;
-        let bill = self.meter.execution(session.sandbox().policy().limits.fuel)?;
-        let execution = session.run(convert::request(&request).cancel(&self.cancel))?;
-        bill.settle(execution.fuel_consumed);
+        let execution = self.enter(&session, |session, keeper| {
+            session.run(convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget))
+        })?;
         Ok(execution.into())
     }
 
@@ -129,15 +177,18 @@ impl HostSession for SandboxCtx {
     }
 
     fn get_variable(&mut self, session: Resource<KeptSession>, name: String) -> Result<Option<GuestValue>, Failure> {
-        Ok(self.idle(&session)?.get_variable(&name)?.map(GuestValue::from))
+        check_name(&name)?;
+        Ok(self.enter(&session, |session, _| session.get_variable(&name))?.map(GuestValue::from))
     }
 
-    fn set_variable(&mut self, session: Resource<KeptSession>, name: String, text: String) -> Result<(), Failure> {
-        Ok(self.idle(&session)?.set_variable(&name, &json("the value", &text)?)?)
+    fn set_variable(&mut self, session: Resource<KeptSession>, name: String, json: String) -> Result<(), Failure> {
+        check_name(&name)?;
+        check_json("json", &json)?;
+        self.enter(&session, |session, _| session.set_variable_json(&name, &json))
     }
 
     fn files(&mut self, session: Resource<KeptSession>) -> Result<Resource<Snapshot>, Failure> {
-        let files = self.idle(&session)?.files().snapshot().map_err(refused(""))?;
+        let files = self.files_of(&session, |files| files.snapshot().map_err(refused("")))?;
         self.put_files(files)
     }
 
@@ -148,7 +199,7 @@ impl HostSession for SandboxCtx {
         bytes: Vec<u8>,
         if_exists: IfExists,
     ) -> Result<(), Failure> {
-        self.idle(&session)?.files().write(&path, bytes, if_exists.into()).map_err(refused(&path))
+        self.files_of(&session, |files| files.write(&path, bytes, if_exists.into()).map_err(refused(&path)))
     }
 
     fn write_file_from(
@@ -159,7 +210,7 @@ impl HostSession for SandboxCtx {
         if_exists: IfExists,
     ) -> Result<(), Failure> {
         let contents = self.get(&contents)?.as_slice();
-        self.idle(&session)?.files().write(&path, contents, if_exists.into()).map_err(refused(&path))
+        self.files_of(&session, |files| files.write(&path, contents, if_exists.into()).map_err(refused(&path)))
     }
 
     fn rename_file(
@@ -169,47 +220,49 @@ impl HostSession for SandboxCtx {
         to: String,
         if_exists: IfExists,
     ) -> Result<(), Failure> {
-        self.idle(&session)?.files().rename(&from, &to, if_exists.into()).map_err(refused(&from))
+        self.files_of(&session, |files| files.rename(&from, &to, if_exists.into()).map_err(refused(&from)))
     }
 
     fn delete_file(&mut self, session: Resource<KeptSession>, path: String, recursive: bool) -> Result<(), Failure> {
-        let files = self.idle(&session)?.files();
-        let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
-        deleted.map_err(refused(&path))
+        self.files_of(&session, |files| {
+            let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
+            deleted.map_err(refused(&path))
+        })
     }
 
     fn fork(&mut self, session: Resource<KeptSession>) -> Result<Resource<KeptSession>, Failure> {
-        let session = self.idle(&session)?;
-        let share = self.meter.take(Of::Session)?;
-        let fork = session.fork()?;
-        self.put(KeptSession::new(fork, share))
+        let sandbox = self.get(&session)?.session().sandbox().clone();
+        self.make(&sandbox, |ctx, keeper| {
+            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().keeper(keeper)))
+        })
     }
 
     fn checkpoint(&mut self, session: Resource<KeptSession>) -> Result<u64, Failure> {
-        Ok(self.idle(&session)?.checkpoint()?.0)
+        Ok(self.look(&session, Session::checkpoint)?.0)
     }
 
     fn checkpoints(&mut self, session: Resource<KeptSession>) -> Result<Vec<CheckpointInfo>, Failure> {
-        Ok(self.idle(&session)?.checkpoints()?.into_iter().map(CheckpointInfo::from).collect())
+        let checkpoints = self.look(&session, Session::checkpoints)?;
+        Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
     }
 
     fn undo(&mut self, session: Resource<KeptSession>) -> Result<u64, Failure> {
-        Ok(self.idle(&session)?.undo()?.0)
+        Ok(self.enter(&session, |session, _| session.undo())?.0)
     }
 
     fn undo_to(&mut self, session: Resource<KeptSession>, id: u64) -> Result<(), Failure> {
-        Ok(self.idle(&session)?.undo_to(CheckpointId(id))?)
+        self.enter(&session, |session, _| session.undo_to(CheckpointId(id)))
     }
 
     fn hibernate(&mut self, session: Resource<KeptSession>) -> Result<Resource<Bytes>, Failure> {
-        let state = self.idle(&session)?.hibernate(&HibernateOptions::default())?;
-        let mut bytes = Bytes::new(self)?;
-        bytes.append(&state)?;
-        self.put(bytes)
+        let (handle, mut bytes) = (self.meter.take(Of::Handle)?, Bytes::new(&self.meter)?);
+        self.look(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
+        self.put(handle, bytes)
     }
 
     fn close(&mut self, session: Resource<KeptSession>) -> Result<(), Failure> {
-        Ok(self.idle(&session)?.close()?)
+        // Its fuel may be at an end; it is closed all the same.
+        self.look(&session, Session::close)
     }
 
     fn drop(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<()> {

@@ -192,21 +192,21 @@ impl Session {
     /// # Errors
     /// As [`run`](Self::run), for what is known before the guest is entered.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
-        self.start_guarded(request, ())
+        self.start_with(request, |_| ())
     }
 
-    /// The same; the guard is dropped when the thread is done.
-    pub(crate) fn start_guarded(
+    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    pub(crate) fn start_with(
         &self,
         request: Request<'_>,
-        guard: impl Send + 'static,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
     ) -> Result<Started, ExecuteError> {
         Setting::check(&self.0.sandbox, &request)?;
         if let Some(reason) = self.ended() {
             return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
         }
         let session = self.clone();
-        Started::begin(request, guard, move |request, begun| session.run_when_held(request, begun))
+        Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
     /// Calls `has_turn` when it has, before the guest is entered.
@@ -233,13 +233,17 @@ impl Session {
 
     /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
-        let json = value.to_string();
+        self.set_variable_json(name, &value.to_string())
+    }
+
+    /// As [`set_variable`](Self::set_variable), to what text says that is known to be JSON.
+    pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
             return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
         }
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, &json))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, json))?
     }
 
     /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     CancelToken, Request, SourceKind,
+    budget::Budget,
     request::{IfBusy, OnOutput},
 };
 
@@ -18,6 +19,7 @@ pub(super) struct Owned {
     cancel_after: Option<Duration>,
     on_output: Option<OnOutput>,
     if_busy: IfBusy,
+    budget: Budget,
 }
 
 impl Owned {
@@ -33,6 +35,7 @@ impl Owned {
             cancel_after: request.cancel_after,
             on_output: request.on_output,
             if_busy: request.if_busy,
+            budget: request.budget,
         }
     }
 
@@ -54,6 +57,7 @@ impl Owned {
             cancel: Some(&self.cancel),
             cancel_after: self.cancel_after,
             if_busy: self.if_busy,
+            budget: self.budget.clone(),
             ..Request::new(&self.source)
         }
     }

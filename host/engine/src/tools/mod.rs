@@ -16,12 +16,14 @@
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
 //! | `desk` | calls that whoever steps through the execution answers |
+//! | `direct` | a call that no script makes |
 //! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
 mod account;
 mod calls;
 mod desk;
+mod direct;
 mod error;
 mod exchange;
 mod message;
@@ -37,7 +39,9 @@ mod tests;
 pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
 pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
+pub(crate) use direct::DirectCall;
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
+pub(crate) use message::weight;
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};
 pub(crate) use toolbox::Toolbox;

@@ -212,3 +212,52 @@ fn work(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64, desk:
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Tool, Toolbox};
+
+    /// A call as it runs, and how many of its tool's are counted as given up.
+    fn running() -> (Fate, impl Fn() -> usize) {
+        let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
+        let entry = Arc::clone(toolbox.get("ask").unwrap());
+        let counted = Arc::clone(&entry);
+        let abandoned = Arc::clone(toolbox.abandoned());
+        let fate = Fate { state: Mutex::new(State::Running), entry, abandoned, origin: None, bytes: 1 };
+        (fate, move || counted.abandoned().load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
+        let (fate, counted) = running();
+        assert!(fate.lay());
+        fate.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!fate.answer(), "nobody waits");
+        assert_eq!(counted(), 0);
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
+        for ends in [[Fate::answer, Fate::lay], [Fate::lay, Fate::answer]] {
+            let (fate, counted) = running();
+            fate.abandon();
+            fate.abandon();
+            assert_eq!(counted(), 1);
+            assert!(!ends[0](&fate));
+            assert!(!ends[1](&fate));
+            assert_eq!(counted(), 0, "once, whoever comes first");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_answered_before_its_thread_ended_is_over() {
+        let (fate, counted) = running();
+        assert!(fate.answer());
+        assert!(!fate.lay());
+        fate.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!fate.answer(), "once");
+    }
+}

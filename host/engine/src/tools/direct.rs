@@ -1,0 +1,55 @@
+//! A call that no script of ours makes: for components that execute scripts themselves.
+
+use std::{sync::Arc, time::Instant};
+
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::{Calls, Taken, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
+use crate::{CancelToken, Limits};
+
+/// A call of a tool that is not a script's.
+pub(crate) struct DirectCall<'a> {
+    pub(crate) name: &'a str,
+    /// JSON text.
+    pub(crate) arguments: &'a str,
+    pub(crate) limits: &'a Limits,
+    /// For whom it is made.
+    pub(crate) origin: &'a str,
+    /// Nobody else's: it is woken through it.
+    pub(crate) cancel: CancelToken,
+}
+
+impl DirectCall<'_> {
+    /// Makes the call as the only one of an execution, and waits for what becomes of it.
+    pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
+        let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
+        let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
+        if bytes > most {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {most}");
+            return failed(ToolErrorKind::Limit, message);
+        }
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(self.arguments) {
+            return failed(ToolErrorKind::InvalidArguments, format!("the arguments are no JSON: {error}"));
+        }
+        let limits = Limits {
+            tool_calls: 1,
+            tool_record_bytes: u64::MAX,
+            timeout_ms: self.limits.timeout_ms.max(self.limits.tool_timeout_ms),
+            ..self.limits.clone()
+        };
+        let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
+        let mut calls = Calls::new(toolbox, threads, &limits, Some(origin), Instant::now(), self.cancel.clone());
+        calls.account().set_room(limits.memory_bytes);
+        // The arguments are JSON text, so they can stand in another.
+        let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
+        calls.send(message.as_bytes());
+        while let Taken::Pending(due) = calls.take()
+            && !self.cancel.is_cancelled()
+        {
+            self.cancel.wait(due, true, calls.has_answer());
+        }
+        let room = || failed(ToolErrorKind::Limit, "the host has no room for the arguments".to_owned());
+        calls.end().pop().map_or_else(room, |record| record.outcome)
+    }
+}

@@ -1,0 +1,50 @@
+//! Runs conformance cases through `glovebox:sandbox`, in whatever host this component runs: a case per line of standard input as
+//! JSON ([`case`]), a line of standard output with the results of its steps ([`observed`]). It needs nothing else of a
+//! system.
+
+mod case;
+mod fresh;
+mod observed;
+mod policy;
+mod sessions;
+mod tools;
+
+use std::{
+    error::Error,
+    io::{self, BufRead as _, Write as _},
+};
+
+use case::{Action, Case};
+use glovebox_guest::Sandbox;
+use observed::StepResult;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for line in io::stdin().lock().lines() {
+        let case: Case = serde_json::from_str(&line?)?;
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &results(&case))?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// A result for each step.
+fn results(case: &Case) -> Vec<StepResult> {
+    let sandbox = Sandbox::named(&case.runtime).policy(case.policy.to_policy());
+    if !case.kept {
+        return case.steps.iter().map(|step| fresh::step(&sandbox, case, step)).collect();
+    }
+    let mut sessions = match sessions::Sessions::open(&sandbox, case) {
+        Ok(sessions) => sessions,
+        Err(error) => return case.steps.iter().map(|_| StepResult::Refused(error.to_string())).collect(),
+    };
+    let mut results = Vec::new();
+    for step in &case.steps {
+        results.push(match &step.action {
+            Action::Validate(_) => fresh::step(&sandbox, case, step),
+            _ => sessions.step(step),
+        });
+    }
+    results
+}

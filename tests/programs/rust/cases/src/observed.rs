@@ -1,0 +1,156 @@
+//! Results as they stand on a line of standard output: an execution under the names that `glovebox run --json` uses.
+
+use std::collections::BTreeMap;
+
+use glovebox_guest::{
+    Diagnostic, Error, Execution, Files, GuestValue, Outcome, Raised, ResourceKind, ToolError, ToolOutcome, ToolRecord,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepResult {
+    Ran { observed: Value, files: BTreeMap<String, Hex> },
+    Validated(Vec<Value>),
+    Variable(Option<Value>),
+    Listed(Vec<String>),
+    Done { files: BTreeMap<String, Hex> },
+    Refused(String),
+}
+
+/// Bytes, which JSON has not.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Hex(String);
+
+impl StepResult {
+    pub fn ran(execution: &Execution, files: BTreeMap<String, Hex>) -> Self {
+        Self::Ran { observed: observed(execution), files }
+    }
+
+    pub fn validated(diagnostics: &[Diagnostic]) -> Self {
+        let told = |each: &Diagnostic| json!({"line": each.line, "column": each.column, "message": each.message});
+        Self::Validated(diagnostics.iter().map(told).collect())
+    }
+
+    pub fn variable(value: Option<&GuestValue>) -> Self {
+        Self::Variable(value.map(guest_value))
+    }
+}
+
+/// Those of the files that are there.
+pub fn look(files: &Files, names: &[String]) -> BTreeMap<String, Hex> {
+    let hex = |bytes: Vec<u8>| Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+    names.iter().filter_map(|name| Some((name.clone(), hex(files.read(name).ok()?)))).collect()
+}
+
+/// A refusal that is the case's to expect; anything else would be told as one and fail there.
+pub fn refused(error: &Error) -> StepResult {
+    StepResult::Refused(error.to_string())
+}
+
+fn observed(execution: &Execution) -> Value {
+    let metadata = &execution.metadata;
+    json!({
+        "success": execution.is_success(),
+        "outcome": outcome(&execution.outcome),
+        "exit_code": exit_code(&execution.outcome),
+        "interrupted": execution.interrupted.as_ref().map(raised),
+        "value": execution.value.as_ref().map(guest_value),
+        "stdout": execution.stdout.text(),
+        "stderr": execution.stderr.text(),
+        "stdout_truncated": execution.stdout.is_truncated(),
+        "stderr_truncated": execution.stderr.is_truncated(),
+        "fuel_consumed": execution.fuel_consumed,
+        "memory_used_bytes": execution.memory_used_bytes,
+        "duration_ms": execution.duration().as_secs_f64() * 1000.0,
+        "files_created": execution.files_created,
+        "files_modified": execution.files_modified,
+        "files_deleted": execution.files_deleted,
+        "tool_calls": execution.tool_calls.iter().map(tool_call).collect::<Vec<_>>(),
+        "workspace_path": null,
+        "session_id": execution.session_id,
+        "went_back": execution.went_back.map(|went_back| json!({"executions_lost": went_back.executions_lost})),
+        "metadata": {
+            "runtime": metadata.runtime.to_string(),
+            "prepared": metadata.prepared,
+            "stdout_total_bytes": execution.stdout.total_bytes,
+            "stderr_total_bytes": execution.stderr.total_bytes,
+        },
+    })
+}
+
+fn outcome(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Completed => json!({"kind": "completed"}),
+        Outcome::Exited(code) => json!({"kind": "exited", "code": code}),
+        Outcome::Raised(exception) => {
+            let mut told = raised(exception);
+            told["kind"] = "raised".into();
+            told
+        }
+        Outcome::Exhausted(exhausted) => json!({
+            "kind": "exhausted",
+            "resource": exhausted.resource.to_string(),
+            "limit": exhausted.limit,
+            "used": exhausted.used,
+        }),
+        Outcome::Cancelled => json!({"kind": "cancelled"}),
+        Outcome::Trapped(trap) => json!({"kind": "trapped", "trap": trap.to_string()}),
+    }
+}
+
+/// The process exit code that stands for an outcome.
+fn exit_code(outcome: &Outcome) -> i32 {
+    match outcome {
+        Outcome::Completed => 0,
+        Outcome::Exited(code) => *code,
+        Outcome::Raised(_) => 1,
+        Outcome::Exhausted(exhausted) if exhausted.resource == ResourceKind::Time => 124,
+        Outcome::Exhausted(_) => 137,
+        Outcome::Cancelled => 130,
+        Outcome::Trapped(_) => 134,
+    }
+}
+
+fn raised(raised: &Raised) -> Value {
+    json!({"type": raised.type_name, "message": raised.message, "traceback": raised.traceback, "line": raised.line})
+}
+
+/// `json` is left out where there is none: null is a value.
+fn guest_value(value: &GuestValue) -> Value {
+    let mut told = json!({"repr": value.repr});
+    if let Some(json) = value.json.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+        told["json"] = json;
+    }
+    told
+}
+
+fn tool_call(call: &ToolRecord) -> Value {
+    let parsed = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let (result, error) = match &call.outcome {
+        ToolOutcome::Returned(result) => (parsed(result), None),
+        ToolOutcome::Failed(failure) => (None, Some((error_name(failure.kind), failure.message.as_deref()))),
+        ToolOutcome::Unfinished => (None, Some(("Unfinished", Some("the execution ended before the tool returned")))),
+    };
+    json!({
+        "name": call.name,
+        "arguments": parsed(&call.arguments),
+        "result": result,
+        "error": error.map(|(name, message)| json!({"type": name, "message": message})),
+        "started_ms": call.started_ns as f64 / 1e6,
+        "duration_ms": call.duration_ns as f64 / 1e6,
+    })
+}
+
+/// What scripts call the exception.
+fn error_name(kind: ToolError) -> &'static str {
+    match kind {
+        ToolError::Failed => "ToolError",
+        ToolError::Limit => "ToolLimit",
+        ToolError::Timeout => "ToolTimeout",
+        ToolError::Unknown => "UnknownTool",
+        ToolError::InvalidArguments => "InvalidArguments",
+    }
+}

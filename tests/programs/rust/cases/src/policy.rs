@@ -1,0 +1,111 @@
+//! A case's policy, under the names that policy files have. Everything is spelled out: a default of the host's is not one of the case's.
+
+use std::collections::BTreeMap;
+
+use glovebox_guest::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CasePolicy {
+    clock: CaseClock,
+    entropy: CaseEntropy,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    limits: CaseLimits,
+    session: CaseSessionPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CaseClock {
+    Host,
+    Fixed(u64),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CaseEntropy {
+    Host,
+    Seeded(u64),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseSessionPolicy {
+    checkpoints: CaseCheckpoints,
+    checkpoint_auto_bytes: u64,
+    checkpoints_kept: u32,
+    on_unwind: CaseOnUnwind,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CaseCheckpoints {
+    Auto,
+    Always,
+    Every(u32),
+    Never,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CaseOnUnwind {
+    GoBack,
+    End,
+}
+
+/// The limits, by the names that they have everywhere.
+macro_rules! limits {
+    ($($name:ident: $type:ty),* $(,)?) => {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct CaseLimits { $($name: $type),* }
+
+        impl CaseLimits {
+            fn to_limits(&self) -> Limits {
+                Limits { $($name: Some(self.$name)),* }
+            }
+        }
+    };
+}
+
+limits! {
+    fuel: u64, fuel_reserve: u64, timeout_ms: u64, timeout_reserve_ms: u64, memory_bytes: u64, stdout_bytes: u64,
+    stderr_bytes: u64, source_bytes: u64, stdin_bytes: u64, workspace_bytes: u64, workspace_inodes: u64, open_files: u32,
+    tool_calls: u64, tool_calls_at_once: u32, tool_timeout_ms: u64, tool_bytes: u64, tool_record_bytes: u64,
+    session_count: u32, session_total_bytes: u64,
+}
+
+impl CasePolicy {
+    pub fn to_policy(&self) -> Policy {
+        let session = SessionPolicy {
+            checkpoints: Some(match self.session.checkpoints {
+                CaseCheckpoints::Auto => Checkpoints::Auto,
+                CaseCheckpoints::Always => Checkpoints::Always,
+                CaseCheckpoints::Every(count) => Checkpoints::Every(count),
+                CaseCheckpoints::Never => Checkpoints::Never,
+            }),
+            checkpoint_auto_bytes: Some(self.session.checkpoint_auto_bytes),
+            checkpoints_kept: Some(self.session.checkpoints_kept),
+            on_unwind: Some(match self.session.on_unwind {
+                CaseOnUnwind::GoBack => OnUnwind::GoBack,
+                CaseOnUnwind::End => OnUnwind::End,
+            }),
+        };
+        Policy {
+            limits: Some(self.limits.to_limits()),
+            clock: Some(match self.clock {
+                CaseClock::Host => Clock::Host,
+                CaseClock::Fixed(time_ns) => Clock::Fixed(time_ns),
+            }),
+            entropy: Some(match self.entropy {
+                CaseEntropy::Host => Entropy::Host,
+                CaseEntropy::Seeded(seed) => Entropy::Seeded(seed),
+            }),
+            args: Some(self.args.clone()),
+            env: Some(self.env.clone().into_iter().collect()),
+            session: Some(session),
+        }
+    }
+}

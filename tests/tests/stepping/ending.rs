@@ -1,0 +1,195 @@
+//! How started executions end other than by themselves.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use glovebox::{AdvanceError, CancelToken, Language, Outcome, Request, Step, Stream, Tool};
+use glovebox_tests::short;
+
+use super::{BOTH, LONG, answer, done, needs, of, start, stepped, text};
+
+const LOOPS: (&str, &str) = ("print('on', flush=True)\nwhile True: pass", "console.log('on'); for (;;) {}");
+const ASKS: (&str, &str) = ("print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
+
+/// What tells when everything that held it is gone.
+fn alarm() -> (impl FnMut(Stream, &[u8]) + Send + 'static, mpsc::Receiver<()>) {
+    let (tell, told) = mpsc::channel();
+    (move |_, _: &[u8]| tell.send(()).unwrap_or_default(), told)
+}
+
+/// Waits until what would tell is gone.
+fn until_gone(told: &mpsc::Receiver<()>) {
+    loop {
+        match told.recv_timeout(LONG) {
+            Ok(()) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("it goes on"),
+        }
+    }
+}
+
+#[test]
+fn it_is_cancelled_between_two_steps() {
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), of(language, ASKS.0, ASKS.1));
+        let requests = needs(&started, Vec::new());
+        started.cancel();
+        started.cancel();
+        let execution = loop {
+            if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
+                break execution;
+            }
+        };
+        assert_eq!((&execution.outcome, execution.stdout.text()), (&Outcome::Cancelled, String::new()));
+        assert_eq!(done(&started, vec![answer(&requests[0], 1)]).outcome, Outcome::Cancelled);
+    }
+}
+
+#[test]
+fn it_is_cancelled_in_the_middle_of_a_loop() {
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), of(language, LOOPS.0, LOOPS.1));
+        while started.read_output(Stream::Stdout, 0, 1).is_empty() {
+            assert!(matches!(started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap(), Step::Running));
+        }
+        let cancel = started.cancel_token().clone();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| done(&started, Vec::new()));
+            cancel.cancel();
+            assert_eq!(waiting.join().unwrap().outcome, Outcome::Cancelled);
+        });
+        started.cancel();
+        assert_eq!(started.execution().unwrap().outcome, Outcome::Cancelled);
+    }
+}
+
+#[test]
+fn the_requests_token_stops_it_and_its_own_stops_nothing_else() {
+    let sandbox = stepped(Language::JavaScript, &[], |_| {});
+    let all = CancelToken::new();
+    let [one, two] = [(); 2].map(|()| sandbox.start(Request::new(ASKS.1).cancel(&all)).unwrap());
+    needs(&one, Vec::new());
+    let requests = needs(&two, Vec::new());
+    one.cancel();
+    assert!(!all.is_cancelled());
+    assert_eq!(needs(&two, Vec::new()), requests);
+    all.cancel();
+    for started in [one, two] {
+        let ended = loop {
+            if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
+                break execution;
+            }
+        };
+        assert_eq!(ended.outcome, Outcome::Cancelled);
+    }
+}
+
+#[test]
+fn it_is_cancelled_when_its_time_is_over() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let started = sandbox.start(Request::new(ASKS.0).cancel_after(Duration::from_millis(50))).unwrap();
+    let execution = loop {
+        if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
+            break execution;
+        }
+    };
+    assert_eq!(execution.outcome, Outcome::Cancelled);
+}
+
+#[test]
+fn time_between_two_steps_is_on_the_bill() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| policy.limits.timeout_ms = 300);
+        let started = start(&sandbox, of(language, ASKS.0, ASKS.1));
+        let execution = loop {
+            if let Step::Done(execution) = started.advance(Vec::new(), None).unwrap() {
+                break execution;
+            }
+        };
+        assert_eq!(short(&execution.outcome), "exhausted time");
+    }
+}
+
+#[test]
+fn nobody_has_to_wait_for_it() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let (listener, told) = alarm();
+    let started = sandbox.start(Request::new("print(1)").on_output(listener)).unwrap();
+    until_gone(&told);
+    assert_eq!(text(&done(&started, Vec::new())), "1\n");
+}
+
+#[test]
+fn dropping_it_ends_it() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |_| {});
+        for source in [of(language, LOOPS.0, LOOPS.1), of(language, ASKS.0, ASKS.1)] {
+            let (listener, told) = alarm();
+            drop(sandbox.start(Request::new(source).on_output(listener)).unwrap());
+            until_gone(&told);
+        }
+        let (listener, told) = alarm();
+        let started = sandbox.start(Request::new(of(language, ASKS.0, ASKS.1)).on_output(listener)).unwrap();
+        needs(&started, Vec::new());
+        drop(started);
+        until_gone(&told);
+        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox can be used");
+    }
+}
+
+#[test]
+fn what_a_handler_does_is_not_waited_for() {
+    let (begun, has_begun) = mpsc::channel();
+    let slow = Tool::new("slow", "").handler(move |call, _| {
+        begun.send(()).ok();
+        let _ = call.cancel.wait_timeout(LONG);
+        Err("given up".into())
+    });
+    let sandbox = stepped(Language::Python, &[slow], |_| {});
+    let (listener, told) = alarm();
+    let request = Request::new("tools.slow()").on_output(listener);
+    let started = sandbox.start(request).unwrap();
+    has_begun.recv_timeout(LONG).unwrap();
+    assert!(matches!(started.advance(Vec::new(), Some(Duration::from_millis(20))).unwrap(), Step::Running));
+    drop(started);
+    until_gone(&told);
+}
+
+#[test]
+fn a_panic_is_an_error_and_no_hang() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |_| {});
+        let request = Request::new("print(1)").on_output(|_, _| panic!("as the test wants it"));
+        let started = sandbox.start(request).unwrap();
+        for _ in 0..2 {
+            let error = started.advance(Vec::new(), Some(LONG)).unwrap_err();
+            assert!(matches!(error, AdvanceError::Panicked), "{error}");
+        }
+        assert!(started.execution().is_none());
+        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox can be used");
+    }
+}
+
+#[test]
+fn limits_hold_as_ever() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| policy.limits.fuel = 300_000_000);
+        let execution = done(&start(&sandbox, of(language, LOOPS.0, LOOPS.1)), Vec::new());
+        assert_eq!(short(&execution.outcome), "exhausted fuel");
+    }
+}
+
+#[test]
+fn files_are_as_it_left_them() {
+    for language in BOTH {
+        let source = of(
+            language,
+            "open('a', 'w').write(tools.ask(q=1))",
+            "const file = std.open('a', 'w'); file.puts(await tools.ask({q: 1})); file.close()",
+        );
+        let started = start(&stepped(language, &[], |_| {}), source);
+        let requests = needs(&started, Vec::new());
+        let execution = done(&started, vec![answer(&requests[0], "text")]);
+        assert_eq!(execution.files().read("a").unwrap(), b"text");
+        assert_eq!(execution.files_created, ["a"]);
+    }
+}

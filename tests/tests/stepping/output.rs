@@ -1,0 +1,62 @@
+//! Output while it runs and afterwards.
+
+use std::time::Duration;
+
+use glovebox::{Request, Step, Stream};
+
+use super::{BOTH, answer, done, needs, of, start, stepped, text};
+
+#[test]
+fn output_is_read_while_it_runs_and_afterwards() {
+    let scripts = (
+        "
+import sys
+print('one', flush=True)
+print('err', file=sys.stderr, flush=True)
+tools.ask(q=1)
+print('two')",
+        "console.log('one'); console.error('err'); await tools.ask({q: 1}); console.log('two')",
+    );
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), of(language, scripts.0, scripts.1));
+        let requests = needs(&started, Vec::new());
+        let read = |stream, offset, len| String::from_utf8(started.read_output(stream, offset, len)).unwrap();
+        assert_eq!((read(Stream::Stdout, 0, 100), read(Stream::Stderr, 0, 100)), ("one\n".into(), "err\n".into()));
+        assert_eq!((read(Stream::Stdout, 1, 2), read(Stream::Stdout, 4, 1)), ("ne".into(), String::new()));
+        let execution = done(&started, vec![answer(&requests[0], 1)]);
+        assert_eq!((read(Stream::Stdout, 0, 100), read(Stream::Stderr, 1, 2)), ("one\ntwo\n".into(), "rr".into()));
+        assert_eq!(text(&execution), "one\ntwo\n");
+    }
+}
+
+#[test]
+fn what_is_over_the_limit_is_never_there() {
+    for language in BOTH {
+        for (most, kept) in [(9, 9), (10, 10), (11, 10)] {
+            let sandbox = stepped(language, &[], |policy| policy.limits.stdout_bytes = most);
+            let source = of(
+                language,
+                "import sys; sys.stdout.write('0123456789'); sys.stdout.flush(); tools.ask(q=1)",
+                "std.out.puts('0123456789'); std.out.flush(); await tools.ask({q: 1})",
+            );
+            let started = start(&sandbox, source);
+            let requests = needs(&started, Vec::new());
+            assert_eq!(started.read_output(Stream::Stdout, 0, 100).len(), kept);
+            done(&started, vec![answer(&requests[0], 1)]);
+            assert_eq!(started.read_output(Stream::Stdout, 0, 100), &b"0123456789"[..kept]);
+            assert!(started.read_output(Stream::Stdout, u64::MAX, u64::MAX).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_listener_hears_it_too() {
+    let sandbox = stepped(glovebox::Language::Python, &[], |_| {});
+    let (tell, told) = std::sync::mpsc::channel();
+    let request = Request::new("print('on', flush=True)\nwhile True: pass")
+        .on_output(move |_, bytes| tell.send(bytes.to_vec()).unwrap());
+    let started = sandbox.start(request).unwrap();
+    assert_eq!(told.recv_timeout(super::LONG).unwrap(), b"on\n");
+    assert_eq!(started.read_output(Stream::Stdout, 0, 100), b"on\n");
+    assert!(matches!(started.advance(Vec::new(), Some(Duration::ZERO)).unwrap(), Step::Running));
+}

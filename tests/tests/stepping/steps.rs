@@ -1,0 +1,221 @@
+//! What comes out, and when.
+
+use std::time::Duration;
+
+use glovebox::{Language, Request, Step, Tool, ToolAnswer, ToolOutcome};
+use glovebox_tests::{fixed, short};
+use serde_json::json;
+
+use super::{BOTH, answer, done, needs, of, questions, start, stepped, text};
+
+#[test]
+fn without_calls_it_is_done() {
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), "print(6 * 7)");
+        let execution = done(&started, Vec::new());
+        assert_eq!(text(&execution), "42\n");
+        assert!(std::sync::Arc::ptr_eq(&execution, &done(&started, Vec::new())), "again and again");
+        assert!(std::sync::Arc::ptr_eq(&execution, &started.execution().unwrap()));
+    }
+}
+
+#[test]
+fn a_call_is_answered_by_the_caller() {
+    for language in BOTH {
+        let source = of(language, "print(tools.ask(q='why')['x'])", "console.log((await tools.ask({q: 'why'})).x)");
+        let started = start(&stepped(language, &[], |_| {}), source);
+        let requests = needs(&started, Vec::new());
+        assert_eq!((requests.len(), requests[0].id, &*requests[0].name), (1, 0, "ask"));
+        assert_eq!(requests[0].arguments, r#"{"q":"why"}"#);
+        assert!(started.execution().is_none());
+        let execution = done(&started, vec![answer(&requests[0], json!({"x": "because"}))]);
+        assert_eq!(text(&execution), "because\n");
+        let record = &execution.tool_calls[0];
+        assert_eq!(record.outcome, ToolOutcome::Returned(Some(r#"{"x":"because"}"#.into())));
+    }
+}
+
+const SEVERAL: (&str, &str) = (
+    "
+import asyncio
+async def main():
+    print(await asyncio.gather(*[tools.ask.aio(q=i) for i in range(5)]))
+asyncio.run(main())",
+    "print(JSON.stringify(await Promise.all([0, 1, 2, 3, 4].map(q => tools.ask({q})))))",
+);
+
+#[test]
+fn calls_that_are_made_at_once_come_at_once_and_are_answered_in_portions() {
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), of(language, SEVERAL.0, SEVERAL.1));
+        let all = needs(&started, Vec::new());
+        assert_eq!(questions(&all), [0, 1, 2, 3, 4]);
+        assert_eq!(needs(&started, Vec::new()), all, "nothing was answered");
+        let left = needs(&started, vec![answer(&all[3], 13), answer(&all[1], 11)]);
+        assert_eq!(questions(&left), [0, 2, 4]);
+        let last = left.iter().rev().zip([14, 12, 10]).map(|(request, value)| answer(request, value)).collect();
+        assert_eq!(text(&done(&started, last)).replace(' ', ""), "[10,11,12,13,14]\n");
+    }
+}
+
+#[test]
+fn no_more_come_at_once_than_may_run_at_once() {
+    for language in BOTH {
+        for at_once in [4, 5, 6] {
+            let sandbox = stepped(language, &[], |policy| policy.limits.tool_calls_at_once = at_once);
+            let started = start(&sandbox, of(language, SEVERAL.0, SEVERAL.1));
+            let first = needs(&started, Vec::new());
+            assert_eq!(first.len(), 5.min(at_once as usize));
+            let answers = first.iter().map(|request| answer(request, 7)).collect();
+            let execution = if first.len() == 5 {
+                done(&started, answers)
+            } else {
+                let rest = needs(&started, answers);
+                assert_eq!(questions(&rest), [4]);
+                done(&started, vec![answer(&rest[0], 7)])
+            };
+            assert_eq!(text(&execution).replace(' ', ""), "[7,7,7,7,7]\n");
+        }
+    }
+}
+
+#[test]
+fn a_timer_beside_a_call_does_not_hide_it() {
+    let scripts = (
+        "
+import asyncio
+async def main():
+    print(await asyncio.wait_for(tools.ask.aio(q=1), 500))
+asyncio.run(main())",
+        "
+const timer = setTimeout(() => 0, 500000);
+print(await tools.ask({q: 1}));
+clearTimeout(timer);",
+    );
+    for language in BOTH {
+        let started = start(&stepped(language, &[], |_| {}), of(language, scripts.0, scripts.1));
+        let requests = needs(&started, Vec::new());
+        assert_eq!(text(&done(&started, vec![answer(&requests[0], "yes")])), "yes\n");
+    }
+}
+
+#[test]
+fn a_script_that_does_something_else_needs_nothing_yet() {
+    let source = "
+import asyncio, time
+async def main():
+    task = asyncio.create_task(tools.ask.aio(q=1))
+    await asyncio.sleep(0)
+    print('made', flush=True)
+    while True: pass
+asyncio.run(main())";
+    let started = start(&stepped(Language::Python, &[], |_| {}), source);
+    while started.read_output(glovebox::Stream::Stdout, 0, 10).is_empty() {
+        let step = started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap();
+        assert!(matches!(step, Step::Running), "{step:?}");
+    }
+    assert!(matches!(started.advance(Vec::new(), Some(Duration::ZERO)).unwrap(), Step::Running));
+}
+
+#[test]
+fn many_steps_are_one_execution() {
+    for language in BOTH {
+        let source = of(
+            language,
+            "print(sum(tools.ask(q=i) for i in range(100)))",
+            "let sum = 0; for (let q = 0; q < 100; q++) sum += await tools.ask({q}); print(sum)",
+        );
+        let started = start(&stepped(language, &[], |_| {}), source);
+        let mut answers = Vec::new();
+        for id in 0..100 {
+            let requests = needs(&started, answers);
+            assert_eq!((requests.len(), requests[0].id, questions(&requests)), (1, id, vec![json!(id)]));
+            answers = vec![answer(&requests[0], id * 2)];
+        }
+        let execution = done(&started, answers);
+        assert_eq!((text(&execution).as_str(), execution.tool_calls.len()), ("9900\n", 100));
+    }
+}
+
+#[test]
+fn tools_with_handlers_are_answered_by_them_and_never_come_out() {
+    let host = Tool::new("host", "The host's.").handler(|_, arguments| Ok(json!([arguments["q"]])));
+    let scripts = (
+        "
+import asyncio
+async def main():
+    print(await asyncio.gather(tools.host.aio(q=0), tools.ask.aio(q=1), tools.host.aio(q=2), tools.ask.aio(q=3)))
+print(tools.host(q=9))
+asyncio.run(main())",
+        "
+print(JSON.stringify(await tools.host({q: 9})));
+print(JSON.stringify(await Promise.all([tools.host({q: 0}), tools.ask({q: 1}), tools.host({q: 2}), tools.ask({q: 3})])));",
+    );
+    for language in BOTH {
+        let started =
+            start(&stepped(language, std::slice::from_ref(&host), |_| {}), of(language, scripts.0, scripts.1));
+        let requests = needs(&started, Vec::new());
+        assert_eq!((questions(&requests), requests[0].id, requests[1].id), (vec![json!(1), json!(3)], 2, 4));
+        let ignored = ToolAnswer::value(1, &json!("not the caller's"));
+        let execution = done(&started, vec![ignored, answer(&requests[0], 1), answer(&requests[1], 3)]);
+        assert_eq!(text(&execution).replace(' ', ""), "[9]\n[[0],1,[2],3]\n");
+    }
+}
+
+#[test]
+fn two_at_once_do_not_hear_each_others_answers() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |_| {});
+        let source = of(language, "print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
+        let (one, two) = (start(&sandbox, source), start(&sandbox, source));
+        let (first, second) = (needs(&one, Vec::new()), needs(&two, Vec::new()));
+        assert_eq!(text(&done(&two, vec![answer(&second[0], "two")])), "two\n");
+        assert_eq!(needs(&one, Vec::new()), first);
+        assert_eq!(text(&done(&one, vec![answer(&first[0], "one")])), "one\n");
+    }
+}
+
+#[test]
+fn a_step_costs_no_fuel() {
+    let echo = |_: &glovebox::ToolCall, arguments: serde_json::Value| Ok(arguments["q"].clone());
+    for language in BOTH {
+        let source =
+            of(language, "for i in range(3): tools.ask(q=i)", "for (let q = 0; q < 3; q++) await tools.ask({q})");
+        let handled =
+            Tool::new("ask", "Asks.").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).handler(echo);
+        let mut policy = glovebox::Policy::default();
+        fixed(&mut policy);
+        let plain = glovebox::Sandbox::builder(glovebox_tests::engine()).language(language).policy(policy.clone());
+        let expected = plain.tool(handled).build().unwrap().execute(source).unwrap();
+        let started = start(&stepped(language, &[], |edited| *edited = policy), source);
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            let requests = needs(&started, answers);
+            // However long the caller looks elsewhere.
+            assert_eq!(needs(&started, Vec::new()), requests);
+            answers = vec![answer(&requests[0], requests[0].values()["q"].clone())];
+        }
+        let execution = done(&started, answers);
+        assert_eq!((short(&execution.outcome), execution.fuel_consumed), ("completed".into(), expected.fuel_consumed));
+    }
+}
+
+#[test]
+fn a_request_is_refused_before_anything_begins() {
+    let sandbox = stepped(Language::Python, &[], |policy| policy.limits.source_bytes = 3);
+    assert!(sandbox.start(Request::new("pass")).unwrap_err().to_string().contains("`limits.source_bytes` is 3"));
+    assert_eq!(text(&done(&start(&sandbox, "1+1"), Vec::new())), "");
+}
+
+#[test]
+fn more_tools_can_be_had_later() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    assert!(sandbox.with_tools(&[super::ask()]).unwrap_err().to_string().contains("`ask`"), "there is one");
+    let more = sandbox.with_tools(&[Tool::new("more", "").stepped()]).unwrap();
+    let started = start(&more, "print(tools.ask(q=1), tools.more())");
+    let first = needs(&started, Vec::new());
+    let second = needs(&started, vec![answer(&first[0], 1)]);
+    assert_eq!(text(&done(&started, vec![answer(&second[0], 2)])), "1 2\n");
+    let without = done(&start(&sandbox, "tools.more()"), Vec::new());
+    assert_eq!(short(&without.outcome), "raised AttributeError");
+}
