@@ -44,10 +44,8 @@ fn what_one_has_used_is_not_anothers_loss() {
 #[test]
 fn a_dropped_context_frees_its_sessions() {
     // An engine of its own, whose count no other test changes.
-    let mut config = EngineConfig::default();
-    config.cache_dir = engine().cache_dir().to_path_buf().into();
-    config.pool = None;
-    let lone = Engine::new(config).unwrap();
+    let cache_dir = Some(engine().cache_dir().to_path_buf());
+    let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
     let mut policy = crate::Policy::default();
     policy.limits.session_count = 2;
     let host = SandboxHost::builder(&lone).policy(policy).build().unwrap();

@@ -45,9 +45,8 @@ impl Named for SandboxCtx {
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let mut config = EngineConfig::default();
-        config.cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
-        Engine::new(config).unwrap()
+        let cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
+        Engine::new(EngineConfig { cache_dir, ..EngineConfig::default() }).unwrap()
     })
 }
 

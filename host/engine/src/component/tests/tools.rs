@@ -19,8 +19,8 @@ fn with_tools(edit: impl FnOnce(&mut crate::Policy)) -> SandboxCtx {
         }))
         .handler(|_, arguments| Ok(json!(arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0))));
     let hang = Tool::new("hang", "Waits to be told.").handler(|call, _| {
-        call.cancel.wait_timeout(std::time::Duration::from_secs(3600));
-        Err(Failed::new("told"))
+        let told = call.cancel.wait_timeout(std::time::Duration::from_secs(3600));
+        Err(Failed::new(format!("told: {told}")))
     });
     let echo = Tool::new("echo", "Says what it is told.").handler(|_, arguments| Ok(arguments));
     let say = Tool::new("who", "Says who asks.").handler(|call, _| Ok(json!(call.session_id)));
