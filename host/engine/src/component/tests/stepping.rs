@@ -135,7 +135,7 @@ fn output_is_read_on_the_way() {
     let mut ctx = ctx();
     let started = start(&mut ctx, "console.log('one'); await tools.ask({q: 1}); console.error('two')");
     needs(&mut ctx, &started, vec![]);
-    let mut read =
+    let read =
         |ctx: &mut SandboxCtx, stream, offset, len| ctx.read_output(same(&started), stream, offset, len).unwrap();
     assert_eq!(read(&mut ctx, OutputStream::Stdout, 1, 2), b"ne");
     assert_eq!(read(&mut ctx, OutputStream::Stderr, 0, u64::MAX), b"");
@@ -253,8 +253,7 @@ fn one_that_was_dropped_counts_until_it_has_ended() {
         gate.lock().unwrap().recv().ok();
         Ok(serde_json::Value::Null)
     });
-    let mut quotas = Quotas::default();
-    quotas.started = 1;
+    let quotas = Quotas { started: 1, ..Quotas::default() };
     let host = SandboxHost::builder(engine()).tool(slow).quotas(quotas).build().unwrap();
     let mut ctx = host.ctx();
     let meter = std::sync::Arc::clone(&ctx.meter);
