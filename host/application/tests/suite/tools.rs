@@ -61,10 +61,10 @@ ask('echo', n=2)
     assert_eq!(lines[0], "echo {'n': 1}");
     assert!(lines[1].starts_with("echo InvalidArguments "), "{}", lines[1]);
     let expected = [
-        "fail ToolError no such city",
+        "fail ToolTimeout no such city",
         "crash ToolError the tool broke",
         "junk ToolError the tool's answer is no JSON",
-        "want ToolError the tool ran out of memory",
+        "want ToolLimit the tool ran out of memory",
         "count 1",
         "count 1",
         "echo {'n': 2}",
@@ -83,9 +83,9 @@ except Exception as error:
 print(tools.count())
 ";
     let (said, _) = run(script, config(|config| config.limits.fuel = 100_000));
-    assert_eq!(said, "ToolError the tool ran out of fuel\n1\n");
+    assert_eq!(said, "ToolLimit the tool ran out of fuel\n1\n");
     let (said, _) = run(script, config(|config| config.limits.timeout_ms = 50));
-    assert_eq!(said, "ToolError the tool ran out of time\n1\n");
+    assert_eq!(said, "ToolTimeout the tool ran out of time\n1\n");
 }
 
 #[test]
