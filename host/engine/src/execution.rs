@@ -125,6 +125,11 @@ impl Execution {
     pub fn files(&self) -> &Files {
         &self.files
     }
+
+    /// The same, which it has no longer afterwards.
+    pub(crate) fn take_files(&mut self) -> Files {
+        std::mem::replace(&mut self.files, Files::none())
+    }
 }
 
 /// A duration in milliseconds, to the microsecond.

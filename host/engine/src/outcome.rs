@@ -99,6 +99,14 @@ impl Outcome {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
     }
 
+    /// The exception, if one reached the top.
+    pub(crate) fn raised(&self) -> Option<&RaisedOutcome> {
+        match self {
+            Self::Raised(raised) => Some(raised),
+            _ => None,
+        }
+    }
+
     /// What happened, in a few words for people.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -5,9 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_interpreters::{Machine, Script};
-use glovebox_vfs::{Vfs, VfsLimits};
-
 use crate::{
     CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
     budget::Budget,
@@ -22,6 +19,7 @@ use crate::{
     tools::{Calls, Desk, Toolbox},
     workspace::{Committed, Roots},
 };
+use glovebox_interpreters::{Machine, Script};
 
 /// The most bytes a script's name may have, as for any path.
 const NAME_BYTES_MOST: usize = 4096;
@@ -218,7 +216,7 @@ impl<'a> Setting<'a> {
                 stdout_total_bytes: 0,
                 stderr_total_bytes: 0,
             },
-            files: Files { vfs: Vfs::new(VfsLimits::default()), root: None },
+            files: Files::none(),
         }
     }
 }

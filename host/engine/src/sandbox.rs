@@ -193,18 +193,18 @@ impl Sandbox {
     /// # Errors
     /// As [`run`](Self::run), for what is known before there is an instance.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
-        self.start_guarded(request, ())
+        self.start_with(request, |_| ())
     }
 
-    /// The same; the guard is dropped when the thread is done.
-    pub(crate) fn start_guarded(
+    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    pub(crate) fn start_with(
         &self,
         request: Request<'_>,
-        guard: impl Send + 'static,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
     ) -> Result<Started, ExecuteError> {
         Setting::check(self, &request)?;
         let sandbox = self.clone();
-        Started::begin(request, guard, move |request, begun| {
+        Started::begin(request, finish, move |request, begun| {
             begun();
             sandbox.run(request)
         })
@@ -222,15 +222,20 @@ impl Sandbox {
     /// # Errors
     /// When one of them cannot be a tool, or has the name of another.
     pub fn with_tools(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
-        let Inner { engine, runtime, policy, env, workspace, toolbox } = &*self.0;
-        Ok(Self(Arc::new(Inner {
+        Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
+    }
+
+    /// The same sandbox with these tools and no others.
+    pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
+        let Inner { engine, runtime, policy, env, workspace, toolbox: _ } = &*self.0;
+        Self(Arc::new(Inner {
             engine: engine.clone(),
             runtime: Arc::clone(runtime),
             policy: policy.clone(),
             env: env.clone(),
             workspace: workspace.clone(),
-            toolbox: Arc::new(toolbox.with(tools)?),
-        })))
+            toolbox: Arc::new(toolbox),
+        }))
     }
 
     /// What the language's own parser says about `source`: nothing when it is well-formed. Nothing of it is executed.

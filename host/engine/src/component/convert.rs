@@ -174,6 +174,18 @@ impl From<ToolErrorKind> for types::ToolError {
     }
 }
 
+impl From<types::ToolError> for ToolErrorKind {
+    fn from(kind: types::ToolError) -> Self {
+        match kind {
+            types::ToolError::Failed => Self::Failed,
+            types::ToolError::Limit => Self::Limit,
+            types::ToolError::Timeout => Self::Timeout,
+            types::ToolError::Unknown => Self::Unknown,
+            types::ToolError::InvalidArguments => Self::InvalidArguments,
+        }
+    }
+}
+
 impl From<WentBack> for types::WentBack {
     fn from(WentBack { executions_lost }: WentBack) -> Self {
         Self { executions_lost }

@@ -13,8 +13,8 @@ use super::{
     wit::types::{self, FileError, FileFailure, SandboxError, TooLarge},
 };
 use crate::{
-    BuildError, ExecuteError, FilesError, HibernateError, LimitError, PolicyError, ResumeError, RuntimeError, VfsError,
-    events,
+    AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, LimitError, PolicyError, ResumeError,
+    RuntimeError, VfsError, events,
 };
 
 /// The most bytes of what a component gave that an error repeats.
@@ -86,32 +86,52 @@ fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
 
 impl From<ExecuteError> for SandboxError {
     fn from(error: ExecuteError) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&ExecuteError> for SandboxError {
+    fn from(error: &ExecuteError) -> Self {
         let text = error.to_string();
         match error {
-            ExecuteError::SourceTooLarge { bytes, most } => Self::SourceTooLarge(TooLarge { bytes, most }),
+            ExecuteError::SourceTooLarge { bytes, most } => {
+                Self::SourceTooLarge(TooLarge { bytes: *bytes, most: *most })
+            }
             ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
-                Self::StdinTooLarge(TooLarge { bytes, most })
+                Self::StdinTooLarge(TooLarge { bytes: *bytes, most: *most })
             }
             ExecuteError::Name(_) => Self::InvalidArgument(text),
             ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),
-            ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", clipped(&name))),
+            ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", clipped(name))),
             ExecuteError::TooManySessions { key: name, used, most } => {
                 Self::TooManySessions(format!("`{}`: {used} of {most} are in use; close a session first", key(name)))
             }
             ExecuteError::NotPrepared { name } => {
                 Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
             }
-            ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", &error),
-            ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", &error),
+            ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", error),
+            ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
             // A component names no session, shares no workspace and has no host directories.
             ExecuteError::SessionId { .. }
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace
             | ExecuteError::Mount(_)
-            | ExecuteError::Commit { .. } => unavailable("the host did not do this", &error),
+            | ExecuteError::Commit { .. } => unavailable("the host did not do this", error),
+        }
+    }
+}
+
+impl From<AdvanceError> for SandboxError {
+    fn from(error: AdvanceError) -> Self {
+        match error {
+            AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => {
+                Self::InvalidArgument(format!("`answers`: {error}"))
+            }
+            AdvanceError::Execute(error) => (&*error).into(),
+            AdvanceError::Panicked => unavailable("the guest could not be run", &error),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod bindings;
 mod blob;
+mod caller_tools;
 mod convert;
 mod ctx;
 mod error;

@@ -92,7 +92,7 @@ impl SandboxCtx {
     }
 }
 
-fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
+pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
     sandbox.policy().limits.fuel.saturating_mul(SHARES_OF_A_CALL)
 }
 

@@ -1,26 +1,90 @@
 //! `resource started`: executions that the component steps through.
 
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx,
+    SandboxCtx, caller_tools,
+    convert::{self, READ_BYTES_MOST},
     error::Failure,
     files::Snapshot,
-    kept::KeptSession,
+    kept::{KeptSession, Stepping},
+    quotas::{Of, Share},
+    session::fuel_of_a_call,
     wit::{
-        sandbox::{HostStarted, OutputStream, Step, ToolAnswer},
-        types::{Policy, Request, Runtime, SandboxError, Tool},
+        sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
+        types::{CallFailure, Policy, Request, Runtime, SandboxError, Tool},
     },
 };
-use crate::Sandbox;
+use crate::{AdvanceError, Execution, Files, Sandbox, Started, ToolError, budget::Budget, stepping};
 
 /// A started execution.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
-pub struct Stepped {}
+pub struct Stepped {
+    started: Started,
+    left: Arc<Left>,
+    /// In a session: what keeps it busy, until the component was told of the end.
+    stepping: Option<Stepping>,
+    is_in_session: bool,
+    is_done: bool,
+}
 
-fn unsupported() -> Failure {
-    SandboxError::Unsupported("stepping".into()).into()
+/// What the component holds of a started execution.
+#[derive(Debug)]
+struct Left {
+    /// The share of what it has written, of the result once it has ended.
+    share: Mutex<Share>,
+    files: Mutex<LeftFiles>,
+}
+
+/// The files that an execution outside a session left.
+#[derive(Debug)]
+enum LeftFiles {
+    None,
+    Kept { files: Files, _share: Share },
+    TooLarge(SandboxError),
+}
+
+impl Left {
+    fn new(share: Share) -> Arc<Self> {
+        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(LeftFiles::None) })
+    }
+
+    fn files(&self) -> MutexGuard<'_, LeftFiles> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what the result is. Its output is no more than was counted before; should the rest be over the quota, it stays at that.
+    fn finish(&self, execution: &Execution) {
+        let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
+        share.resize(result_bytes(execution)).unwrap_or_default();
+    }
+}
+
+/// About what a result holds, without its files.
+fn result_bytes(execution: &Execution) -> u64 {
+    let text = |text: &str| size_of::<String>() + text.len();
+    let option = |of: &Option<String>| of.as_deref().map_or(0, text);
+    let raised = [execution.interrupted.as_ref(), execution.outcome.raised()].into_iter().flatten();
+    let raised = raised.map(|raised| text(&raised.type_name) + text(&raised.message) + text(&raised.traceback));
+    let Execution { files_created, files_modified, files_deleted, .. } = execution;
+    let names = [files_created, files_modified, files_deleted].into_iter().flatten().map(|name| text(name));
+    let calls = execution.tool_calls.iter().map(|call| {
+        let said = match &call.outcome {
+            crate::ToolOutcome::Returned(said) | crate::ToolOutcome::Failed { message: said, .. } => option(said),
+            crate::ToolOutcome::Unfinished => 0,
+        };
+        size_of_val(call) + text(&call.name) + option(&call.arguments) + said
+    });
+    let value = execution.value.as_ref().map_or(0, |value| text(&value.repr) + option(&value.json));
+    let parts = raised.chain(names).chain(calls);
+    let rest = parts.fold(size_of::<Execution>() + value, usize::saturating_add);
+    (execution.stdout.bytes.capacity() + execution.stderr.bytes.capacity()).saturating_add(rest) as u64
 }
 
 impl SandboxCtx {
@@ -31,61 +95,155 @@ impl SandboxCtx {
         policy: Policy,
         tools: Option<Vec<Tool>>,
     ) -> Result<Sandbox, Failure> {
-        match tools {
-            Some(tools) if !tools.is_empty() => Err(unsupported()),
-            _ => self.sandbox_for(runtime, policy),
+        let sandbox = self.sandbox_for(runtime, policy)?;
+        self.with_tools(sandbox, &tools.unwrap_or_default())
+    }
+
+    fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
+        if tools.is_empty() {
+            return Ok(sandbox);
         }
+        let (tools, bytes) = caller_tools::checked(tools)?;
+        let share = self.meter.take(Of::Bytes(bytes))?;
+        let toolbox = sandbox.0.toolbox.with(&tools);
+        let toolbox = toolbox.map_err(|error| SandboxError::InvalidArgument(format!("`tools`: {error}")))?;
+        Ok(sandbox.with_toolbox(toolbox.keeping(share)))
+    }
+
+    /// What the output of an execution may come to.
+    fn output_share(&self, sandbox: &Sandbox) -> Result<Share, SandboxError> {
+        let limits = &sandbox.policy().limits;
+        self.meter.take(Of::Bytes(limits.stdout_bytes.saturating_add(limits.stderr_bytes)))
     }
 
     /// `start`, in the sandbox that was asked for.
     pub(super) fn start_in_sandbox(
         &mut self,
-        _sandbox: Sandbox,
-        _request: Request,
-        _tools: Vec<Tool>,
+        sandbox: Sandbox,
+        request: Request,
+        tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, Failure> {
-        Err(unsupported())
+        let sandbox = self.with_tools(sandbox, &tools)?;
+        let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
+        let left = Left::new(self.output_share(&sandbox)?);
+        let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
+        let budget = Budget::empty();
+        let bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let asked = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
+        let started = sandbox.start_with(asked, move |execution| {
+            let _until_here = (started, bill);
+            execution.session_id = None;
+            let files = execution.take_files();
+            *there.files() = match meter.take(Of::Bytes(files.held_bytes())) {
+                Ok(share) => LeftFiles::Kept { files, _share: share },
+                Err(error) => LeftFiles::TooLarge(error),
+            };
+            there.finish(execution);
+        })?;
+        self.put(handle, Stepped { started, left, stepping: None, is_in_session: false, is_done: false })
     }
 
     /// `session.start`.
     pub(super) fn start_in_session(
         &mut self,
-        _session: &Resource<KeptSession>,
-        _request: Request,
+        session: &Resource<KeptSession>,
+        request: Request,
     ) -> Result<Resource<Stepped>, Failure> {
-        Err(unsupported())
+        let kept = self.get(session)?.clone();
+        let (stepping, running) = kept.step()?;
+        let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
+        let sandbox = kept.session().sandbox();
+        let left = Left::new(self.output_share(sandbox)?);
+        let there = Arc::clone(&left);
+        let keeper = kept.keeper().clone();
+        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let asked = convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget);
+        let session = kept.session().clone();
+        let started = session.start_with(asked, move |execution| {
+            // The handle may be gone, and with it all that held the session beside this.
+            let _until_here = (started, bill, running, kept);
+            drop(execution.take_files());
+            there.finish(execution);
+        })?;
+        self.put(handle, Stepped { started, left, stepping: Some(stepping), is_in_session: true, is_done: false })
     }
 }
 
 impl HostStarted for SandboxCtx {
     fn continue_(
         &mut self,
-        _started: Resource<Stepped>,
-        _answers: Vec<ToolAnswer>,
-        _wait_ms: Option<u64>,
+        started: Resource<Stepped>,
+        answers: Vec<ToolAnswer>,
+        wait_ms: Option<u64>,
     ) -> Result<Step, Failure> {
-        Err(unsupported())
+        let stepped = self.get_mut(&started)?;
+        let answers = answers.into_iter().map(stepping::ToolAnswer::from).collect();
+        let step = stepped.started.advance(answers, wait_ms.map(Duration::from_millis));
+        // An answer that is refused says nothing of the execution.
+        let end = matches!(step, Ok(stepping::Step::Done(_)) | Err(AdvanceError::Execute(_) | AdvanceError::Panicked));
+        if end {
+            stepped.is_done = true;
+            stepped.stepping = None;
+        }
+        Ok(match step? {
+            stepping::Step::Done(execution) => Step::Done(Execution::clone(&execution).into()),
+            stepping::Step::NeedsTools(requests) => {
+                Step::NeedsTools(requests.into_iter().map(ToolRequest::from).collect())
+            }
+            stepping::Step::Running => Step::Running,
+        })
     }
 
     fn read_output(
         &mut self,
-        _started: Resource<Stepped>,
-        _stream: OutputStream,
-        _offset: u64,
-        _len: u64,
+        started: Resource<Stepped>,
+        stream: OutputStream,
+        offset: u64,
+        len: u64,
     ) -> wasmtime::Result<Vec<u8>> {
-        Ok(Vec::new())
+        Ok(self.get(&started)?.started.read_output(stream.into(), offset, len.min(READ_BYTES_MOST)))
     }
 
-    fn files(&mut self, _started: Resource<Stepped>) -> Result<Resource<Snapshot>, Failure> {
-        Err(unsupported())
+    fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, Failure> {
+        let stepped = self.get(&started)?;
+        if stepped.is_in_session {
+            let text = "an execution in a session leaves its files there: `session.files` gives them";
+            return Err(SandboxError::Unsupported(text.into()).into());
+        }
+        if !stepped.is_done {
+            let text = "`continue` has not said `done`: the execution may still change its files";
+            return Err(SandboxError::SessionBusy(text.into()).into());
+        }
+        let files = match &*stepped.left.files() {
+            LeftFiles::Kept { files, .. } => files.clone(),
+            LeftFiles::TooLarge(error) => return Err(error.clone().into()),
+            LeftFiles::None => {
+                let text = "the execution could not be carried out, and left no files";
+                return Err(SandboxError::Unavailable(text.into()).into());
+            }
+        };
+        self.put_files(files)
     }
 
-    fn cancel(&mut self, _started: Resource<Stepped>) -> wasmtime::Result<()> {
+    fn cancel(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
+        self.get(&started)?.started.cancel();
         Ok(())
     }
 
     fn drop(&mut self, started: Resource<Stepped>) -> wasmtime::Result<()> {
         self.take(started).map(drop)
+    }
+}
+
+impl From<ToolAnswer> for stepping::ToolAnswer {
+    fn from(ToolAnswer { id, answer }: ToolAnswer) -> Self {
+        let failed = |CallFailure { kind, message }| ToolError::of(kind.into(), message);
+        Self { id, answer: answer.map_err(failed) }
+    }
+}
+
+impl From<stepping::ToolRequest> for ToolRequest {
+    fn from(stepping::ToolRequest { id, name, arguments }: stepping::ToolRequest) -> Self {
+        Self { id, name, arguments }
     }
 }

@@ -3,7 +3,7 @@
 use std::{io::Write, path::Path};
 
 use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
-use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
+use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{CopyReport, FileEntry, FilesError, IfExists, archive, carry, path, walk};
 
@@ -27,6 +27,11 @@ pub struct Files {
 }
 
 impl Files {
+    /// Those of what has no workspace.
+    pub(crate) fn none() -> Self {
+        Self { vfs: Vfs::new(VfsLimits::default()), root: None }
+    }
+
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
     /// too. No links are gone through.
     ///

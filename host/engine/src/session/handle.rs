@@ -192,21 +192,21 @@ impl Session {
     /// # Errors
     /// As [`run`](Self::run), for what is known before the guest is entered.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
-        self.start_guarded(request, ())
+        self.start_with(request, |_| ())
     }
 
-    /// The same; the guard is dropped when the thread is done.
-    pub(crate) fn start_guarded(
+    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    pub(crate) fn start_with(
         &self,
         request: Request<'_>,
-        guard: impl Send + 'static,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
     ) -> Result<Started, ExecuteError> {
         Setting::check(&self.0.sandbox, &request)?;
         if let Some(reason) = self.ended() {
             return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
         }
         let session = self.clone();
-        Started::begin(request, guard, move |request, begun| session.run_when_held(request, begun))
+        Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
     /// Calls `has_turn` when it has, before the guest is entered.

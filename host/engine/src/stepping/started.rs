@@ -86,11 +86,11 @@ impl Drop for Started {
 }
 
 impl Started {
-    /// Runs `work` on a thread of its own, and returns when it has called what it is given, or has failed before. The guard is
-    /// dropped when the thread is done.
+    /// Runs `work` on a thread of its own, and returns when it has called what it is given, or has failed before. Nobody hears of
+    /// the end before `finish` was called, or dropped where there is no execution.
     pub(crate) fn begin(
         request: Request<'_>,
-        guard: impl Send + 'static,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
         work: impl FnOnce(Request<'_>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
         let request = Owned::new(request);
@@ -101,10 +101,7 @@ impl Started {
         thread::Builder::new()
             .name("glovebox-started".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let _guard = guard;
-                there.run(request, &tell, work);
-            })
+            .spawn(move || there.run(request, &tell, finish, work))
             .map_err(|source| ExecuteError::System { what: "thread", source })?;
         match told.recv() {
             Ok(Err(error)) => Err(error),
@@ -165,6 +162,7 @@ impl Shared {
         &self,
         mut request: Owned,
         tell: &mpsc::Sender<Result<(), ExecuteError>>,
+        finish: impl FnOnce(&mut Execution),
         work: impl FnOnce(Request<'_>, &dyn Fn()) -> Result<Execution, ExecuteError>,
     ) {
         let has_begun = Cell::new(false);
@@ -183,7 +181,13 @@ impl Shared {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.request().on_output(on_output);
             asked.desk = Some(Arc::clone(&self.desk));
-            work(asked, &begun)
+            // Whatever comes of it, the request is gone afterwards, with its listener.
+            let mut worked = work(asked, &begun);
+            match &mut worked {
+                Ok(execution) => finish(execution),
+                Err(_) => drop(finish),
+            }
+            worked
         }));
         let end = match worked {
             Ok(Ok(execution)) => Ok(Arc::new(execution)),

@@ -69,7 +69,7 @@ impl Message {
 ///
 /// A value is 32 bytes; an object's first entry takes a node of a tree for eleven, some 640 bytes; a list's takes four values. So a text of seven
 /// bytes an object becomes ninety times its size, and what is held for a guest must be counted before it is made.
-pub(super) fn weight(text: &[u8]) -> u64 {
+pub(crate) fn weight(text: &[u8]) -> u64 {
     const VALUE: u64 = 64;
     const OBJECT: u64 = 768;
     const ARRAY: u64 = 192;

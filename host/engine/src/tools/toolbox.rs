@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -76,6 +77,8 @@ const RESERVED: [&str; 42] = [
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     entries: BTreeMap<String, Arc<Entry>>,
+    /// What is kept while somebody has these tools.
+    _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }
 
@@ -87,8 +90,8 @@ pub(super) struct Entry {
     abandoned: AtomicUsize,
 }
 
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("description", &self.description).finish_non_exhaustive()
     }
 }
@@ -110,6 +113,11 @@ impl Toolbox {
             return Err(ToolDefinitionError::TooLarge { bytes, most: CATALOGUE_BYTES_MOST });
         }
         Ok(toolbox)
+    }
+
+    /// Keeps something for as long as somebody has these tools.
+    pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
+        Self { _keeps: Some(Arc::new(it)), ..self }
     }
 
     fn add(&mut self, tool: &Tool) -> Result<(), ToolDefinitionError> {
