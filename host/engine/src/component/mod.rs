@@ -20,6 +20,9 @@ mod session;
 mod started;
 mod tools;
 
+#[cfg(test)]
+mod tests;
+
 use wasmtime::component::{HasSelf, Linker};
 
 use bindings::glovebox::sandbox as wit;
