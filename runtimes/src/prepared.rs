@@ -98,6 +98,18 @@ impl<'a> PreparedStore<'a> {
         if let Some(artefact) = shelf.open(key)? {
             return Ok(artefact);
         }
+        let made = self.build(&shelf, key, progress, build);
+        progress.done();
+        made
+    }
+
+    fn build<E>(
+        &self,
+        shelf: &Shelf,
+        key: &ArtefactKey,
+        progress: &dyn Progress,
+        build: impl FnOnce() -> Result<NewArtefact, E>,
+    ) -> Result<Artefact, BuildError<E>> {
         let _lock = self.cache.lock(&key.stem(), progress).map_err(PreparedError::from)?;
         if let Some(artefact) = shelf.open(key)? {
             return Ok(artefact);

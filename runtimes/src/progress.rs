@@ -11,6 +11,9 @@ pub trait Progress: Sync {
     /// So many bytes of the step are done; `total_bytes` is 0 where it is not known.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
+    /// All steps of the operation are over, well or not.
+    fn done(&self) {}
+
     /// Whether to give up. Asked at least every 100 ms; the operation then undoes what it began and
     /// fails with its `Cancelled` error.
     fn cancelled(&self) -> bool {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::Case;
 
 /// How an execution was carried out, as far as cases look at it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MetadataSeen {
     /// `python` or `javascript`.
     pub runtime: String,
@@ -21,7 +21,7 @@ pub struct MetadataSeen {
 
 /// An execution's result, under the names that `glovebox run --json` uses, so that a backend that only
 /// has JSON needs no translation.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
     /// Whether the script succeeded.
@@ -67,7 +67,8 @@ pub struct Observed {
 }
 
 /// One diagnostic of a validation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DiagnosticSeen {
     /// Its line, counted from 1.
     pub line: u32,
@@ -78,7 +79,7 @@ pub struct DiagnosticSeen {
 }
 
 /// What came of one step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StepResult {
     /// It ran.
     Ran {
@@ -102,7 +103,7 @@ pub enum StepResult {
     Refused(String),
 }
 
-/// Something that runs cases: the Rust engine, and later the provider component in other hosts.
+/// Something that runs cases: the Rust engine, the same through a component, and later providers in other hosts.
 pub trait Backend: Send + Sync {
     /// Runs all steps of a case and returns a result for each.
     fn run(&self, case: &Case) -> Vec<StepResult>;

@@ -4,6 +4,7 @@
 //!   [`check`] compares what came out with what the case expects. A new backend implements [`Backend`]
 //!   and adds no cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
+//! * [`ComponentBackend`] is the same engine as components have it, through `glovebox:sandbox`.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
 //! * [`reference`] makes the contract's page in `docs/`.
@@ -30,6 +31,7 @@ pub mod reference;
 mod backend;
 mod case;
 mod check;
+mod component_backend;
 mod engine_backend;
 mod engine_sessions;
 mod events;
@@ -43,11 +45,12 @@ mod step;
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
 pub use case::{Case, Operation, Request, cases_dir, load_cases};
 pub use check::check;
+pub use component_backend::ComponentBackend;
 pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
-pub use programs::{program_path, program_trial};
+pub use programs::{program_path, program_trial, trial_with, wasmtime_path};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
 pub use scenarios::{Scenarios, claimed_in_tests};
 pub use step::{Action, CaseTool, Step};

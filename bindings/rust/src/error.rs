@@ -82,8 +82,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SourceTooLarge { bytes, most } => write!(f, "the source has {bytes} bytes; `limits.source_bytes` is {most}"),
-            Self::StdinTooLarge { bytes, most } => write!(f, "the input has {bytes} bytes; `limits.stdin_bytes` is {most}"),
+            Self::SourceTooLarge { bytes, most } => {
+                write!(f, "the source has {bytes} bytes; `limits.source_bytes` is {most}")
+            }
+            Self::StdinTooLarge { bytes, most } => {
+                write!(f, "the input has {bytes} bytes; `limits.stdin_bytes` is {most}")
+            }
             Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
             Self::UnknownRuntime(text)
             | Self::InvalidPolicy(text)
@@ -152,8 +156,14 @@ mod tests {
     fn an_error_says_what_it_is_about() {
         let all = [
             (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
-            (SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }), "the source has 5 bytes; `limits.source_bytes` is 4"),
-            (SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }), "the input has 5 bytes; `limits.stdin_bytes` is 4"),
+            (
+                SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }),
+                "the source has 5 bytes; `limits.source_bytes` is 4",
+            ),
+            (
+                SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }),
+                "the input has 5 bytes; `limits.stdin_bytes` is 4",
+            ),
             (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),
         ];
         for (raw, text) in all {

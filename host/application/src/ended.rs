@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use glovebox::{Resource, component::Usage};
+use serde::Serialize;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
 
@@ -30,15 +31,19 @@ pub struct Ended {
 }
 
 /// What an application did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AppOutcome {
     /// Its function returned.
     Returned,
     /// Its function returned an error.
     Failed,
-    /// It ended itself with this code.
-    Exited(i32),
+    /// It ended itself.
+    Exited {
+        /// With this code.
+        code: i32,
+    },
     /// A limit ended it.
     Exhausted {
         /// What ran out.
@@ -61,7 +66,7 @@ impl AppOutcome {
     /// Whether it did what it set out to do.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        matches!(self, Self::Returned | Self::Exited(0))
+        matches!(self, Self::Returned | Self::Exited { code: 0 })
     }
 
     /// What happened, in a few words for people.
@@ -70,7 +75,7 @@ impl AppOutcome {
         match self {
             Self::Returned => "returned".into(),
             Self::Failed => "returned an error".into(),
-            Self::Exited(code) => format!("exited with {code}"),
+            Self::Exited { code } => format!("exited with {code}"),
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
                 format!("the application is out of fuel: all {limit} units are used")
             }
@@ -91,7 +96,7 @@ impl AppOutcome {
         match self {
             Self::Returned => 0,
             Self::Failed => 1,
-            Self::Exited(code) => *code,
+            Self::Exited { code } => *code,
             Self::Exhausted { resource: Resource::Time, .. } => 124,
             Self::Exhausted { .. } => 137,
             Self::Cancelled => 130,
@@ -115,7 +120,7 @@ pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOu
 /// What ended a call early.
 pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_bytes: Option<u64>) -> AppOutcome {
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return AppOutcome::Exited(exit.0);
+        return AppOutcome::Exited { code: exit.0 };
     }
     let out_of_memory = refused_bytes.map(|used| AppOutcome::Exhausted {
         resource: Resource::Memory,
@@ -152,7 +157,7 @@ mod tests {
         let limits = AppLimits { fuel: 7, memory_bytes: 5, timeout_ms: 3, ..AppLimits::default() };
         let read = |error, refused| classify(&error, &limits, refused);
         let memory = AppOutcome::Exhausted { resource: Resource::Memory, limit: 5, used: 6 };
-        assert_eq!(read(I32Exit(3).into(), Some(6)), AppOutcome::Exited(3));
+        assert_eq!(read(I32Exit(3).into(), Some(6)), AppOutcome::Exited { code: 3 });
         let fuel = AppOutcome::Exhausted { resource: Resource::Fuel, limit: 7, used: 7 };
         assert_eq!(read(Trap::OutOfFuel.into(), Some(6)), fuel);
         assert_eq!(read(Trap::UnreachableCodeReached.into(), Some(6)), memory);
@@ -176,7 +181,7 @@ mod tests {
         let table = [
             (AppOutcome::Returned, 0),
             (AppOutcome::Failed, 1),
-            (AppOutcome::Exited(7), 7),
+            (AppOutcome::Exited { code: 7 }, 7),
             (exhausted(Resource::Time), 124),
             (exhausted(Resource::Fuel), 137),
             (exhausted(Resource::Memory), 137),

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use glovebox::{Resource, Tool, ToolCall, ToolError};
+use glovebox::{Resource, Tool, ToolCall, ToolError, ToolErrorKind};
 use serde_json::Value;
 use wasmtime::component::{InstancePre, Val};
 
@@ -145,7 +145,7 @@ impl Provider {
             // The script is told no more than that: what a component says as it breaks is its host's business.
             Ok(Err(outcome)) => {
                 tracing::warn!(tool = call.name, component = self.name, "{}", outcome.describe());
-                return Err(failure(&outcome).into());
+                return Err(ended_early(&outcome));
             }
             Err(error) => {
                 tracing::warn!(tool = call.name, component = self.name, "{error}");
@@ -157,30 +157,42 @@ impl Provider {
                 Val::String(text) => serde_json::from_str(&text).map_err(|_| "the tool's answer is no JSON".into()),
                 _ => Err("the tool's answer is no text".into()),
             },
-            Some(Val::Result(Err(Some(failure)))) => Err(ToolError::new(message(*failure))),
+            Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),
             _ => Err("the tool's answer is of another type".into()),
         }
     }
 }
 
 /// What a script is told of a call that did not come to its end.
-fn failure(outcome: &AppOutcome) -> &'static str {
-    match outcome {
-        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "the tool ran out of fuel",
-        AppOutcome::Exhausted { resource: Resource::Time, .. } => "the tool ran out of time",
-        AppOutcome::Exhausted { .. } => "the tool ran out of memory",
-        AppOutcome::Cancelled => "the call was cancelled",
-        _ => "the tool broke",
-    }
+fn ended_early(outcome: &AppOutcome) -> ToolError {
+    let (kind, message) = match outcome {
+        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => (ToolErrorKind::Limit, "the tool ran out of fuel"),
+        AppOutcome::Exhausted { resource: Resource::Time, .. } => (ToolErrorKind::Timeout, "the tool ran out of time"),
+        AppOutcome::Exhausted { .. } => (ToolErrorKind::Limit, "the tool ran out of memory"),
+        AppOutcome::Cancelled => (ToolErrorKind::Failed, "the call was cancelled"),
+        _ => (ToolErrorKind::Failed, "the tool broke"),
+    };
+    ToolError::of(kind, message)
 }
 
-/// The words of a `call-failure`.
-fn message(failure: Val) -> String {
-    let Val::Record(fields) = failure else { return String::new() };
-    let mut fields = fields.into_iter();
-    let message = fields.find_map(|(field, value)| match value {
-        Val::String(text) if field == "message" => Some(text),
-        _ => None,
-    });
-    message.unwrap_or_default()
+/// What a `call-failure` says.
+fn failed(failure: Val) -> ToolError {
+    let Val::Record(fields) = failure else { return "the tool's failure is of another type".into() };
+    let (mut kind, mut message) = (ToolErrorKind::Failed, String::new());
+    for (field, value) in fields {
+        match (field.as_str(), value) {
+            ("message", Val::String(text)) => message = text,
+            ("kind", Val::Enum(name)) => {
+                kind = match name.as_str() {
+                    "limit" => ToolErrorKind::Limit,
+                    "timeout" => ToolErrorKind::Timeout,
+                    "unknown" => ToolErrorKind::Unknown,
+                    "invalid-arguments" => ToolErrorKind::InvalidArguments,
+                    _ => ToolErrorKind::Failed,
+                }
+            }
+            _ => {}
+        }
+    }
+    ToolError::of(kind, message)
 }

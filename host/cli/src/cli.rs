@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{bench, doctor, policy, repl, run, runtimes, session, validate};
+use crate::commands::{bench, doctor, host, policy, repl, run, runtimes, session, validate};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -14,6 +14,7 @@ Examples:
   glovebox run --fuel 5_000_000 loop.py      stop it after so much work
   glovebox run --workspace out report.py     keep the files it writes to /app
   glovebox run --session trip -e 'x = 1'      go on where the last run with this name ended
+  glovebox host agent.wasm                   run a component that uses the sandbox
   glovebox repl                              type code and see what it does
   glovebox session list                      the sessions that are kept
   glovebox validate *.py *.js                check the syntax, run nothing
@@ -84,6 +85,7 @@ impl Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
+    Host(Box<host::HostArgs>),
     Repl(Box<repl::ReplArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),

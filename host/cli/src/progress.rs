@@ -47,6 +47,10 @@ impl Steps {
 }
 
 impl Progress for Steps {
+    fn done(&self) {
+        self.clear();
+    }
+
     fn message(&self, text: &str) {
         let text = printable(text);
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fmt::{self, Write as _},
-    io::{self, ErrorKind, IsTerminal as _, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -29,6 +29,14 @@ pub(crate) struct Hinted {
 impl Hinted {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into(), source: None }
+    }
+
+    /// Because of what caused `error`, whose own words the message has already.
+    pub(crate) fn because_of(self, error: &dyn Error) -> Self {
+        match error.source() {
+            Some(source) => self.because(source.to_string()),
+            None => self,
+        }
     }
 
     pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -81,8 +89,17 @@ pub(crate) fn out(text: &str) -> io::Result<()> {
 
 /// Writes a value to standard output as one line of JSON; to a terminal, without what would drive it.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    json(value, io::stdout().lock())
+}
+
+/// As [`out_json`], to standard error.
+pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    json(value, io::stderr().lock())
+}
+
+fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::Result<()> {
     // Not built as a whole first: a guest's file names alone can take a quarter of a gigabyte as JSON.
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable))
     } else {

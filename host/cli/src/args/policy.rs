@@ -19,9 +19,8 @@ const SEEDED_CLOCK_NS: u64 = 1_577_836_800_000_000_000;
 /// A policy and what overrides it.
 #[derive(Args, Debug, Default)]
 pub(crate) struct PolicyArgs {
-    /// A TOML file that says all this at once (`glovebox policy show` prints one); flags override it
-    #[arg(long, value_name = "FILE", help_heading = "Policy")]
-    policy: Option<PathBuf>,
+    #[command(flatten)]
+    granted: GrantArgs,
 
     /// The host directory behind the script's /app [default: an empty one in memory]
     #[arg(long, value_name = "DIR", help_heading = "Policy")]
@@ -42,6 +41,14 @@ pub(crate) struct PolicyArgs {
     /// An argument after the script's name; repeatable
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "Policy")]
     args: Vec<String>,
+}
+
+/// The part of a policy that has nothing of the host's in it: what a component may be granted for its scripts.
+#[derive(Args, Debug, Default)]
+pub(crate) struct GrantArgs {
+    /// A TOML file that says all this at once (`glovebox policy show` prints one); flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    policy: Option<PathBuf>,
 
     /// Random numbers from this seed, and a clock that stands at 2020-01-01T00:00:00Z unless --clock or the policy
     /// file sets one: the same script then gives the same output and uses the same fuel, to the unit
@@ -154,10 +161,7 @@ enum CommitArg {
 impl PolicyArgs {
     /// The policy in force: the file's, overridden by the flags, checked as a whole.
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
-        let mut policy = match &self.policy {
-            Some(path) => read(path)?,
-            None => Policy::default(),
-        };
+        let mut policy = self.granted.unchecked()?;
         if let Some(workspace) = &self.workspace {
             policy.workspace = Some(workspace.clone());
         }
@@ -173,6 +177,21 @@ impl PolicyArgs {
         if !self.args.is_empty() {
             policy.args.clone_from(&self.args);
         }
+        checked(policy)
+    }
+}
+
+impl GrantArgs {
+    /// As [`PolicyArgs::resolve`].
+    pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
+        checked(self.unchecked()?)
+    }
+
+    fn unchecked(&self) -> anyhow::Result<Policy> {
+        let mut policy = match &self.policy {
+            Some(path) => read(path)?,
+            None => Policy::default(),
+        };
         if let Some(seed) = self.seed {
             policy.entropy = Entropy::Seeded(seed);
             if policy.clock == Clock::Host {
@@ -183,9 +202,13 @@ impl PolicyArgs {
             policy.clock = clock;
         }
         self.limits.apply(&mut policy);
-        policy.check().context("the policy cannot be")?;
         Ok(policy)
     }
+}
+
+fn checked(policy: Policy) -> anyhow::Result<Policy> {
+    policy.check().context("the policy cannot be")?;
+    Ok(policy)
 }
 
 impl LimitArgs {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
+pub(crate) mod host;
 pub(crate) mod policy;
 pub(crate) mod repl;
 pub(crate) mod run;
@@ -17,6 +18,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     crate::logging::start(&cli.global)?;
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
+        Command::Host(args) => host::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{Engine, EngineConfig};
 
+mod caller_tools;
 mod cancelling;
 mod ceilings;
 mod errors;
@@ -22,6 +23,7 @@ mod files;
 mod isolation;
 mod quotas;
 mod sessions;
+mod stepping;
 mod tools;
 
 /// What two of the interfaces have by the same name.
