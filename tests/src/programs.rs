@@ -16,6 +16,15 @@ pub fn program_path(name: &str) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("not built: tests/programs/build {name}")) }
 }
 
+/// Where the command-line tool of Wasmtime is, once it is there.
+///
+/// # Errors
+/// The line that installs it.
+pub fn wasmtime_path() -> Result<PathBuf, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/wasmtime/wasmtime_cli/wasmtime");
+    if path.is_file() { Ok(path) } else { Err("not installed: tests/programs/build wasmtime".into()) }
+}
+
 /// A trial that needs a program. Where that was not built it is shown as ignored, with the line that builds it; in CI, where
 /// programs are built first, it fails.
 pub fn program_trial(
@@ -23,8 +32,17 @@ pub fn program_trial(
     program: &str,
     runner: impl FnOnce(&[u8]) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    match program_path(program) {
-        Ok(path) => Trial::test(name, move || runner(&fs::read(path)?)),
+    trial_with(name, program_path(program), move |path| runner(&fs::read(path)?))
+}
+
+/// The same for a trial that needs something else that `programs/build` makes.
+pub fn trial_with<T: Send + 'static>(
+    name: impl Into<String>,
+    needed: Result<T, String>,
+    runner: impl FnOnce(T) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    match needed {
+        Ok(needed) => Trial::test(name, move || runner(needed)),
         Err(line) => {
             let failed = line.clone();
             Trial::test(name, move || Err(failed.into())).with_kind(line).with_ignored_flag(env::var_os("CI").is_none())

@@ -158,7 +158,11 @@ mod tests {
         assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Reported(7)));
         let watch = Watch::<u8>::new();
         let running = watch.running();
-        assert!(thread::spawn(move || drop((running, panic!("as it should")))).join().is_err());
+        let panicking = thread::spawn(move || {
+            let _running = running;
+            panic!("as it should");
+        });
+        assert!(panicking.join().is_err());
         assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Lost));
     }
 

@@ -11,6 +11,7 @@ What the bindings make of the contract:
 """
 
 import re
+import sys
 from dataclasses import fields
 
 from componentize_py_types import Err, Ok
@@ -224,15 +225,24 @@ def errors(session):
     refused(session.execute, request(""))
 
 
+def main():
+    runtimes = [words(runtime.language.name) for runtime in sandbox.info().runtimes]
+    print(f"runtimes: {', '.join(dict.fromkeys(runtimes))}")
+    prices = record(sandbox.SessionOptions, context='[{"price": 5}, {"price": 7}]')
+    with sandbox.Session.open(PYTHON, policy(), prices) as session:
+        work(session)
+        keep(session)
+        outcomes()
+        step()
+        errors(session)
+
+
 class Run(exports.Run):
     def run(self):
-        """What `wasi:cli/run` calls. To raise `Err(None)` is to fail: the host then exits with 1."""
-        runtimes = [words(runtime.language.name) for runtime in sandbox.info().runtimes]
-        print(f"runtimes: {', '.join(dict.fromkeys(runtimes))}")
-        prices = record(sandbox.SessionOptions, context='[{"price": 5}, {"price": 7}]')
-        with sandbox.Session.open(PYTHON, policy(), prices) as session:
-            work(session)
-            keep(session)
-            outcomes()
-            step()
-            errors(session)
+        """What `wasi:cli/run` calls. To raise `Err` is to fail, without a word: the host then exits with 1."""
+        try:
+            main()
+        except Err as error:
+            # The sandbox's, which would be taken for this function's own.
+            print(error.value, file=sys.stderr)
+            raise Err(None) from None

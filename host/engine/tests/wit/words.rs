@@ -2,7 +2,7 @@
 
 use glovebox::{
     Checkpoints, Clock, Entropy, FileKind, IfExists, Language, Limits, OnUnwind, Policy, Resource, SessionPolicy,
-    SourceKind, Stream, ToolErrorKind, TrapKind,
+    SourceKind, Step, Stream, ToolAnswer, ToolErrorKind, TrapKind,
 };
 
 use crate::{
@@ -90,4 +90,20 @@ fn failures_of_tools_are_the_same_in_wit_and_rust() {
         ToolErrorKind::InvalidArguments,
     ];
     assert_eq!(Contract::read().names("tool-error"), listed(&rust.map(word)));
+}
+
+#[test]
+fn stepping_is_the_same_in_wit_and_rust() {
+    let contract = Contract::read();
+    // The compiler asks for a word here when a step is added.
+    let word = |step: &Step| match step {
+        Step::Done(_) => "done",
+        Step::NeedsTools(_) => "needs-tools",
+        Step::Running => "running",
+    };
+    let steps = [word(&Step::NeedsTools(Vec::new())), word(&Step::Running), "done"];
+    assert_eq!(contract.names("step"), listed(&steps));
+    let ToolAnswer { id, answer } = ToolAnswer::value(7, &true.into());
+    assert_eq!((id, answer), (7, Ok("true".to_owned())));
+    assert_eq!(contract.names("tool-answer"), listed(&["id", "answer"]));
 }

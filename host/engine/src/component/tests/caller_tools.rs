@@ -1,0 +1,165 @@
+//! What a component's own tools may be.
+
+use std::fmt::Write as _;
+
+use super::*;
+use crate::component::{caller_tools::checked, wit::types::Tool};
+
+fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
+    Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }
+}
+
+/// Why they are refused; none where they are not.
+fn refusal(tools: &[Tool]) -> Option<String> {
+    match checked(tools) {
+        Ok(_) => None,
+        Err(SandboxError::InvalidArgument(text)) => Some(text),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn refusal_of(schema: &str) -> String {
+    refusal(&[tool("ask", schema)]).unwrap_or_default()
+}
+
+#[test]
+fn plain_schemas_are_taken() {
+    for schema in [
+        "{}",
+        r#"{"type": "object", "properties": {"$ref": {"type": "string"}, "unevaluatedItems": {}}}"#,
+        r#"{"properties": {"a": {"enum": ["$ref"], "pattern": "^a+$"}}, "required": ["a"], "additionalProperties": false}"#,
+        r#"{"properties": {"a": {"anyOf": [{"type": "null"}, {"items": [{}, true], "prefixItems": [{}]}]}}, "x-vendor": {"$ref": 1}}"#,
+    ] {
+        assert_eq!(refusal_of(schema), "", "{schema}");
+    }
+}
+
+#[test]
+fn what_can_make_a_check_long_is_refused_wherever_it_stands() {
+    for keyword in [
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "dependencies",
+        "dependentSchemas",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "discriminator",
+    ] {
+        for around in [
+            "@",
+            r#"{"properties": {"a": @}}"#,
+            r#"{"patternProperties": {"a": @}}"#,
+            r#"{"additionalProperties": @}"#,
+            r#"{"items": @}"#,
+            r#"{"items": [{}, @]}"#,
+            r#"{"additionalItems": @}"#,
+            r#"{"prefixItems": [@]}"#,
+            r#"{"contains": @}"#,
+            r#"{"propertyNames": @}"#,
+            r#"{"not": @}"#,
+            r#"{"if": @}"#,
+            r#"{"then": @}"#,
+            r#"{"else": @}"#,
+            r#"{"allOf": [@]}"#,
+            r#"{"anyOf": [{}, @]}"#,
+            r#"{"oneOf": [{"properties": {"b": {"not": @}}}]}"#,
+        ] {
+            let schema = around.replace('@', &format!(r##"{{"{keyword}": "#"}}"##));
+            assert!(refusal_of(&schema).contains(&format!("`{keyword}` is not taken")), "{schema}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_is_no_json_is_refused() {
+    for schema in ["", "{", "{}{}", &"[".repeat(1_000)] {
+        assert!(refusal_of(schema).contains("the schema of `ask`: it is no JSON"), "{schema}");
+    }
+}
+
+#[test]
+fn there_are_so_many_tools() {
+    for (count, fits) in [(1_023, true), (1_024, true), (1_025, false)] {
+        let tools: Vec<_> = (0..count).map(|index| tool(format!("t{index}"), "{}")).collect();
+        assert_eq!(refusal(&tools).is_none(), fits, "{count}");
+    }
+}
+
+#[test]
+fn their_text_has_a_bound() {
+    for (bytes, fits) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false)] {
+        let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
+        assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
+    }
+    // A few bytes of text can be many as values.
+    let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
+    assert_eq!(refusal_of(&objects(40_000)), "");
+    assert!(refusal_of(&objects(45_000)).contains("bytes that are taken"));
+}
+
+#[test]
+fn a_schema_has_so_many_parts() {
+    let parts = |count: usize| {
+        let mut properties = String::new();
+        for index in 1..count {
+            write!(properties, r#"{}"p{index}": true"#, if index > 1 { "," } else { "" }).unwrap();
+        }
+        format!(r#"{{"properties": {{{properties}}}}}"#)
+    };
+    for (count, fits) in [(999, true), (1_000, true), (1_001, false)] {
+        assert_eq!(refusal_of(&parts(count)).is_empty(), fits, "{count}");
+    }
+}
+
+#[test]
+fn there_are_so_many_regular_expressions() {
+    for (count, fits) in [(63, true), (64, true), (65, false)] {
+        let of = |name: &str, count: usize| {
+            let patterns: Vec<_> = (0..count).map(|_| r#"{"pattern": "a"}"#).collect();
+            tool(name, format!(r#"{{"anyOf": [{}], "patternProperties": {{"b": {{}}}}}}"#, patterns.join(",")))
+        };
+        let tools = [of("one", 30), of("two", count - 32)];
+        assert_eq!(refusal(&tools).is_none(), fits, "{count}");
+    }
+}
+
+#[test]
+fn what_they_hold_is_counted() {
+    let bytes = |tools: &[Tool]| checked(tools).unwrap().1;
+    let plain = bytes(&[tool("ask", "{}")]);
+    assert!(plain < 2_000, "{plain}");
+    assert!(bytes(&[tool("ask", r#"{"pattern": "a"}"#)]) > 2 << 20);
+    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 1 << 20);
+    let options = |schema: &str| SessionOptions { context: None, tools: Some(vec![tool("ask", schema)]) };
+    let refused = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options(r#"{"pattern": "a"}"#));
+    assert!(over_quota(refused).contains("`held-bytes`"));
+    let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options("{}")).unwrap();
+    assert_eq!(ctx.usage().held_bytes, plain);
+    let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
+    HostSession::drop(&mut ctx, session).unwrap();
+    assert_eq!(ctx.usage().held_bytes, plain, "its fork has them");
+    HostSession::drop(&mut ctx, fork).unwrap();
+    assert_eq!(ctx.usage().held_bytes, 0);
+}
+
+#[test]
+fn a_definition_that_cannot_be_is_told() {
+    let mut ctx = ctx();
+    for wrong in [
+        tool("1a", "{}"),
+        tool("class", "{}"),
+        tool("ask", r#"{"type": "string"}"#),
+        tool("ask", r#"{"pattern": "("}"#),
+        tool("ask", r#"{"pattern": "(((a{1000}){1000}){1000})"}"#),
+    ] {
+        let options = SessionOptions { context: None, tools: Some(vec![wrong]) };
+        let error = told(HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options));
+        let SandboxError::InvalidArgument(text) = &error else { panic!("{error:?}") };
+        assert!(text.starts_with("`tools`: "), "{text}");
+    }
+    assert_eq!((ctx.usage().held_bytes, ctx.usage().sessions), (0, 0));
+}

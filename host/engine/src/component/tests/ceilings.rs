@@ -1,0 +1,172 @@
+//! What may be asked for, and what there is where nothing is asked for.
+
+use super::*;
+use crate::{
+    Clock, Entropy, Mount,
+    component::{
+        HostError,
+        wit::types::{self, Checkpoints, OnUnwind},
+    },
+};
+
+#[test]
+fn every_limit_is_the_most_that_may_be_asked_for() {
+    type Edit = fn(&mut Limits, &crate::Limits, u64);
+    macro_rules! edits {
+        ($($name:ident),*) => {
+            [$((stringify!($name), (|asked, granted, more| {
+                asked.$name = Some(granted.$name + more.try_into().unwrap_or(0));
+            }) as Edit)),*]
+        };
+    }
+    let edits = edits!(
+        fuel,
+        fuel_reserve,
+        timeout_ms,
+        timeout_reserve_ms,
+        memory_bytes,
+        stdout_bytes,
+        stderr_bytes,
+        source_bytes,
+        stdin_bytes,
+        workspace_bytes,
+        workspace_inodes,
+        open_files,
+        tool_calls,
+        tool_calls_at_once,
+        tool_timeout_ms,
+        tool_bytes,
+        tool_record_bytes,
+        session_count,
+        session_total_bytes
+    );
+    let granted = crate::Limits::default();
+    let mut ctx = ctx();
+    for (name, edit) in edits {
+        let at = limited(|limits| edit(limits, &granted, 0));
+        assert_eq!(ctx.run(Runtime::Javascript, request("1"), at).unwrap().outcome, Outcome::Completed, "{name}");
+        let over = limited(|limits| edit(limits, &granted, 1));
+        let text = bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
+        let key = format!("`limits.{}`", name.replace('_', "-"));
+        assert!(text.contains(&key) && text.contains("granted"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_holds() {
+    let mut ctx = ctx();
+    let policy = limited(|limits| limits.fuel = Some(1_000_000));
+    let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
+    let Outcome::Exhausted(types::Exhausted { limit: 1_000_000, .. }) = execution.outcome else {
+        panic!("{:?}", execution.outcome);
+    };
+    let policy = Policy { args: Some(vec!["a".into()]), ..no_policy() };
+    let execution = ctx.run(Runtime::Javascript, request("console.log(scriptArgs[1])"), policy).unwrap();
+    assert_eq!(execution.stdout.bytes, b"a\n");
+    let policy = Policy { env: Some(vec![("TZ".into(), "UTC".into())]), ..no_policy() };
+    let execution = ctx.run(Runtime::Javascript, request("console.log(std.getenv('TZ'))"), policy).unwrap();
+    assert_eq!(execution.stdout.bytes, b"UTC\n");
+    let policy = Policy { clock: Some(types::Clock::Fixed(1_700_000_000_000_000_000)), ..no_policy() };
+    let execution = ctx.run(Runtime::Javascript, request("console.log(Date.now())"), policy).unwrap();
+    assert_eq!(execution.stdout.bytes, b"1700000000000\n");
+    let policy = Policy { entropy: Some(types::Entropy::Seeded(7)), ..no_policy() };
+    let random = |ctx: &mut SandboxCtx| {
+        let execution = ctx.run(Runtime::Javascript, request("console.log(Math.random())"), policy.clone());
+        execution.unwrap().stdout.bytes
+    };
+    assert_eq!(random(&mut ctx), random(&mut ctx));
+}
+
+#[test]
+fn what_cannot_be_is_named_with_what_it_may_be() {
+    let mut ctx = ctx();
+    let mut refused = |policy| bad_policy(ctx.run(Runtime::Javascript, request("1"), policy));
+    let zero = refused(limited(|limits| limits.timeout_ms = Some(0)));
+    assert!(zero.contains("`limits.timeout-ms` is 0") && zero.contains("between 1 and"), "{zero}");
+    let small = refused(limited(|limits| limits.memory_bytes = Some(1 << 20)));
+    assert!(small.contains("`limits.memory-bytes` is 1048576") && small.contains("alone takes"), "{small}");
+    let env = |entries: &[(&str, &str)]| {
+        let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Policy { env: Some(entries.collect()), ..no_policy() }
+    };
+    assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is given twice");
+    assert!(refused(env(&[("A=B", "1")])).starts_with("`env`: `A=B`: "));
+    assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "what was given is not repeated at any length");
+    let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };
+    assert!(refused(args("a\0")).contains("`args[0]`"));
+    let most = crate::Policy::ARGS_AND_ENV_BYTES_MOST;
+    assert!(
+        refused(args(&"x".repeat(most))).contains("at most") || refused(args(&"x".repeat(most))).contains("most is")
+    );
+    assert_eq!(refused(kept(|session| session.checkpoints = Some(Checkpoints::Every(0)))), {
+        "`session.checkpoints.every` must be at least 1"
+    });
+    assert_eq!(refused(kept(|session| session.checkpoints_kept = Some(0))), {
+        "`session.checkpoints-kept` must be at least 1"
+    });
+    let over = refused(kept(|session| session.checkpoints_kept = Some(9)));
+    assert_eq!(over, "`session.checkpoints-kept`: 9 is asked for, and at most 8 is granted");
+    let over = refused(kept(|session| session.checkpoint_auto_bytes = Some((4 << 20) + 1)));
+    assert!(over.starts_with("`session.checkpoint-auto-bytes`: 4194305 is asked for"), "{over}");
+}
+
+#[test]
+fn the_hosts_clock_and_entropy_are_had_only_where_they_are_granted() {
+    let fixed = host(
+        |policy| {
+            policy.clock = Clock::Fixed(5_000_000);
+            policy.entropy = Entropy::Seeded(1);
+        },
+        |_| {},
+    );
+    let mut ctx = fixed.ctx();
+    assert_eq!(said(&mut ctx, "console.log(Date.now())"), "5\n");
+    let clock = Policy { clock: Some(types::Clock::Host), ..no_policy() };
+    assert!(bad_policy(ctx.run(Runtime::Javascript, request("1"), clock)).starts_with("`clock`: "));
+    let entropy = Policy { entropy: Some(types::Entropy::Host), ..no_policy() };
+    assert!(bad_policy(ctx.run(Runtime::Javascript, request("1"), entropy)).starts_with("`entropy`: "));
+    let other =
+        Policy { clock: Some(types::Clock::Fixed(7_000_000)), entropy: Some(types::Entropy::Seeded(2)), ..no_policy() };
+    let execution = ctx.run(Runtime::Javascript, request("console.log(Date.now())"), other).unwrap();
+    assert_eq!(execution.stdout.bytes, b"7\n");
+}
+
+#[test]
+fn the_default_policy_is_the_granted_one_spelled_out_and_may_be_asked_for() {
+    let mut ctx = host(|policy| policy.limits.fuel = 77_000_000, |_| {}).ctx();
+    let policy = ctx.default_policy().unwrap();
+    let limits = policy.limits.as_ref().unwrap();
+    assert_eq!((limits.fuel, limits.stdin_bytes), (Some(77_000_000), Some(16 << 20)));
+    assert_eq!(policy.session.as_ref().unwrap().on_unwind, Some(OnUnwind::GoBack));
+    assert!(policy.args.is_some() && policy.env.is_some() && policy.clock.is_some() && policy.entropy.is_some());
+    assert_eq!(ctx.host.0.grant.policy(policy).unwrap(), ctx.host.0.grant.0);
+}
+
+#[test]
+fn a_policy_with_host_directories_is_not_for_components() {
+    let built = |edit: fn(&mut crate::Policy)| {
+        let mut policy = crate::Policy::default();
+        edit(&mut policy);
+        SandboxHost::builder(engine()).policy(policy).build().map(drop).unwrap_err()
+    };
+    let workspace = built(|policy| policy.workspace = Some("/tmp".into()));
+    assert!(matches!(workspace, HostError::HostDirectory { key: "workspace" }));
+    let mount = built(|policy| {
+        policy.mounts = vec![Mount { host: "/tmp".into(), guest: "/data".into(), read_only: true }];
+    });
+    assert!(matches!(mount, HostError::HostDirectory { key: "mounts" }));
+    assert!(matches!(built(|policy| policy.limits.fuel = 0), HostError::Policy(_)));
+}
+
+#[test]
+fn runtimes_are_those_that_info_lists() {
+    let mut ctx = ctx();
+    let info = ctx.provider();
+    let names: Vec<_> = info.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
+    assert_eq!(names, ["python", "javascript", "javascript-0.11"], "the defaults first");
+    let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
+    assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
+    for name in ["", "ruby", "../python", "/bin/sh", "javascript\0"] {
+        assert!(matches!(told(run(name)), SandboxError::UnknownRuntime(_)), "{name}");
+    }
+}

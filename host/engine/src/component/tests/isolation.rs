@@ -1,0 +1,62 @@
+//! Nobody reaches what is another's.
+
+use super::*;
+use crate::component::wit::sandbox::HostBlob;
+
+#[test]
+fn a_handle_of_another_store_is_none_here() {
+    let host = host(|_| {}, |_| {});
+    let (mut one, mut other) = (host.ctx(), host.ctx());
+    let session = open(&mut one);
+    assert!(HostSession::id(&mut other, same(&session)).is_err());
+    assert!(matches!(HostSession::execute(&mut other, same(&session), request("1")), Err(Failure::Trap(_))));
+    assert!(HostSession::drop(&mut other, same(&session)).is_err());
+    // Nor is one of the same number.
+    let theirs = open(&mut other);
+    said_in(&mut one, &session, "globalThis.x = 'one'");
+    said_in(&mut other, &theirs, "globalThis.x = 'other'");
+    assert_eq!(said_in(&mut one, &session, "console.log(x)"), "one\n");
+    assert_ne!(HostSession::id(&mut one, session).unwrap(), HostSession::id(&mut other, theirs).unwrap());
+}
+
+#[test]
+fn a_handle_is_none_of_another_type_and_none_once_dropped() {
+    let mut ctx = ctx();
+    let blob = HostBlob::new(&mut ctx).unwrap();
+    let forged = Resource::<KeptSession>::new_own(blob.rep());
+    assert!(HostSession::id(&mut ctx, forged).is_err());
+    HostBlob::drop(&mut ctx, same(&blob)).unwrap();
+    assert!(HostBlob::size(&mut ctx, same(&blob)).is_err());
+    assert!(HostBlob::drop(&mut ctx, blob).is_err());
+    assert!(HostBlob::size(&mut ctx, Resource::new_own(u32::MAX)).is_err());
+    assert_eq!(ctx.usage().handles, 0);
+}
+
+#[test]
+fn what_one_has_used_is_not_anothers_loss() {
+    let host = host(|_| {}, |quotas| quotas.executions = 1);
+    let (mut one, mut other) = (host.ctx(), host.ctx());
+    said(&mut one, "1");
+    over_quota(one.run(Runtime::Javascript, request("1"), no_policy()));
+    said(&mut other, "1");
+}
+
+#[test]
+fn a_dropped_context_frees_its_sessions() {
+    // An engine of its own, whose count no other test changes.
+    let cache_dir = Some(engine().cache_dir().to_path_buf());
+    let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
+    let mut policy = crate::Policy::default();
+    policy.limits.session_count = 2;
+    let host = SandboxHost::builder(&lone).policy(policy).build().unwrap();
+    let mut ctx = host.ctx();
+    let session = open(&mut ctx);
+    HostSession::fork(&mut ctx, session).unwrap();
+    let mut other = host.ctx();
+    let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
+    let SandboxError::TooManySessions(text) = told(third) else { panic!("there are two") };
+    assert_eq!(text, "`limits.session-count`: 2 of 2 are in use; close a session first");
+    drop(ctx);
+    open(&mut other);
+    open(&mut other);
+}

@@ -1,0 +1,165 @@
+//! The interfaces as the host implements them, called as a component's calls arrive.
+
+use std::{env, path::PathBuf, sync::OnceLock};
+
+use wasmtime::component::Resource;
+
+use super::{
+    Quotas, SandboxCtx, SandboxHost,
+    error::Failure,
+    kept::KeptSession,
+    wit::{
+        sandbox::{Host, HostSession, SessionOptions},
+        types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
+    },
+};
+use crate::{Engine, EngineConfig};
+
+mod caller_tools;
+mod cancelling;
+mod ceilings;
+mod errors;
+mod files;
+mod isolation;
+mod quotas;
+mod sessions;
+mod stepping;
+mod tools;
+
+/// What two of the interfaces have by the same name.
+trait Named {
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure>;
+    fn provider(&mut self) -> ProviderInfo;
+}
+
+impl Named for SandboxCtx {
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure> {
+        Host::execute(self, runtime, request, policy)
+    }
+
+    fn provider(&mut self) -> ProviderInfo {
+        Host::info(self).unwrap()
+    }
+}
+
+fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
+        Engine::new(EngineConfig { cache_dir, ..EngineConfig::default() }).unwrap()
+    })
+}
+
+/// A host with the default policy, changed, and the default quotas, changed.
+fn host(policy: impl FnOnce(&mut crate::Policy), quotas: impl FnOnce(&mut Quotas)) -> SandboxHost {
+    let (mut granted, mut allowed) = (crate::Policy::default(), Quotas::default());
+    policy(&mut granted);
+    quotas(&mut allowed);
+    SandboxHost::builder(engine()).policy(granted).quotas(allowed).build().unwrap()
+}
+
+fn ctx() -> SandboxCtx {
+    host(|_| {}, |_| {}).ctx()
+}
+
+fn with_quotas(quotas: impl FnOnce(&mut Quotas)) -> SandboxCtx {
+    host(|_| {}, quotas).ctx()
+}
+
+/// A policy that asks for nothing.
+fn no_policy() -> Policy {
+    Policy { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+}
+
+/// Limits that ask for nothing.
+fn no_limits() -> Limits {
+    Limits {
+        fuel: None,
+        fuel_reserve: None,
+        timeout_ms: None,
+        timeout_reserve_ms: None,
+        memory_bytes: None,
+        stdout_bytes: None,
+        stderr_bytes: None,
+        source_bytes: None,
+        stdin_bytes: None,
+        workspace_bytes: None,
+        workspace_inodes: None,
+        open_files: None,
+        tool_calls: None,
+        tool_calls_at_once: None,
+        tool_timeout_ms: None,
+        tool_bytes: None,
+        tool_record_bytes: None,
+        session_count: None,
+        session_total_bytes: None,
+    }
+}
+
+fn limited(edit: impl FnOnce(&mut Limits)) -> Policy {
+    let mut limits = no_limits();
+    edit(&mut limits);
+    Policy { limits: Some(limits), ..no_policy() }
+}
+
+fn kept(edit: impl FnOnce(&mut SessionPolicy)) -> Policy {
+    let mut session =
+        SessionPolicy { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_kept: None, on_unwind: None };
+    edit(&mut session);
+    Policy { session: Some(session), ..no_policy() }
+}
+
+fn request(source: &str) -> Request {
+    Request { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+}
+
+fn no_options() -> SessionOptions {
+    SessionOptions { context: None, tools: None }
+}
+
+fn open(ctx: &mut SandboxCtx) -> Resource<KeptSession> {
+    HostSession::open(ctx, Runtime::Javascript, no_policy(), no_options()).unwrap()
+}
+
+/// The same handle once more, as the component's next call brings it.
+fn same<T: 'static>(handle: &Resource<T>) -> Resource<T> {
+    Resource::new_own(handle.rep())
+}
+
+/// What JavaScript wrote.
+fn said(ctx: &mut SandboxCtx, source: &str) -> String {
+    let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
+    assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
+    String::from_utf8(execution.stdout.bytes).unwrap()
+}
+
+/// What a session wrote.
+fn said_in(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, source: &str) -> String {
+    let execution = HostSession::execute(ctx, same(session), request(source)).unwrap();
+    assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
+    String::from_utf8(execution.stdout.bytes).unwrap()
+}
+
+/// The error that was told, and is no trap.
+fn told<T: std::fmt::Debug>(result: Result<T, Failure>) -> SandboxError {
+    match result {
+        Err(Failure::Told(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The text of a quota that was exceeded.
+fn over_quota<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+    match told(result) {
+        SandboxError::QuotaExceeded(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The text of a policy that cannot be.
+fn bad_policy<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+    match told(result) {
+        SandboxError::InvalidPolicy(text) => text,
+        other => panic!("{other:?}"),
+    }
+}

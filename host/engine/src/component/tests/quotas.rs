@@ -1,0 +1,185 @@
+//! What an application may use in all.
+
+use super::*;
+use crate::component::{
+    Usage,
+    quotas::Of,
+    wit::{sandbox::HostBlob, sandbox::HostFiles, types},
+};
+
+fn blob(ctx: &mut SandboxCtx) -> Resource<super::super::blob::Bytes> {
+    HostBlob::new(ctx).unwrap()
+}
+
+#[test]
+fn sessions_at_once_are_bounded_and_dropped_ones_make_room() {
+    let mut ctx = with_quotas(|quotas| quotas.sessions = 2);
+    let first = open(&mut ctx);
+    let second = open(&mut ctx);
+    let mut third = || HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), no_options());
+    assert_eq!(over_quota(third()), "`sessions`: at most 2 is granted");
+    assert_eq!(over_quota(HostSession::fork(&mut ctx, same(&first))), "`sessions`: at most 2 is granted");
+    assert_eq!(ctx.usage().sessions, 2);
+    HostSession::drop(&mut ctx, first).unwrap();
+    let fork = HostSession::fork(&mut ctx, same(&second)).unwrap();
+    assert_eq!(ctx.usage().sessions, 2);
+    HostSession::drop(&mut ctx, fork).unwrap();
+    HostSession::drop(&mut ctx, second).unwrap();
+    assert_eq!((ctx.usage().sessions, ctx.usage().handles), (0, 0));
+}
+
+#[test]
+fn executions_in_all_are_bounded_and_so_is_whatever_else_enters_a_guest() {
+    let mut ctx = with_quotas(|quotas| quotas.executions = 4);
+    said(&mut ctx, "1");
+    ctx.validate(Runtime::Javascript, request("1"), no_policy()).unwrap();
+    let session = open(&mut ctx);
+    HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
+    let most = "`executions`: at most 4 is granted";
+    assert_eq!(over_quota(ctx.run(Runtime::Javascript, request("1"), no_policy())), most);
+    assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), most);
+    assert_eq!(over_quota(HostSession::execute(&mut ctx, same(&session), request("1"))), most);
+    assert_eq!(over_quota(HostSession::get_variable(&mut ctx, same(&session), "x".into())), most);
+    assert_eq!(over_quota(HostSession::set_variable(&mut ctx, same(&session), "x".into(), "1".into())), most);
+    assert_eq!(over_quota(HostSession::fork(&mut ctx, same(&session))), most);
+    assert_eq!(over_quota(HostSession::undo(&mut ctx, same(&session))), most);
+    assert_eq!(ctx.usage().executions, 4);
+    HostSession::files(&mut ctx, same(&session)).unwrap();
+    HostSession::close(&mut ctx, session).unwrap();
+}
+
+#[test]
+fn what_is_refused_counts_for_nothing() {
+    let mut ctx = ctx();
+    let over = limited(|limits| limits.fuel = Some(u64::MAX));
+    bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
+    told(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
+    assert_eq!(ctx.usage(), Usage::default());
+    // This one the engine refuses: it was counted, and no fuel was used.
+    let long = "1;".repeat(1 << 20);
+    assert!(matches!(
+        told(ctx.run(Runtime::Javascript, request(&long), no_policy())),
+        SandboxError::SourceTooLarge(types::TooLarge { bytes: 2_097_152, most: 1_048_576 })
+    ));
+    assert_eq!(ctx.usage(), Usage { executions: 1, ..Usage::default() });
+}
+
+#[test]
+fn fuel_in_all_cannot_be_overdrawn() {
+    let most = 40_000_000;
+    let mut ctx = with_quotas(|quotas| quotas.fuel = most);
+    let policy = limited(|limits| limits.fuel = Some(30_000_000));
+    let run = |ctx: &mut SandboxCtx, source: &str| ctx.run(Runtime::Javascript, request(source), policy.clone());
+    let first = run(&mut ctx, "for (let i = 0; i < 1000; i++);").unwrap();
+    assert_eq!(first.outcome, Outcome::Completed);
+    assert_eq!(ctx.usage().fuel, first.fuel_consumed, "what it did not use is given back");
+    let second = run(&mut ctx, "for (;;);").unwrap();
+    assert!(matches!(second.outcome, Outcome::Exhausted(types::Exhausted { limit: 30_000_000, .. })));
+    let used = first.fuel_consumed + 30_000_000;
+    assert!(ctx.usage().fuel <= used && ctx.usage().fuel > 27_000_000, "{:?}", ctx.usage());
+    let left = most - ctx.usage().fuel;
+    let third = run(&mut ctx, "for (;;);").unwrap();
+    let Outcome::Exhausted(types::Exhausted { limit, .. }) = third.outcome else { panic!("{:?}", third.outcome) };
+    assert_eq!(limit, left, "it gets what is left");
+    while ctx.usage().fuel < most {
+        run(&mut ctx, "for (;;);").unwrap();
+    }
+    assert_eq!(over_quota(run(&mut ctx, "1")), format!("`fuel`: at most {most} is granted"));
+    assert_eq!(over_quota(ctx.validate(Runtime::Javascript, request("1"), no_policy())), {
+        format!("`fuel`: at most {most} is granted")
+    });
+    assert_eq!(ctx.usage().fuel, most);
+}
+
+#[test]
+fn everything_that_runs_in_a_session_is_paid_for() {
+    let mut ctx = ctx();
+    let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
+    let mut last = ctx.usage().fuel;
+    let mut grew = |ctx: &SandboxCtx| ctx.usage().fuel > std::mem::replace(&mut last, ctx.usage().fuel);
+    HostSession::set_variable(&mut ctx, same(&session), "x".into(), "[1, 2]".into()).unwrap();
+    assert!(grew(&ctx));
+    HostSession::get_variable(&mut ctx, same(&session), "x".into()).unwrap();
+    assert!(grew(&ctx));
+    ctx.validate(Runtime::Javascript, request("f(1)"), no_policy()).unwrap();
+    assert!(grew(&ctx));
+    let before = ctx.usage().fuel;
+    let execution = HostSession::execute(&mut ctx, same(&session), request("len(x)")).unwrap();
+    assert_eq!(ctx.usage().fuel - before, execution.fuel_consumed);
+    grew(&ctx);
+    // What a stranger's session does as it is resumed is on the bill as well.
+    let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
+    assert!(!grew(&ctx), "looking costs nothing");
+    HostSession::resume(&mut ctx, Runtime::Python, state, no_policy(), no_options()).unwrap();
+    assert!(grew(&ctx));
+}
+
+#[test]
+fn held_bytes_are_bounded_at_the_byte() {
+    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 3_000_000);
+    let first = blob(&mut ctx);
+    HostBlob::append(&mut ctx, same(&first), vec![1; 2_999_999]).unwrap();
+    HostBlob::append(&mut ctx, same(&first), vec![2]).unwrap();
+    assert_eq!(ctx.usage().held_bytes, 3_000_000);
+    assert!(over_quota(HostBlob::append(&mut ctx, same(&first), vec![3])).starts_with("`held-bytes`: "));
+    assert_eq!(HostBlob::size(&mut ctx, same(&first)).unwrap(), 3_000_000, "nothing was added");
+    let second = blob(&mut ctx);
+    assert!(over_quota(HostBlob::append(&mut ctx, same(&second), vec![3])).starts_with("`held-bytes`: "));
+    HostBlob::drop(&mut ctx, first).unwrap();
+    assert_eq!(ctx.usage().held_bytes, 0);
+    HostBlob::append(&mut ctx, same(&second), vec![3]).unwrap();
+    assert!(ctx.usage().held_bytes >= 1);
+}
+
+#[test]
+fn many_small_appends_hold_little_more_than_they_bring() {
+    let mut ctx = ctx();
+    let small = blob(&mut ctx);
+    for _ in 0..10_000 {
+        HostBlob::append(&mut ctx, same(&small), vec![7; 100]).unwrap();
+    }
+    assert_eq!(HostBlob::size(&mut ctx, same(&small)).unwrap(), 1_000_000);
+    assert!((1_000_000..=2_100_000).contains(&ctx.usage().held_bytes), "{:?}", ctx.usage());
+}
+
+#[test]
+fn snapshots_and_hibernated_sessions_are_held_bytes_too() {
+    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 3_000_000);
+    let session = open(&mut ctx);
+    HostSession::write_file(&mut ctx, same(&session), "a".into(), vec![1; 2_000_000], types::IfExists::Fail).unwrap();
+    let files = HostSession::files(&mut ctx, same(&session)).unwrap();
+    assert!(ctx.usage().held_bytes >= 2_000_000);
+    assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
+    HostFiles::drop(&mut ctx, files).unwrap();
+    assert_eq!(ctx.usage().held_bytes, 0);
+    // Of random bytes, so that they cannot be made few.
+    said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
+    assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
+    assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not kept");
+    said_in(&mut ctx, &session, "a.length");
+}
+
+#[test]
+fn handles_at_once_are_bounded() {
+    let mut ctx = with_quotas(|quotas| quotas.handles = 3);
+    let handles: Vec<_> = (0..3).map(|_| blob(&mut ctx)).collect();
+    let trap = HostBlob::new(&mut ctx).unwrap_err();
+    assert!(trap.to_string().contains("handles"), "a constructor has no error to give: {trap}");
+    let opened = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), no_options());
+    assert_eq!(over_quota(opened), "`handles`: at most 3 is granted");
+    assert_eq!((ctx.usage().handles, ctx.usage().executions, ctx.usage().sessions), (3, 0, 0));
+    for handle in handles {
+        HostBlob::drop(&mut ctx, handle).unwrap();
+    }
+    blob(&mut ctx);
+    assert_eq!(ctx.usage().handles, 1);
+}
+
+#[test]
+fn shares_of_any_size_do_not_overflow() {
+    let ctx = ctx();
+    let mut share = ctx.meter.take(Of::Bytes(1)).unwrap();
+    assert!(ctx.meter.take(Of::Bytes(u64::MAX)).is_err());
+    assert!(share.resize(u64::MAX).is_err());
+    assert_eq!(ctx.usage().held_bytes, 1);
+}

@@ -1,0 +1,192 @@
+//! Sessions.
+
+use super::*;
+use crate::component::wit::{
+    sandbox::{HostBlob, HostFiles},
+    types::{Checkpoints, IfExists},
+};
+
+fn open_with(ctx: &mut SandboxCtx, policy: Policy, options: SessionOptions) -> Result<Resource<KeptSession>, Failure> {
+    HostSession::open(ctx, Runtime::Javascript, policy, options)
+}
+
+fn json(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, name: &str) -> Option<String> {
+    HostSession::get_variable(ctx, same(session), name.into()).unwrap().and_then(|value| value.json)
+}
+
+#[test]
+fn a_session_keeps_forks_goes_back_and_is_resumed() {
+    let mut ctx = ctx();
+    let options = SessionOptions { context: Some(r#"{"n": 5}"#.into()), ..no_options() };
+    let session = open_with(&mut ctx, no_policy(), options).unwrap();
+    assert_eq!(said_in(&mut ctx, &session, "var x = context.n; console.log(x)"), "5\n");
+    HostSession::set_variable(&mut ctx, same(&session), "y".into(), "[1, \"é\"]".into()).unwrap();
+    assert_eq!(json(&mut ctx, &session, "y").as_deref(), Some("[1,\"é\"]"));
+    assert_eq!(json(&mut ctx, &session, "none"), None);
+    let mark = HostSession::checkpoint(&mut ctx, same(&session)).unwrap();
+    let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
+    said_in(&mut ctx, &session, "x = 6");
+    assert_eq!(json(&mut ctx, &fork, "x").as_deref(), Some("5"));
+    let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
+    HostSession::undo(&mut ctx, same(&session)).unwrap();
+    assert_eq!(json(&mut ctx, &session, "x").as_deref(), Some("5"));
+    let listed = HostSession::checkpoints(&mut ctx, same(&session)).unwrap();
+    assert!(listed.iter().any(|checkpoint| checkpoint.id == mark && !checkpoint.automatic));
+    HostSession::undo_to(&mut ctx, same(&session), mark).unwrap();
+    let options = SessionOptions { context: Some("7".into()), ..no_options() };
+    let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&state), no_policy(), options).unwrap();
+    HostBlob::drop(&mut ctx, state).unwrap();
+    assert_eq!(said_in(&mut ctx, &resumed, "console.log(x, context)"), "6 7\n");
+    let info = HostSession::info(&mut ctx, same(&session)).unwrap();
+    assert_eq!((info.executions, info.ended), (1, None));
+    HostSession::close(&mut ctx, same(&session)).unwrap();
+    HostSession::close(&mut ctx, same(&session)).unwrap();
+    assert!(HostSession::info(&mut ctx, same(&session)).unwrap().ended.is_some());
+    let after = told(HostSession::execute(&mut ctx, same(&session), request("1")));
+    assert!(matches!(after, SandboxError::SessionEnded(_)));
+    assert!(matches!(told(HostSession::files(&mut ctx, session)), SandboxError::SessionEnded(_)));
+}
+
+#[test]
+fn going_back_is_told_and_paid_for() {
+    let mut ctx = ctx();
+    let policy = Policy {
+        session: kept(|session| session.checkpoints = Some(Checkpoints::Always)).session,
+        ..{ limited(|limits| limits.fuel = Some(50_000_000)) }
+    };
+    let session = open_with(&mut ctx, policy, no_options()).unwrap();
+    said_in(&mut ctx, &session, "var x = 1");
+    let before = ctx.usage().fuel;
+    let execution =
+        HostSession::execute(&mut ctx, same(&session), request("x = 2; for (;;) try { for (;;); } catch {}"));
+    let execution = execution.unwrap();
+    assert!(matches!(execution.outcome, Outcome::Exhausted(_)), "{:?}", execution.outcome);
+    assert_eq!(execution.went_back.map(|back| back.executions_lost), Some(0));
+    assert!(ctx.usage().fuel - before >= 50_000_000);
+    assert_eq!(json(&mut ctx, &session, "x").as_deref(), Some("1"));
+}
+
+#[test]
+fn arguments_that_cannot_be_are_named() {
+    let mut ctx = ctx();
+    let session = open(&mut ctx);
+    let argument = |error| match error {
+        SandboxError::InvalidArgument(text) => text,
+        other => panic!("{other:?}"),
+    };
+    for name in ["", "a b", "1x", "a.b", "a\0", "a\n", &"x".repeat(4_097)] {
+        let get = told(HostSession::get_variable(&mut ctx, same(&session), name.into()));
+        assert!(argument(get).starts_with("`name`: "), "{name:?}");
+        let set = told(HostSession::set_variable(&mut ctx, same(&session), name.into(), "1".into()));
+        assert!(argument(set).starts_with("`name`: "), "{name:?}");
+    }
+    HostSession::get_variable(&mut ctx, same(&session), "x".repeat(4_096)).unwrap();
+    HostSession::get_variable(&mut ctx, same(&session), "größe".into()).unwrap();
+    for text in ["", "{", "1 2", "nan", &"[".repeat(200)] {
+        let set = told(HostSession::set_variable(&mut ctx, same(&session), "x".into(), text.into()));
+        assert!(argument(set).starts_with("`json` is no JSON: "), "{text:?}");
+        let options = SessionOptions { context: Some(text.into()), ..no_options() };
+        assert!(argument(told(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is no JSON: "));
+    }
+    let named = Request { name: Some("a\0".into()), ..request("1") };
+    argument(told(ctx.run(Runtime::Javascript, named, no_policy())));
+    let read_only = told(HostSession::set_variable(&mut ctx, same(&session), "undefined".into(), "1".into()));
+    assert!(matches!(read_only, SandboxError::Variable(_)), "{read_only:?}");
+}
+
+#[test]
+fn a_values_text_is_held_to_the_limit_of_standard_input() {
+    let mut ctx = ctx();
+    let policy = limited(|limits| limits.stdin_bytes = Some(10));
+    for (text, fits) in [("\"1234567\"", true), ("\"12345678\"", true), ("\"123456789\"", false)] {
+        let options = SessionOptions { context: Some(text.into()), ..no_options() };
+        let opened = open_with(&mut ctx, policy.clone(), options);
+        assert_eq!(opened.is_ok(), fits, "{text}");
+        if let Ok(session) = opened {
+            HostSession::drop(&mut ctx, session).unwrap();
+        }
+    }
+    assert_eq!(ctx.usage().sessions, 0);
+    let session = open_with(&mut ctx, policy, no_options()).unwrap();
+    let set =
+        |ctx: &mut SandboxCtx, text: &str| HostSession::set_variable(ctx, same(&session), "x".into(), text.into());
+    set(&mut ctx, "1234567890").unwrap();
+    assert!(matches!(told(set(&mut ctx, "12345678901")), SandboxError::StdinTooLarge(_)));
+}
+
+#[test]
+fn bytes_that_are_no_session_are_not_resumed() {
+    let mut ctx = ctx();
+    let state = HostBlob::new(&mut ctx).unwrap();
+    let resume = |ctx: &mut SandboxCtx, policy: Policy| {
+        HostSession::resume(ctx, Runtime::Javascript, same(&state), policy, no_options())
+    };
+    assert!(matches!(told(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
+    HostBlob::append(&mut ctx, same(&state), vec![0xff; 1_000]).unwrap();
+    assert!(matches!(told(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
+    assert_eq!((ctx.usage().sessions, ctx.usage().handles), (0, 1));
+    // A session that is larger than the policy allows.
+    let session = open(&mut ctx);
+    said_in(&mut ctx, &session, "var a = new Uint8Array(30 << 20).fill(1); 0");
+    let large = HostSession::hibernate(&mut ctx, session).unwrap();
+    let small = limited(|limits| limits.memory_bytes = Some(20 << 20));
+    let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&large), small, no_options());
+    let SandboxError::NotResumable(text) = told(resumed) else { panic!("it does not fit") };
+    assert!(text.contains("`limits.memory-bytes` is 20971520"), "{text}");
+    let other = HostSession::resume(&mut ctx, Runtime::Python, large, no_policy(), no_options());
+    assert!(matches!(told(other), SandboxError::NotResumable(_)));
+}
+
+#[test]
+fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until_it_is_gone() {
+    let mut ctx = ctx();
+    let session = open(&mut ctx);
+    let kept = ctx.get(&session).unwrap().clone();
+    let (stepping, running) = kept.step().unwrap();
+    assert!(matches!(kept.step(), Err(SandboxError::SessionBusy(_))));
+    type Asked = fn(&mut SandboxCtx, Resource<KeptSession>) -> Result<(), Failure>;
+    let asked: [(&str, Asked); 12] = [
+        ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),
+        ("get-variable", |ctx, it| HostSession::get_variable(ctx, it, "x".into()).map(drop)),
+        ("set-variable", |ctx, it| HostSession::set_variable(ctx, it, "x".into(), "1".into())),
+        ("files", |ctx, it| HostSession::files(ctx, it).map(drop)),
+        ("write-file", |ctx, it| HostSession::write_file(ctx, it, "f".into(), vec![1], IfExists::Replace)),
+        ("rename-file", |ctx, it| HostSession::rename_file(ctx, it, "f".into(), "g".into(), IfExists::Replace)),
+        ("delete-file", |ctx, it| HostSession::delete_file(ctx, it, "g".into(), false)),
+        ("checkpoint", |ctx, it| HostSession::checkpoint(ctx, it).map(drop)),
+        ("checkpoints", |ctx, it| HostSession::checkpoints(ctx, it).map(drop)),
+        ("fork", |ctx, it| HostSession::fork(ctx, it).map(drop)),
+        ("hibernate", |ctx, it| HostSession::hibernate(ctx, it).map(drop)),
+        ("close", |ctx, it| HostSession::close(ctx, it)),
+    ];
+    for (name, ask) in asked {
+        let busy = told(ask(&mut ctx, same(&session)));
+        assert!(matches!(busy, SandboxError::SessionBusy(_)), "{name}: {busy:?}");
+    }
+    HostSession::info(&mut ctx, same(&session)).unwrap();
+    // Dropped by the component, and not gone yet: whoever asks next waits.
+    drop(stepping);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let result = HostSession::get_variable(&mut ctx, same(&session), "x".into());
+            assert!(result.is_ok());
+        });
+        drop(running);
+        waiting.join().unwrap();
+    });
+    for (name, ask) in asked {
+        ask(&mut ctx, same(&session)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    }
+}
+
+#[test]
+fn a_session_of_pythons_works_as_one_of_javascripts() {
+    let mut ctx = ctx();
+    let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
+    let execution = HostSession::execute(&mut ctx, same(&session), request("open('out', 'w').write('x' * 3)")).unwrap();
+    assert_eq!(execution.value.and_then(|value| value.json).as_deref(), Some("3"));
+    assert_eq!(execution.files_created, ["out"]);
+    assert_eq!(execution.session_id, Some(HostSession::id(&mut ctx, same(&session)).unwrap()));
+    let files = HostSession::files(&mut ctx, session).unwrap();
+    assert_eq!(HostFiles::read(&mut ctx, files, "out".into(), 0, 9).unwrap(), b"xxx");
+}

@@ -1,0 +1,96 @@
+//! Interface `tools`: the host's tools for components that execute scripts themselves.
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Tool, ToolError as Failed,
+    component::wit::{tools::Host as Tools, types::ToolError},
+};
+
+fn with_tools(edit: impl FnOnce(&mut crate::Policy)) -> SandboxCtx {
+    let mut policy = crate::Policy::default();
+    edit(&mut policy);
+    let add = Tool::new("add", "Adds two numbers.")
+        .schema(json!({
+            "type": "object",
+            "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
+            "required": ["a", "b"],
+        }))
+        .handler(|_, arguments| Ok(json!(arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0))));
+    let hang = Tool::new("hang", "Waits to be told.").handler(|call, _| {
+        let told = call.cancel.wait_timeout(std::time::Duration::from_secs(3600));
+        Err(Failed::new(format!("told: {told}")))
+    });
+    let echo = Tool::new("echo", "Says what it is told.").handler(|_, arguments| Ok(arguments));
+    let say = Tool::new("who", "Says who asks.").handler(|call, _| Ok(json!(call.session_id)));
+    let host = SandboxHost::builder(engine()).policy(policy).tool(add).tool(hang).tool(echo).tool(say);
+    host.build().unwrap().ctx()
+}
+
+fn call(ctx: &mut SandboxCtx, name: &str, arguments: &str) -> Result<String, (ToolError, String)> {
+    Tools::call(ctx, name.into(), arguments.into()).unwrap().map_err(|failure| (failure.kind, failure.message))
+}
+
+#[test]
+fn they_are_listed_and_answer() {
+    let mut ctx = with_tools(|_| {});
+    let list = ctx.list_tools().unwrap();
+    assert_eq!(list.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["add", "hang", "echo", "who"]);
+    assert!(list[0].arguments_schema.as_ref().unwrap().contains("\"required\":[\"a\",\"b\"]"));
+    assert_eq!(call(&mut ctx, "add", r#"{"a": 1, "b": 2}"#).unwrap(), "3");
+    assert_eq!(call(&mut ctx, "echo", r#"{"x": [null, "é"]}"#).unwrap(), r#"{"x":[null,"é"]}"#);
+    assert_eq!(ctx.usage().executions, 2);
+}
+
+#[test]
+fn a_call_that_cannot_be_made_fails_as_a_scripts_would() {
+    let mut ctx = with_tools(|policy| policy.limits.tool_bytes = 100);
+    let kind = |answer: Result<String, (ToolError, String)>| answer.unwrap_err().0;
+    assert_eq!(kind(call(&mut ctx, "sub", "{}")), ToolError::Unknown);
+    assert_eq!(kind(call(&mut ctx, &"x".repeat(1 << 20), "{}")), ToolError::Unknown);
+    for arguments in ["", "{", "[1]", "3", r#"{"a": "1", "b": 2}"#, r#"{"a": 1}"#, "{}}", r#"{}, "id": 1, "x": {}"#] {
+        assert_eq!(kind(call(&mut ctx, "add", arguments)), ToolError::InvalidArguments, "{arguments}");
+    }
+    for (length, fits) in [(99, true), (100, true), (101, false)] {
+        let arguments = format!("{{\"x\":\"{}\"}}", "y".repeat(length - 8));
+        assert_eq!(arguments.len(), length);
+        let answer = call(&mut ctx, "echo", &arguments);
+        assert_eq!(answer.is_ok(), fits, "{length}: {answer:?}");
+        assert!(fits || kind(answer) == ToolError::Limit);
+    }
+}
+
+#[test]
+fn one_that_takes_too_long_is_not_waited_for() {
+    let mut ctx = with_tools(|policy| policy.limits.tool_timeout_ms = 1);
+    assert_eq!(call(&mut ctx, "hang", "{}").unwrap_err().0, ToolError::Timeout);
+    let mut ctx = with_tools(|_| {});
+    let token = ctx.cancel_token();
+    let failure = std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| call(&mut ctx, "hang", "{}").unwrap_err());
+        token.cancel();
+        hanging.join().unwrap()
+    });
+    assert_eq!(failure.0, ToolError::Failed);
+}
+
+#[test]
+fn they_know_for_whom_they_are_called() {
+    let mut ctx = with_tools(|_| {});
+    let id = ctx.id().to_owned();
+    assert_eq!(call(&mut ctx, "who", "{}").unwrap(), format!("\"{id}\""));
+    let asked = "console.log(await tools.who())";
+    let execution = ctx.run(Runtime::Javascript, request(asked), no_policy()).unwrap();
+    assert_eq!(String::from_utf8(execution.stdout.bytes).unwrap(), format!("{id}\n"));
+    assert_eq!(execution.session_id, None, "it is none of a session");
+}
+
+#[test]
+fn they_are_counted() {
+    let mut ctx = with_tools(|_| {});
+    ctx.meter = crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
+    call(&mut ctx, "echo", "{}").unwrap();
+    let (kind, message) = call(&mut ctx, "echo", "{}").unwrap_err();
+    assert_eq!((kind, message.as_str()), (ToolError::Limit, "`executions`: at most 1 is granted"));
+}

@@ -1,0 +1,110 @@
+//! The agents of `tests/programs/`: the same one in several languages, held to one golden. `BLESS=1` writes that from the one in Rust.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::{Arc, OnceLock},
+};
+
+use glovebox::component::{Quotas, SandboxHost};
+use glovebox_application::{AppConfig, Application, Applications, Ended, Output, OutputBuffer};
+use glovebox_tests::{Goldens, engine, program_path, program_trial, trial_with, wasmtime_path};
+use libtest_mimic::{Arguments, Failed};
+
+/// The agents by their language.
+const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
+
+fn main() -> ExitCode {
+    let args = Arguments::from_args();
+    let mut trials = Vec::new();
+    for language in LANGUAGES {
+        let agent = format!("agent-{language}");
+        let first = Arc::new(Agent { language, application: OnceLock::new() });
+        let second = Arc::clone(&first);
+        trials.push(program_trial(format!("{language}/agent"), &agent, move |bytes| first.tells_the_story(bytes)));
+        trials.push(program_trial(format!("{language}/unhandled"), &agent, move |bytes| {
+            second.fails_with_what_it_does_not_handle(bytes)
+        }));
+    }
+    let needed = wasmtime_path().and_then(|wasmtime| Ok((wasmtime, program_path("agent-c")?)));
+    trials
+        .push(trial_with("wasmtime/refuses", needed, |(tool, program)| wasmtime_says_what_is_missing(&tool, &program)));
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// One of them, compiled once for its trials.
+struct Agent {
+    language: &'static str,
+    application: OnceLock<Application>,
+}
+
+impl Agent {
+    /// Runs it; gives what it wrote to its two streams, too.
+    fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(Ended, String, String), Failed> {
+        let application = self.application.get_or_init(|| {
+            Applications::new(engine()).unwrap().load_bytes(format!("agent-{}", self.language), bytes).unwrap()
+        });
+        let host = SandboxHost::builder(engine()).quotas(quotas).build()?;
+        let (stdout, stderr) = (OutputBuffer::new(1 << 20), OutputBuffer::new(1 << 20));
+        let mut config = AppConfig::default();
+        config.args = vec!["agent".into()];
+        config.stdout = Output::Buffer(stdout.clone());
+        config.stderr = Output::Buffer(stderr.clone());
+        let ended = application.run(&host, &config)?;
+        let text = |buffer: OutputBuffer| String::from_utf8(buffer.bytes());
+        Ok((ended, text(stdout)?, text(stderr)?))
+    }
+
+    fn tells_the_story(&self, bytes: &[u8]) -> Result<(), Failed> {
+        let (ended, stdout, stderr) = self.run(bytes, Quotas::default())?;
+        let golden = golden();
+        if Goldens::blessing() && self.language == "rust" {
+            fs::write(&golden, &stdout)?;
+        }
+        let held = fs::read_to_string(golden)?;
+        if stdout != held || !stderr.is_empty() || !ended.outcome.is_success() {
+            let lines = similar::TextDiff::from_lines(&held, &stdout).unified_diff().to_string();
+            return Err(format!("{}\n{lines}\nstderr: {stderr}", ended.outcome.describe()).into());
+        }
+        // A program ends well without that, but one that goes on for long does not.
+        let left = (ended.sandbox.handles, ended.sandbox.sessions, ended.sandbox.held_bytes);
+        if left != (0, 0, 0) {
+            return Err(format!("handles, sessions and bytes that were not dropped: {left:?}").into());
+        }
+        Ok(())
+    }
+
+    /// The second session, a fork, is one too many: no agent handles that. Each then fails in the way of its language, and says
+    /// why.
+    fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
+        let mut quotas = Quotas::default();
+        quotas.sessions = 1;
+        let (ended, stdout, stderr) = self.run(bytes, quotas)?;
+        let last = stdout.lines().last().unwrap_or_default();
+        // `quota-exceeded`, or as the language writes it.
+        let said = format!("{stderr}{last}").replace('-', "").to_lowercase();
+        if ended.outcome.exit_code() != 1 || !said.contains("quotaexceeded") {
+            return Err(format!("{:?}\nstdout: {stdout}\nstderr: {stderr}", ended.outcome).into());
+        }
+        Ok(())
+    }
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/programs/agent.txt")
+}
+
+/// A host without the sandbox: the packaged command-line tool of Wasmtime. `docs/use-from-a-component.md` explains the message.
+fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
+    let output = Command::new(wasmtime).arg("run").arg(program).output()?;
+    let stderr = String::from_utf8(output.stderr)?;
+    let missing = "component imports instance `glovebox:sandbox/sandbox@0.1.0`, but a matching implementation was not found in \
+                   the linker";
+    if output.status.code() != Some(1) || !stderr.contains(missing) || !output.stdout.is_empty() {
+        return Err(format!("{}: {stderr}", output.status).into());
+    }
+    Ok(())
+}
