@@ -110,7 +110,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
     let applications = Applications::new(&host.engine).map_err(load_hint)?;
 
     let mut builder = SandboxHost::builder(&host.engine).policy(policy).quotas(args.quotas.quotas());
-    for component in &args.tools.components {
+    for component in &args.tools.tools {
         let mut tools = args.tools.config()?;
         tools.cancel = config.cancel.clone();
         for tool in host.with_progress(|_| load_tools(&applications, component, tools.clone()))?.tools() {
