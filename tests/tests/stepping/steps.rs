@@ -100,21 +100,39 @@ clearTimeout(timer);",
 }
 
 #[test]
-fn a_script_that_does_something_else_needs_nothing_yet() {
+fn a_script_that_does_something_else_is_answered_when_the_callers_time_is_over() {
     let source = "
-import asyncio, time
+import asyncio
 async def main():
-    task = asyncio.create_task(tools.ask.aio(q=1))
-    await asyncio.sleep(0)
-    print('made', flush=True)
-    while True: pass
+    task, turns = asyncio.create_task(tools.ask.aio(q=1)), 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    print(turns > 1, task.result())
 asyncio.run(main())";
     let started = start(&stepped(Language::Python, &[], |_| {}), source);
-    while started.read_output(glovebox::Stream::Stdout, 0, 10).is_empty() {
-        let step = started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap();
-        assert!(matches!(step, Step::Running), "{step:?}");
+    let requests = loop {
+        match started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap() {
+            Step::Running => {}
+            Step::NeedsTools(requests) => break requests,
+            Step::Done(execution) => panic!("{execution:?}"),
+        }
+    };
+    let again = started.advance(Vec::new(), Some(Duration::ZERO)).unwrap();
+    assert!(matches!(again, Step::NeedsTools(again) if again == requests));
+    assert_eq!(text(&done(&started, vec![answer(&requests[0], "yes")])), "True yes\n");
+}
+
+#[test]
+fn a_script_without_calls_needs_nothing() {
+    for language in BOTH {
+        let source = of(language, "while True: pass", "for (;;);");
+        let started = start(&stepped(language, &[], |_| {}), source);
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            assert!(matches!(started.advance(Vec::new(), Some(wait)).unwrap(), Step::Running));
+        }
+        started.cancel();
     }
-    assert!(matches!(started.advance(Vec::new(), Some(Duration::ZERO)).unwrap(), Step::Running));
 }
 
 #[test]
