@@ -105,11 +105,10 @@ clearTimeout(timer);",
 #[test]
 fn calls_of_a_script_that_does_something_else_are_told_when_the_time_is_over() {
     let source = "
-import asyncio, time
+import asyncio
 async def main():
     task = asyncio.create_task(tools.ask.aio(q=1))
     await asyncio.sleep(0)
-    print('made', flush=True)
     while True: pass
 asyncio.run(main())";
     let started = start(&stepped(Language::Python, &[], |_| {}), source);
@@ -170,6 +169,18 @@ fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
     match started.advance(Vec::new(), None).unwrap() {
         Step::NeedsTools(requests) => requests,
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_script_without_calls_needs_nothing() {
+    for language in BOTH {
+        let source = of(language, "while True: pass", "for (;;);");
+        let started = start(&stepped(language, &[], |_| {}), source);
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            assert!(matches!(started.advance(Vec::new(), Some(wait)).unwrap(), Step::Running));
+        }
+        started.cancel();
     }
 }
 
