@@ -88,7 +88,8 @@ impl ComponentBackend {
             let told = json!({
                 "description": tool.description,
                 "schema": tool.schema,
-                "reply": tool.reply,
+                // As the engine's own tools write it: to the script, and to its fuel, every byte counts.
+                "reply": tool.reply.as_ref().map(|reply| compact(reply)),
                 "error": tool.error,
                 "delay_ms": tool.delay_ms,
             });
@@ -104,6 +105,10 @@ impl ComponentBackend {
             "steps": case.steps.iter().map(step).collect::<Vec<_>>(),
         })
     }
+}
+
+fn compact(json: &str) -> String {
+    serde_json::from_str::<Value>(json).expect("a tool's reply is JSON").to_string()
 }
 
 fn step(step: &Step) -> Value {

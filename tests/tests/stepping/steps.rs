@@ -275,3 +275,15 @@ fn more_tools_can_be_had_later() {
     let without = done(&start(&sandbox, "tools.more()"), Vec::new());
     assert_eq!(short(&without.outcome), "raised AttributeError");
 }
+
+#[test]
+fn a_script_without_calls_needs_nothing() {
+    for language in BOTH {
+        let source = of(language, "while True: pass", "for (;;);");
+        let started = start(&stepped(language, &[], |_| {}), source);
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            assert!(matches!(started.advance(Vec::new(), Some(wait)).unwrap(), Step::Running));
+        }
+        started.cancel();
+    }
+}

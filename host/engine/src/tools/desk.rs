@@ -74,7 +74,7 @@ pub(crate) struct CallerAnswer {
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
-    /// The guest waits for these and for nothing else but time.
+    /// The guest waits for these and for nothing else but time, or the time that was given is over and these have no answer.
     Waits(Vec<OpenCall>),
     Runs,
 }
@@ -147,7 +147,7 @@ impl Desk {
             }
             state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => return Progress::Runs,
+                Some(left) if left.is_zero() => return state.progress(),
                 Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
         }
@@ -162,16 +162,21 @@ impl State {
         if !awaited.iter().all(|index| self.calls.contains_key(index)) {
             return None;
         }
-        let open = self.calls.iter().filter(|(index, _)| awaited.contains(index));
-        Some(
-            open.map(|(index, call)| OpenCall {
-                index: *index,
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-            })
-            .collect(),
-        )
+        Some(self.calls.iter().filter(|(index, _)| awaited.contains(index)).map(open_call).collect())
     }
+
+    /// What the caller learns when its time is over: of all calls that it has to answer, also where the guest does something else
+    /// meanwhile. It may be asking again and again whether they were answered.
+    fn progress(&self) -> Progress {
+        if self.calls.is_empty() {
+            return Progress::Runs;
+        }
+        Progress::Waits(self.calls.iter().map(open_call).collect())
+    }
+}
+
+fn open_call((index, call): (&usize, &Laid)) -> OpenCall {
+    OpenCall { index: *index, name: call.name.clone(), arguments: call.arguments.clone() }
 }
 
 impl Laid {
