@@ -64,10 +64,15 @@ impl fmt::Display for Exhausted {
 }
 
 impl Output {
-    /// As text. What is not UTF-8 becomes `U+FFFD`.
+    /// As text. A character that was cut in two at the end is left out; other bytes that are no UTF-8 become `U+FFFD`.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.bytes)
+        let is_cut = self.is_truncated() || self.has_more();
+        let whole = match std::str::from_utf8(&self.bytes) {
+            Err(error) if is_cut && error.error_len().is_none() => self.bytes.get(..error.valid_up_to()),
+            _ => None,
+        };
+        String::from_utf8_lossy(whole.unwrap_or(&self.bytes))
     }
 
     /// Whether the script wrote more than was kept.
@@ -121,5 +126,16 @@ mod tests {
         assert_eq!((output(3, 3).is_truncated(), output(3, 3).has_more()), (false, false));
         assert_eq!((output(3, 4).is_truncated(), output(3, 4).has_more()), (true, false));
         assert_eq!((output(4, 4).is_truncated(), output(4, 4).has_more()), (false, true));
+    }
+
+    #[test]
+    fn a_character_that_was_cut_in_two_is_no_text() {
+        let text = |bytes: &[u8], kept_bytes, total_bytes| {
+            Output { bytes: bytes.to_vec(), kept_bytes, total_bytes }.text().into_owned()
+        };
+        assert_eq!(text(b"\xc3\xa9\xc3", 3, 4), "é", "by the limit");
+        assert_eq!(text(b"\xc3\xa9\xc3", 4, 4), "é", "by what a list holds");
+        assert_eq!(text(b"\xc3\xa9\xc3", 3, 3), "é\u{fffd}", "by the script");
+        assert_eq!(text(b"\xffa", 2, 3), "\u{fffd}a");
     }
 }

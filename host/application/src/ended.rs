@@ -133,9 +133,15 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         }
         // How programs abort that were refused memory, and how Wasmtime ends those whose first memory is too large.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
-        (Some(trap), _) => AppOutcome::Trapped { words: trap.to_string() },
+        (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },
     }
+}
+
+/// A trap's own words.
+fn plain(trap: Trap) -> String {
+    let words = trap.to_string();
+    words.strip_prefix("wasm trap: ").unwrap_or(&words).to_owned()
 }
 
 /// An error of a host function, or of instantiation: its causes on one line.
@@ -161,7 +167,8 @@ mod tests {
         let fuel = AppOutcome::Exhausted { resource: Resource::Fuel, limit: 7, used: 7 };
         assert_eq!(read(Trap::OutOfFuel.into(), Some(6)), fuel);
         assert_eq!(read(Trap::UnreachableCodeReached.into(), Some(6)), memory);
-        let trapped = |trap: Trap| AppOutcome::Trapped { words: trap.to_string() };
+        let trapped = |trap| AppOutcome::Trapped { words: plain(trap) };
+        assert_eq!(plain(Trap::StackOverflow), "call stack exhausted");
         for trap in [Trap::UnreachableCodeReached, Trap::StackOverflow, Trap::MemoryOutOfBounds] {
             assert_eq!(read(trap.into(), None), trapped(trap));
         }

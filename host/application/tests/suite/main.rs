@@ -7,6 +7,7 @@ mod host_memory;
 mod invoking;
 mod limits;
 mod loading;
+mod sandboxed;
 mod stopping;
 mod support;
 mod tools;

@@ -1,6 +1,6 @@
 //! What several subjects need.
 
-use std::sync::OnceLock;
+use std::{path::Path, sync::OnceLock};
 
 use glovebox::{Engine, EngineConfig, component::SandboxHost};
 use glovebox_application::{AppConfig, AppOutcome, Application, Applications, Ended};
@@ -65,4 +65,16 @@ pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
         AppOutcome::Trapped { words } => words,
         other => panic!("{of}: {}", other.describe()),
     }
+}
+
+/// The command of `fixtures/agent.wat`, with a Python script that has neither quotation marks nor line ends.
+pub(crate) fn agent(script: &str) -> Vec<u8> {
+    let text = include_str!("../fixtures/agent.wat").replace("LENGTH", &script.len().to_string());
+    let mut module = component(&text.replace("SCRIPT", script));
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("command")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
+        .unwrap();
+    wit_component::ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
 }

@@ -13,11 +13,11 @@ use crate::terminal::Hinted;
 #[derive(Args, Debug, Default)]
 pub(crate) struct AppArgs {
     /// A directory it may open, read-only with `:ro`; repeatable. What it writes there has no limit
-    #[arg(long = "dir", value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
-    directories: Vec<Directory>,
+    #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
+    dir: Vec<Directory>,
 
     /// An environment variable for it; with a name alone, this process's; repeatable. No other is passed on
-    #[arg(long = "env", value_name = "NAME[=VALUE]", help_heading = "Application")]
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
     env: Vec<String>,
 
     /// Let it use the network: TCP, UDP and name lookup to wherever this machine reaches, itself and its private networks
@@ -26,20 +26,20 @@ pub(crate) struct AppArgs {
     network: bool,
 
     /// Its own work, about one unit per WebAssembly operator [default: 100000000000]
-    #[arg(long = "app-fuel", value_name = "N", value_parser = count, help_heading = "Application limits")]
-    fuel: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    app_fuel: Option<u64>,
 
     /// Its own memory [default: 536870912]
-    #[arg(long = "app-memory-bytes", value_name = "N", value_parser = bytes, help_heading = "Application limits")]
-    memory_bytes: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
+    app_memory_bytes: Option<u64>,
 
     /// Wall-clock milliseconds from its start to its end, scripts and waiting included [default: 600000]
-    #[arg(long = "app-timeout-ms", value_name = "N", value_parser = count, help_heading = "Application limits")]
-    timeout_ms: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    app_timeout_ms: Option<u64>,
 
     /// Files, streams, sockets and timers that it has open at once [default: 512]
-    #[arg(long = "app-open-handles", value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
-    wasi_handles: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
+    app_open_handles: Option<u32>,
 }
 
 /// What it may use of the sandbox in all.
@@ -76,20 +76,20 @@ pub(crate) struct QuotaArgs {
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ToolsArgs {
     /// A component that exports `glovebox:sandbox/tools`; repeatable. Scripts call its tools as `tools.NAME(…)`
-    #[arg(long = "tools", value_name = "FILE")]
-    pub(crate) components: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Vec<PathBuf>,
 
     /// As --dir, for the tools; repeatable
-    #[arg(long = "tools-dir", value_name = "HOST[::GUEST][:ro]")]
-    directories: Vec<Directory>,
+    #[arg(long, value_name = "HOST[::GUEST][:ro]")]
+    tools_dir: Vec<Directory>,
 
     /// As --env, for the tools; repeatable
-    #[arg(long = "tools-env", value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    tools_env: Vec<String>,
 
     /// As --network, for the tools
-    #[arg(long = "tools-network")]
-    network: bool,
+    #[arg(long)]
+    tools_network: bool,
 }
 
 impl AppArgs {
@@ -97,11 +97,11 @@ impl AppArgs {
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         let limits = &mut config.limits;
-        set(&mut limits.fuel, self.fuel);
-        set(&mut limits.memory_bytes, self.memory_bytes);
-        set(&mut limits.timeout_ms, self.timeout_ms);
-        set(&mut limits.wasi_handles, self.wasi_handles.and_then(|most| most.try_into().ok()));
-        config.directories.clone_from(&self.directories);
+        set(&mut limits.fuel, self.app_fuel);
+        set(&mut limits.memory_bytes, self.app_memory_bytes);
+        set(&mut limits.timeout_ms, self.app_timeout_ms);
+        set(&mut limits.wasi_handles, self.app_open_handles.and_then(|most| most.try_into().ok()));
+        config.directories.clone_from(&self.dir);
         config.env = variables(&self.env)?;
         config.network = self.network;
         (config.stdin, config.stdout, config.stderr) = (Input::Inherit, Output::Inherit, Output::Inherit);
@@ -127,9 +127,9 @@ impl ToolsArgs {
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         config.limits = AppLimits::for_tools();
-        config.directories.clone_from(&self.directories);
-        config.env = variables(&self.env)?;
-        config.network = self.network;
+        config.directories.clone_from(&self.tools_dir);
+        config.env = variables(&self.tools_env)?;
+        config.network = self.tools_network;
         (config.stdout, config.stderr) = (Output::InheritStderr, Output::Inherit);
         Ok(config)
     }

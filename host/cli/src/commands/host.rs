@@ -1,9 +1,10 @@
 //! `glovebox host`: runs an application component that uses the sandbox.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{self, Read as _, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Context;
@@ -56,15 +57,11 @@ end).";
 /// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
 /// Compiling a large one takes a while, once; it is kept in the cache.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = "glovebox host [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct HostArgs {
-    /// The component
-    #[arg(value_name = "APP.wasm")]
-    component: PathBuf,
-
-    /// Its arguments: everything after it, flags as well
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
+    /// The component, and after it its arguments, flags as well
+    #[arg(value_name = "APP.wasm", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
 
     /// Call an export instead of running it as a command, with arguments in WAVE, and print what it returns:
     /// 'add(1, 2)', 'ns:pkg/iface@0.1.0.add({a: 1})', shorter where that is clear enough
@@ -104,21 +101,22 @@ struct Report<'a> {
 pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
     let policy = args.granted.resolve()?;
     let mut config = args.app.config()?;
-    config.args = [args.component.display().to_string()].into_iter().chain(args.args.iter().cloned()).collect();
+    let component = args.command.first().map(Path::new).context("no component is named")?;
+    config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
     config.cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     let applications = Applications::new(&host.engine).map_err(load_hint)?;
 
     let mut builder = SandboxHost::builder(&host.engine).policy(policy).quotas(args.quotas.quotas());
-    for component in &args.tools.components {
+    for path in &args.tools.tools {
         let mut tools = args.tools.config()?;
         tools.cancel = config.cancel.clone();
-        for tool in host.with_progress(|_| load_tools(&applications, component, tools.clone()))?.tools() {
+        for tool in host.with_progress(|_| load_tools(&applications, path, tools.clone()))?.tools() {
             builder = builder.tool(tool);
         }
     }
     let sandbox = builder.build().context("cannot grant the sandbox")?;
-    let application = host.with_progress(|_| load(&applications, &args.component))?;
+    let application = host.with_progress(|_| load(&applications, component))?;
     let ended = interrupt::guarded(|| match &args.invoke {
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
@@ -134,6 +132,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
     }
     flushed.context("cannot write the application's output")?;
     Ok(ended.outcome.exit_code())
+}
+
+/// An argument as WASI has them: text.
+fn argument(argument: &OsString) -> anyhow::Result<String> {
+    argument.clone().into_string().map_err(|argument| {
+        Hinted::new(format!("the argument {argument:?} is not UTF-8"), "an application's arguments are text").into()
+    })
 }
 
 fn load(applications: &Applications, path: &Path) -> anyhow::Result<Application> {

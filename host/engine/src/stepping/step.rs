@@ -11,10 +11,12 @@ use crate::{ExecuteError, Execution, ToolError};
 pub enum Step {
     /// It has ended.
     Done(Arc<Execution>),
-    /// The script waits for the caller's tools, and for nothing else that would go on by itself but time: these calls have no answer yet,
-    /// in the order in which they were made. Calls that were made at once come at once.
+    /// These calls have no answer yet, in the order in which they were made, and the script waits for the caller's tools and for nothing
+    /// else that would go on by itself but time, or the time that [`Started::advance`](crate::Started::advance) was given is over. Calls
+    /// that were made at once come at once.
     NeedsTools(Vec<ToolRequest>),
-    /// The time that [`Started::advance`](crate::Started::advance) was given is over, and the script goes on.
+    /// The time that [`Started::advance`](crate::Started::advance) was given is over, and the script goes on, with no call that has no
+    /// answer.
     Running,
 }
 

@@ -1,7 +1,7 @@
 //! Answers the tools of a case.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
@@ -20,33 +20,35 @@ pub fn tools(case: &Case) -> Vec<Tool> {
     case.tools.iter().map(tool).collect()
 }
 
-/// Steps through an execution to its end. Each call is answered when its tool's delay is over, whatever else is being waited for.
+/// How long is waited at most before it is looked again: for calls of a script that does not wait for them, and for those that it
+/// makes while an earlier one has no answer yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Steps through an execution to its end. Each call is answered when its tool's delay is over.
 pub fn finish(started: &Started, tools: &BTreeMap<String, CaseTool>) -> Result<Execution, Error> {
     let mut called: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut answers = Vec::new();
     loop {
-        match started.step(&answers)? {
+        answers = match started.step_within(LOOK_AGAIN, &answers)? {
             Step::Done(execution) => return Ok(execution),
+            Step::Running => Vec::new(),
             Step::NeedsTools(calls) => {
                 for call in &calls {
                     called.entry(call.id).or_insert_with(Instant::now);
                 }
-                let outstanding: BTreeSet<u64> = calls.iter().map(|call| call.id).collect();
-                called.retain(|id, _| outstanding.contains(id));
-                answers = due(&calls, &called, tools);
+                due(&calls, &called, tools)
             }
-            Step::Running => answers.clear(),
-        }
+        };
     }
 }
 
-/// The answers that are due first, when they are.
+/// The answers that are due; where there are none yet it waits a little.
 fn due(calls: &[ToolRequest], called: &BTreeMap<u64, Instant>, tools: &BTreeMap<String, CaseTool>) -> Vec<ToolAnswer> {
     let left = |call: &ToolRequest| {
         let delay = Duration::from_millis(tools.get(&call.name).map_or(0, |tool| tool.delay_ms));
         delay.saturating_sub(called.get(&call.id).map_or(Duration::ZERO, Instant::elapsed))
     };
-    thread::sleep(calls.iter().map(left).min().unwrap_or_default());
+    thread::sleep(calls.iter().map(left).min().unwrap_or_default().min(LOOK_AGAIN));
     calls.iter().filter(|call| left(call).is_zero()).map(|call| answer(call, tools)).collect()
 }
 
