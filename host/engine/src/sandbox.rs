@@ -29,7 +29,12 @@ pub(crate) struct Inner {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
+    /// What is counted somewhere for as long as somebody has the sandbox.
+    keeps: Option<Kept>,
 }
+
+/// Something that is only kept.
+pub(crate) type Kept = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +57,7 @@ pub struct SandboxBuilder {
     files: Vec<(String, Vec<u8>)>,
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
+    keeps: Option<Kept>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -117,6 +123,12 @@ impl SandboxBuilder {
         self
     }
 
+    /// Keeps something for as long as somebody has the sandbox.
+    pub(crate) fn keeping(mut self, it: Kept) -> Self {
+        self.keeps = Some(it);
+        self
+    }
+
     /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime where that has not been
     /// done before: seconds the first time, milliseconds afterwards.
     pub fn build(self) -> Result<Sandbox, BuildError> {
@@ -149,7 +161,8 @@ impl SandboxBuilder {
         }
         let workspace = Workspace::open(&self.policy, &self.files)?;
         let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(Sandbox(Arc::new(Inner { engine: self.engine, runtime, policy: self.policy, env, workspace, toolbox })))
+        let Self { engine, policy, keeps, .. } = self;
+        Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, env, workspace, toolbox, keeps })))
     }
 }
 
@@ -166,6 +179,7 @@ impl Sandbox {
             files: Vec::new(),
             tools: Vec::new(),
             toolbox: None,
+            keeps: None,
         }
     }
 
@@ -227,7 +241,7 @@ impl Sandbox {
 
     /// The same sandbox with these tools and no others.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
-        let Inner { engine, runtime, policy, env, workspace, toolbox: _ } = &*self.0;
+        let Inner { engine, runtime, policy, env, workspace, toolbox: _, keeps } = &*self.0;
         Self(Arc::new(Inner {
             engine: engine.clone(),
             runtime: Arc::clone(runtime),
@@ -235,6 +249,7 @@ impl Sandbox {
             env: env.clone(),
             workspace: workspace.clone(),
             toolbox: Arc::new(toolbox),
+            keeps: keeps.clone(),
         }))
     }
 

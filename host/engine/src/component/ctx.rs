@@ -6,14 +6,18 @@ use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
     error::Failure,
+    grant,
     host::SandboxHost,
-    quotas::{Meter, Share, Usage},
+    quotas::{Meter, Of, Share, Usage},
     wit::types,
 };
 use crate::{CancelToken, Language, Sandbox, entropy};
 
 /// How many sandboxes are kept for a component that changes its policy from call to call.
 const SANDBOXES_KEPT: usize = 8;
+
+/// What the arguments and the environment of such a sandbox take at most.
+const KEPT_BYTES_MOST: u64 = 4_096;
 
 /// The sandbox of one store: everything that its component opens is in here, and nobody else's. Dropping it cancels what
 /// runs for it and frees all of it.
@@ -95,23 +99,31 @@ impl SandboxCtx {
     /// The sandbox of a runtime and a policy.
     pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
         let kept = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
-        let made = match kept {
-            Some(at) => self.sandboxes.remove(at),
-            None => {
-                let host = &self.host.0;
-                let builder =
-                    Sandbox::builder(&host.engine).policy(host.grant.policy(policy.clone())?).toolbox(&host.toolbox);
-                let sandbox = match &runtime {
-                    types::Runtime::Python => builder.language(Language::Python),
-                    types::Runtime::Javascript => builder.language(Language::JavaScript),
-                    types::Runtime::Named(name) => builder.runtime(name),
-                };
-                self.sandboxes.truncate(SANDBOXES_KEPT - 1);
-                Made { runtime, policy, sandbox: sandbox.build()? }
+        if let Some(before) = kept.and_then(|at| self.sandboxes.get_mut(..=at)) {
+            before.rotate_right(1);
+            if let Some(made) = self.sandboxes.first() {
+                return Ok(made.sandbox.clone());
             }
+        }
+        let host = &self.host.0;
+        let asked = host.grant.policy(policy.clone())?;
+        asked.check()?;
+        let builder = Sandbox::builder(&host.engine).policy(asked).toolbox(&host.toolbox);
+        let builder = match &runtime {
+            types::Runtime::Python => builder.language(Language::Python),
+            types::Runtime::Javascript => builder.language(Language::JavaScript),
+            types::Runtime::Named(name) => builder.runtime(name),
         };
-        let sandbox = made.sandbox.clone();
-        self.sandboxes.insert(0, made);
+        let weight = grant::weight(&policy);
+        let sandbox = match weight {
+            0 => builder.build()?,
+            bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,
+        };
+        // One that holds much is not kept for the case that it is asked for again.
+        if weight <= KEPT_BYTES_MOST {
+            self.sandboxes.truncate(SANDBOXES_KEPT - 1);
+            self.sandboxes.insert(0, Made { runtime, policy, sandbox: sandbox.clone() });
+        }
         Ok(sandbox)
     }
 

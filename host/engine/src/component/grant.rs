@@ -48,6 +48,16 @@ fn beyond(key: &str, asked: &dyn std::fmt::Display, granted: &dyn std::fmt::Disp
     SandboxError::InvalidPolicy(format!("`{key}`: {asked} is asked for, and at most {granted} is granted"))
 }
 
+/// About what the host holds for a policy's arguments and environment, of which a few bytes of text may be many: as they were
+/// asked for, as they are, and as guests are given them.
+pub(super) fn weight(asked: &types::Policy) -> u64 {
+    const TEXT: usize = size_of::<String>() + 16;
+    let texts = |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| TEXT + text.len()).sum::<usize>();
+    let args = texts(&mut asked.args.iter().flatten());
+    let env = texts(&mut asked.env.iter().flatten().flat_map(|(key, value)| [key, value]));
+    3 * (args + env) as u64
+}
+
 impl Grant {
     /// The policy that a component asks for.
     pub(super) fn policy(&self, asked: types::Policy) -> Result<Policy, SandboxError> {

@@ -16,15 +16,16 @@ pub struct Quotas {
     pub sessions: u32,
     /// Started executions at once, those that nobody waits for included. Default 16.
     pub started: u32,
-    /// Executions in all. A validation, an access to a variable, and opening, resuming, forking, undoing and closing a session are
+    /// Executions in all. A validation, an access to a variable, and opening, resuming, forking and undoing a session are
     /// each one as well, and so is a call of interface `tools`. Default 1,000,000.
     pub executions: u64,
     /// Fuel of all executions together. Default 10^14. An execution gets no more than is left, so that this cannot be
     /// overdrawn: it may run out earlier than its policy says, at what `exhausted.limit` says. While one runs, all that it may
     /// use counts, and of one that was unwound for its time or by a cancellation it counts for good: what such a one used is
-    /// not known to the unit.
+    /// not known to the unit. What is left at the end may be too little for a session to go back with.
     pub fuel: u64,
-    /// Bytes that the host holds for it at once: blobs, snapshots of files, the output of started executions. Default 256 MiB.
+    /// Bytes that the host holds for it at once: blobs, snapshots of files, the output of started executions, its tools,
+    /// and the arguments and environments of its policies. Default 256 MiB.
     /// What sessions hold is bounded by the limits of their policy.
     pub held_bytes: u64,
     /// Handles of sessions, started executions, files and blobs at once. Default 10,000.

@@ -178,6 +178,42 @@ fn handles_at_once_are_bounded() {
 }
 
 #[test]
+fn arguments_and_environments_are_held_bytes() {
+    let mut ctx = ctx();
+    let with_args = |count: usize| Policy { args: Some(vec![String::new(); count]), ..no_policy() };
+    let few = HostSession::open(&mut ctx, Runtime::Javascript, with_args(10), no_options()).unwrap();
+    let held = ctx.usage().held_bytes;
+    assert!(held >= 10 * 24, "{held}");
+    HostSession::drop(&mut ctx, few).unwrap();
+    assert_eq!(ctx.usage().held_bytes, held, "a sandbox of few is kept for the next call");
+    let many = HostSession::open(&mut ctx, Runtime::Javascript, with_args(100_000), no_options()).unwrap();
+    assert!(ctx.usage().held_bytes >= 3 * 100_000 * 24, "{:?}", ctx.usage());
+    let fork = HostSession::fork(&mut ctx, same(&many)).unwrap();
+    HostSession::drop(&mut ctx, many).unwrap();
+    assert!(ctx.usage().held_bytes >= 3 * 100_000 * 24, "the fork has the same policy");
+    HostSession::drop(&mut ctx, fork).unwrap();
+    assert_eq!(ctx.usage().held_bytes, held);
+    ctx.meter = crate::component::quotas::Meter::new(Quotas { held_bytes: 1_000_000, ..Quotas::default() });
+    assert!(over_quota(ctx.run(Runtime::Javascript, request("1"), with_args(100_000))).starts_with("`held-bytes`: "));
+}
+
+#[test]
+fn sandboxes_are_kept_for_the_policies_that_were_asked_for_last() {
+    let mut ctx = ctx();
+    let fuel = |fuel: u64| limited(|limits| limits.fuel = Some(fuel));
+    let made = |ctx: &mut SandboxCtx, of: u64| ctx.sandbox_for(Runtime::Javascript, fuel(of)).unwrap();
+    let first = made(&mut ctx, 1_000_000);
+    for of in 1_000_001..1_000_008 {
+        made(&mut ctx, of);
+        assert!(std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0), "it was asked for in between");
+    }
+    for of in 2_000_000..2_000_008 {
+        made(&mut ctx, of);
+    }
+    assert!(!std::sync::Arc::ptr_eq(&first.0, &made(&mut ctx, 1_000_000).0), "eight others came after it");
+}
+
+#[test]
 fn shares_of_any_size_do_not_overflow() {
     let ctx = ctx();
     let mut share = ctx.meter.take(Of::Bytes(1)).unwrap();
