@@ -1,6 +1,6 @@
 //! The sandbox as components have it, as a backend: the program `cases` in an application's sandbox.
 
-use std::{collections::BTreeMap, fs, sync::OnceLock};
+use std::{collections::BTreeMap, env, fs, path::PathBuf, sync::OnceLock};
 
 use glovebox::component::SandboxHost;
 use glovebox_application::{AppConfig, Application, Applications, Input, Output, OutputBuffer};
@@ -28,16 +28,22 @@ impl ComponentBackend {
     /// # Errors
     /// The line that builds the program.
     pub fn of_runtime(name: &str, stepped: bool) -> Result<Self, String> {
-        program_path("cases")?;
+        file()?;
         Ok(Self { runtime: name.to_owned(), stepped })
     }
+}
+
+/// The component that runs cases: the program `cases`, or what the variable `CASES_PROGRAM` names, which is that program
+/// composed with a provider.
+fn file() -> Result<PathBuf, String> {
+    env::var_os("CASES_PROGRAM").map_or_else(|| program_path("cases"), |file| Ok(file.into()))
 }
 
 /// The program, compiled once.
 fn program() -> &'static Application {
     static PROGRAM: OnceLock<Application> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let bytes = fs::read(program_path("cases").expect("the program is built")).expect("it can be read");
+        let bytes = fs::read(file().expect("the program is built")).expect("it can be read");
         let applications = Applications::new(engine()).expect("Wasmtime takes the settings");
         applications.load_bytes("cases", &bytes).expect("the program is a component that can be linked")
     })

@@ -1,6 +1,12 @@
 //! The WIT package is well-formed, whole and frozen, and the Rust API says the same in the same words.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 mod frozen;
 mod names;

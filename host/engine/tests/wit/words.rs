@@ -1,4 +1,7 @@
 //! The Rust API's words are the contract's.
+//!
+//! Here are those that come in, and those that both only name. What goes out is taken apart field by field and case by case in
+//! `src/component/convert.rs` and `error.rs`, where the compiler finds what is missing on either side.
 
 use glovebox::{
     Checkpoints, Clock, Entropy, FileKind, IfExists, Language, Limits, OnUnwind, Policy, Resource, SessionPolicy,

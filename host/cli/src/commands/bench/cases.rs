@@ -11,12 +11,13 @@ use glovebox::{Execution, Language, RuntimeInfo, Sandbox};
 use indicatif::ProgressBar;
 
 use super::{
+    component::ComponentCase,
     parallel::Throughput,
     rival::{Rival, time_process},
     samples::{Samples, block},
     sessions::{SessionCases, SessionSamples, curve},
 };
-use crate::{cli::GlobalArgs, interrupt};
+use crate::{cli::GlobalArgs, engine::Host, interrupt};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,7 @@ const LIVE_PER_TURN: usize = 50;
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,
+    pub(crate) component: Samples,
     pub(crate) live: Samples,
     pub(crate) instantiate: Samples,
     pub(crate) process: Samples,
@@ -65,6 +67,7 @@ impl Measured {
         let sessions = &self.sessions;
         let mut cases = vec![
             ("fresh", &self.fresh),
+            ("component", &self.component),
             ("live", &self.live),
             ("instantiate", &self.instantiate),
             ("process", &self.process),
@@ -83,11 +86,11 @@ impl Measured {
 }
 
 /// One runtime and how to start it in every way.
-#[derive(Debug)]
 pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
     /// The same, but its sessions save their state before each execution.
     saving: &'a Sandbox,
+    component: ComponentCase,
     rival: Option<&'a Rival>,
     source: &'static str,
     program: PathBuf,
@@ -98,6 +101,7 @@ pub(crate) struct Subject<'a> {
 impl<'a> Subject<'a> {
     pub(crate) fn new(
         global: &GlobalArgs,
+        host: &Host,
         runtime: &RuntimeInfo,
         [sandbox, saving]: [&'a Sandbox; 2],
         rival: Option<&'a Rival>,
@@ -113,8 +117,9 @@ impl<'a> Subject<'a> {
             arguments.extend(["--language".to_owned(), runtime.language.name().to_owned()]);
         }
         arguments.extend(["-e".to_owned(), source.to_owned()]);
+        let component = host.with_progress(|engine| ComponentCase::new(engine, runtime, source, sandbox.policy()))?;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
-        Ok(Self { sandbox, saving, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
+        Ok(Self { sandbox, saving, component, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
     }
 
     /// Measures every case, in turns.
@@ -135,6 +140,7 @@ impl<'a> Subject<'a> {
                 self.spawn_rival(&mut measured)?;
             }
             block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
+            self.component.turn(&mut measured.component, FRESH_PER_TURN)?;
             block(&mut measured.live, LIVE_PER_TURN, || timed(|| session.execute(self.source)))?;
             block(&mut measured.instantiate, FRESH_PER_TURN, || Ok(self.sandbox.instantiate()?))?;
             sessions.turn(&mut measured.sessions)?;

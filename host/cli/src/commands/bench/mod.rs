@@ -1,6 +1,7 @@
 //! `glovebox bench`: how fast it is on this machine, in one run, beside the interpreters that are installed here.
 
 mod cases;
+mod component;
 mod machine;
 mod parallel;
 mod report;
@@ -32,6 +33,7 @@ use crate::{
 const AFTER_HELP: &str = "\
 Every case runs `print(1)` or `console.log(1)` under the default limits, fuel counted:
   fresh        a new sandbox per run, through the library
+  component    the same, asked for by an application component and measured in it
   live         one kept session, without checkpoints
   instantiate  making a sandbox, running nothing
   process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
@@ -47,7 +49,8 @@ Ours and theirs take turns, so that whatever else the machine does hits both. Of
 take well under a millisecond the first run of a turn is not counted: it pays for the caches that
 the processes before it have used. A ratio above 1 says how many times faster we are; that of
 parallel_n is executions a second against those of parallel_1, and those of checkpoint and
-hibernate a run in a kept session against what comes on top of it.";
+hibernate a run in a kept session against what comes on top of it. Of component it is said how
+much it takes beyond fresh.";
 
 /// Measure on this machine, beside python3 and node
 #[derive(Args, Debug)]
@@ -86,7 +89,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
         let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &policy)?;
         let bar = bar(&runtime.name, work.rounds());
         let saving = host.sandbox(&runtime_args, Some(runtime.language), &saving_policy)?;
-        let subject = Subject::new(global, runtime, [&sandbox, &saving], rival.as_ref())?;
+        let subject = Subject::new(global, &host, runtime, [&sandbox, &saving], rival.as_ref())?;
         let measured = subject.measure(work, &bar).with_context(|| format!("cannot measure `{}`", runtime.name));
         bar.finish_and_clear();
         report.add(runtime, rival.as_ref(), &measured?);

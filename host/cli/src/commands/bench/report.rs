@@ -19,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     results: Vec<ResultLine>,
     ratios: Vec<Ratio>,
+    differences: Vec<Difference>,
     /// Executions a second of the parallel cases, for people; the JSON has their ratio.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
@@ -41,9 +42,18 @@ struct Ratio {
     ratio: f64,
 }
 
+/// What a case takes beyond another one.
+#[derive(Debug, Serialize)]
+struct Difference {
+    case: &'static str,
+    runtime: String,
+    against: &'static str,
+    difference_us: f64,
+}
+
 impl Report {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, results: Vec::new(), ratios: Vec::new(), rates: Vec::new() }
+        Self { machine, results: Vec::new(), ratios: Vec::new(), differences: Vec::new(), rates: Vec::new() }
     }
 
     /// Adds what was measured about one runtime.
@@ -65,6 +75,13 @@ impl Report {
         for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_LIVE.contains(case)) {
             self.ratio(case, &runtime.name, "live", live, samples.percentile_ms(50));
         }
+        let (fresh, component) = (measured.fresh.percentile_ms(50), measured.component.percentile_ms(50));
+        self.differences.push(Difference {
+            case: "component",
+            runtime: runtime.name.clone(),
+            against: "fresh",
+            difference_us: rounded((component - fresh) * 1000.0, 1),
+        });
         let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
         self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);
         self.rates.push((format!("{}, 1 thread", runtime.name), rate_1));
@@ -104,7 +121,13 @@ impl Report {
         let head = ["CASE", "RUNTIME", "RUNS", "P50 MS", "P99 MS", "TIMES FASTER"].map(str::to_owned);
         let lines = self.results.iter().map(|line| {
             let ratio = self.ratios.iter().find(|ratio| ratio.case == line.case && ratio.runtime == line.runtime);
-            let faster = ratio.map_or_else(String::new, |ratio| format!("{:.2} than {}", ratio.ratio, ratio.against));
+            let difference =
+                self.differences.iter().find(|other| other.case == line.case && other.runtime == line.runtime);
+            let faster = match (ratio, difference) {
+                (Some(Ratio { ratio, against, .. }), _) => format!("{ratio:.2} than {against}"),
+                (_, Some(Difference { difference_us, against, .. })) => format!("({difference_us:+} µs on {against})"),
+                (None, None) => String::new(),
+            };
             [
                 line.case.into(),
                 line.runtime.clone(),

@@ -1,0 +1,109 @@
+//! Executions that a component asks for.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use glovebox::{Engine, Policy, RuntimeInfo, component::SandboxHost};
+use glovebox_application::{AppConfig, Application, Applications};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use super::samples::Samples;
+
+/// The component's code; what stands in capitals is put in.
+const MODULE: &str = include_str!("component.wat");
+
+/// What it imports and exports. Of WASI's clocks only what it calls: the versions of everything are the contract's.
+const WORLD: &str = "
+package glovebox:bench;
+
+world bench {
+    import glovebox:sandbox/sandbox@0.1.0;
+    import wasi:clocks/monotonic-clock@0.2.12;
+    export turn: func(count: u32) -> list<u64>;
+}
+
+package wasi:clocks@0.2.12 {
+    interface monotonic-clock {
+        now: func() -> u64;
+    }
+}
+";
+
+/// An application that executes a script again and again, and measures each execution by its own clock.
+pub(crate) struct ComponentCase {
+    application: Application,
+    host: SandboxHost,
+}
+
+impl ComponentCase {
+    pub(crate) fn new(engine: &Engine, runtime: &RuntimeInfo, source: &str, policy: &Policy) -> anyhow::Result<Self> {
+        let component = component(&runtime.name, source).context("cannot make the benchmark's component")?;
+        Ok(Self {
+            application: Applications::new(engine)?.load_bytes("benchmark", &component)?,
+            host: SandboxHost::builder(engine).policy(policy.clone()).build()?,
+        })
+    }
+
+    /// Measures so many executions in a row, and one before them.
+    pub(crate) fn turn(&self, into: &mut Samples, count: usize) -> anyhow::Result<()> {
+        let ended = self.application.invoke(&format!("turn({})", count + 1), &self.host, &AppConfig::default())?;
+        let Some(list) = ended.value.filter(|_| ended.outcome.is_success()) else {
+            bail!("the benchmark's component {}", ended.outcome.describe());
+        };
+        let times = list.trim_matches(['[', ']']).split(", ").map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+        ensure!(times.len() == count + 1, "the benchmark's component gave {} times", times.len());
+        times.into_iter().skip(1).for_each(|nanoseconds| into.push(Duration::from_nanos(nanoseconds)));
+        Ok(())
+    }
+}
+
+/// The component that executes a script with a runtime.
+fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
+    let text = MODULE
+        .replace("NAME_LEN", &runtime.len().to_string())
+        .replace("SOURCE_LEN", &source.len().to_string())
+        .replace("NAME", &literal(runtime))
+        .replace("SOURCE", &literal(source));
+    let mut module = wat::parse_str(text)?;
+    let mut resolve = Resolve::default();
+    resolve.push_str("sandbox.wit", &contract())?;
+    let package = resolve.push_str("bench.wit", WORLD)?;
+    let world = resolve.select_world(&[package], Some("bench"))?;
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
+    ComponentEncoder::default().validate(true).module(&module)?.encode()
+}
+
+/// The interfaces that the component needs, as one file.
+fn contract() -> String {
+    let [types, sandbox] =
+        [include_str!("../../../../../wit/types.wit"), include_str!("../../../../../wit/sandbox.wit")];
+    // Only one file of a package says which it is.
+    let (_, sandbox) = sandbox.split_once(';').unwrap_or_default();
+    format!("{types}{sandbox}")
+}
+
+/// Text as a string of the text format.
+fn literal(text: &str) -> String {
+    let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    format!("\"{bytes}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::{component, literal};
+
+    #[test]
+    fn the_component_can_be_made_of_any_name_and_source() {
+        for (runtime, source) in [("python", "print(1)"), ("javascript-0.11", "console.log(\"é\\n\")")] {
+            assert!(component(runtime, source).unwrap().starts_with(b"\0asm"));
+        }
+    }
+
+    #[test]
+    fn text_is_written_byte_by_byte() {
+        assert_eq!(literal("a\"\\é"), r#""\61\22\5c\c3\a9""#);
+    }
+}

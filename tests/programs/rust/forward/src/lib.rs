@@ -1,0 +1,112 @@
+//! A provider that stands between a client and another provider. It gives what that one gives, under a rule of its own: no
+//! execution takes longer than a minute.
+
+mod blob;
+mod files;
+mod session;
+mod started;
+
+use bindings::exports::glovebox::sandbox::sandbox::{Guest, Started};
+use bindings::glovebox::sandbox::sandbox as inner;
+use bindings::glovebox::sandbox::types::{
+    Diagnostic, Execution, Limits, Policy, ProviderInfo, Request, Runtime, SandboxError, Tool,
+};
+
+mod bindings {
+    wit_bindgen::generate!({
+        path: "../../../../wit",
+        inline: "
+            package glovebox:forward;
+
+            world forward {
+                import glovebox:sandbox/sandbox@0.1.0;
+                export glovebox:sandbox/sandbox@0.1.0;
+            }
+        ",
+        world: "glovebox:forward/forward",
+        generate_all,
+    });
+
+    export!(Forward with_types_in self);
+
+    use super::Forward;
+}
+
+/// The rule: how long an execution may take at most.
+const TIMEOUT_MS: u64 = 60_000;
+
+struct Forward;
+
+impl Guest for Forward {
+    type Started = started::Forwarded;
+    type Session = session::Forwarded;
+    type Files = files::Forwarded;
+    type Blob = blob::Forwarded;
+
+    fn info() -> ProviderInfo {
+        ProviderInfo { name: "forward".into(), version: env!("CARGO_PKG_VERSION").into(), ..inner::info() }
+    }
+
+    fn default_policy() -> Policy {
+        let policy = inner::default_policy();
+        let timeout_ms = |limits: &Limits| limits.timeout_ms.map(|timeout_ms| timeout_ms.min(TIMEOUT_MS));
+        let limits = policy.limits.map(|limits| Limits { timeout_ms: timeout_ms(&limits), ..limits });
+        Policy { limits, ..policy }
+    }
+
+    fn execute(runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxError> {
+        inner::execute(&runtime, &request, &held(policy)?)
+    }
+
+    fn validate(runtime: Runtime, request: Request, policy: Policy) -> Result<Vec<Diagnostic>, SandboxError> {
+        inner::validate(&runtime, &request, &held(policy)?)
+    }
+
+    fn start(runtime: Runtime, request: Request, policy: Policy, tools: Vec<Tool>) -> Result<Started, SandboxError> {
+        Ok(started::given(inner::start(&runtime, &request, &held(policy)?, &tools)?))
+    }
+}
+
+/// The policy under the rule: what is not given has the default of this provider, and what is over the rule is refused as the
+/// contract has it, never lowered in silence.
+fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
+    let limits = match &mut policy.limits {
+        Some(limits) => limits,
+        none => none.insert(no_limits()),
+    };
+    match limits.timeout_ms {
+        Some(asked) if asked > TIMEOUT_MS => Err(SandboxError::InvalidPolicy(format!(
+            "`limits.timeout-ms`: {asked} is asked for, and at most {TIMEOUT_MS} is granted"
+        ))),
+        Some(_) => Ok(policy),
+        None => {
+            limits.timeout_ms = Forward::default_policy().limits.and_then(|limits| limits.timeout_ms);
+            Ok(policy)
+        }
+    }
+}
+
+/// Limits that say nothing: all are the inner provider's.
+fn no_limits() -> Limits {
+    Limits {
+        fuel: None,
+        fuel_reserve: None,
+        timeout_ms: None,
+        timeout_reserve_ms: None,
+        memory_bytes: None,
+        stdout_bytes: None,
+        stderr_bytes: None,
+        source_bytes: None,
+        stdin_bytes: None,
+        workspace_bytes: None,
+        workspace_inodes: None,
+        open_files: None,
+        tool_calls: None,
+        tool_calls_at_once: None,
+        tool_timeout_ms: None,
+        tool_bytes: None,
+        tool_record_bytes: None,
+        session_count: None,
+        session_total_bytes: None,
+    }
+}
