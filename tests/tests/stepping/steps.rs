@@ -1,8 +1,11 @@
 //! What comes out, and when.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
 
-use glovebox::{Language, Request, Step, Tool, ToolAnswer, ToolOutcome};
+use glovebox::{Language, Request, Started, Step, Tool, ToolAnswer, ToolOutcome, ToolRequest};
 use glovebox_tests::{fixed, short};
 use serde_json::json;
 
@@ -100,38 +103,73 @@ clearTimeout(timer);",
 }
 
 #[test]
-fn a_script_that_does_something_else_is_answered_when_the_callers_time_is_over() {
+fn calls_of_a_script_that_does_something_else_are_told_when_the_time_is_over() {
     let source = "
-import asyncio
+import asyncio, time
 async def main():
-    task, turns = asyncio.create_task(tools.ask.aio(q=1)), 0
-    while not task.done():
-        turns += 1
-        await asyncio.sleep(0)
-    print(turns > 1, task.result())
+    task = asyncio.create_task(tools.ask.aio(q=1))
+    await asyncio.sleep(0)
+    print('made', flush=True)
+    while True: pass
 asyncio.run(main())";
     let started = start(&stepped(Language::Python, &[], |_| {}), source);
-    let requests = loop {
+    loop {
+        // Calls are told at the end of the time that was given, whatever the script does.
         match started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap() {
             Step::Running => {}
-            Step::NeedsTools(requests) => break requests,
+            Step::NeedsTools(requests) => break assert_eq!(questions(&requests), [1]),
             Step::Done(execution) => panic!("{execution:?}"),
         }
-    };
-    let again = started.advance(Vec::new(), Some(Duration::ZERO)).unwrap();
-    assert!(matches!(again, Step::NeedsTools(again) if again == requests));
-    assert_eq!(text(&done(&started, vec![answer(&requests[0], "yes")])), "True yes\n");
+    }
 }
 
 #[test]
-fn a_script_without_calls_needs_nothing() {
-    for language in BOTH {
-        let source = of(language, "while True: pass", "for (;;);");
-        let started = start(&stepped(language, &[], |_| {}), source);
-        for wait in [Duration::ZERO, Duration::from_millis(1)] {
-            assert!(matches!(started.advance(Vec::new(), Some(wait)).unwrap(), Step::Running));
-        }
-        started.cancel();
+fn a_script_that_only_looks_for_replies_waits_for_them() {
+    let source = "
+import asyncio
+async def main():
+    task = asyncio.create_task(tools.ask.aio(q=1))
+    while not task.done(): await asyncio.sleep(0)
+    print(task.result())
+asyncio.run(main())";
+    let started = start(&stepped(Language::Python, &[], |_| {}), source);
+    let requests = needs_without_end(&started);
+    assert_eq!(text(&done(&started, vec![answer(&requests[0], "yes")])), "yes\n");
+}
+
+#[test]
+fn a_tool_with_a_handler_at_work_does_not_hide_a_call() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let slow = Tool::new("slow", "").handler(move |_, _| {
+        gate.lock().unwrap().recv().ok();
+        Ok(json!("slow"))
+    });
+    let scripts = (
+        "
+import asyncio
+async def main():
+    print(*await asyncio.gather(tools.slow.aio(), tools.ask.aio(q=1)))
+asyncio.run(main())",
+        "print(...await Promise.all([tools.slow(), tools.ask({q: 1})]))",
+    );
+    let sandboxes = BOTH.map(|language| (language, stepped(language, std::slice::from_ref(&slow), |_| {})));
+    for (language, sandbox) in sandboxes {
+        let started = start(&sandbox, of(language, scripts.0, scripts.1));
+        let requests = needs_without_end(&started);
+        assert_eq!(questions(&requests), [1]);
+        let step = started.advance(vec![answer(&requests[0], "asked")], Some(Duration::ZERO)).unwrap();
+        assert!(matches!(step, Step::Running), "{step:?}");
+        open.send(()).unwrap();
+        assert_eq!(text(&done(&started, Vec::new())), "slow asked\n");
+    }
+}
+
+/// The calls that it waits for, of itself: a time that is over would tell them all the same.
+fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
+    match started.advance(Vec::new(), None).unwrap() {
+        Step::NeedsTools(requests) => requests,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -236,4 +274,16 @@ fn more_tools_can_be_had_later() {
     assert_eq!(text(&done(&started, vec![answer(&second[0], 2)])), "1 2\n");
     let without = done(&start(&sandbox, "tools.more()"), Vec::new());
     assert_eq!(short(&without.outcome), "raised AttributeError");
+}
+
+#[test]
+fn a_script_without_calls_needs_nothing() {
+    for language in BOTH {
+        let source = of(language, "while True: pass", "for (;;);");
+        let started = start(&stepped(language, &[], |_| {}), source);
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            assert!(matches!(started.advance(Vec::new(), Some(wait)).unwrap(), Step::Running));
+        }
+        started.cancel();
+    }
 }

@@ -30,6 +30,10 @@ use crate::{CancelToken, Limits, events};
 /// what it asked for never comes near.
 const UNREAD_MOST: usize = 1 << 16;
 
+/// How often in a row a guest looks for replies and finds none until that is taken for waiting: a loop that looks between
+/// everything else it does comes to a few.
+const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
+
 /// What reading from the device comes to.
 #[derive(Debug)]
 pub(crate) enum Taken {
@@ -49,6 +53,9 @@ pub(crate) struct Calls {
     exchange: Arc<Exchange>,
     /// Where the caller answers, if somebody steps through the execution.
     desk: Option<Arc<Desk>>,
+    /// How often the guest has looked for a reply and found none since it did anything else, and that it waits if it looks for long.
+    looks_in_vain: u32,
+    looking: Option<GuestWaits>,
     bounds: Bounds,
     session_id: Option<String>,
     deadline: Instant,
@@ -116,6 +123,8 @@ impl Calls {
             threads,
             exchange: Exchange::new(wake),
             desk: None,
+            looks_in_vain: 0,
+            looking: None,
             bounds: Bounds {
                 calls: limits.tool_calls,
                 at_once: usize::try_from(limits.tool_calls_at_once).unwrap_or(usize::MAX),
@@ -142,11 +151,31 @@ impl Calls {
         self
     }
 
-    /// Tells whoever steps through the execution that the guest waits until then, and for which calls, for as long as what is
-    /// returned lives. A guest that only looks does not wait.
-    pub(crate) fn begin_wait(&self, until: Instant) -> Option<GuestWaits> {
-        let desk = self.desk.as_ref().filter(|_| Instant::now() < until)?;
-        Some(desk.wait_for(self.running.iter().map(|call| call.index).collect()))
+    /// Tells whoever steps through the execution that the guest waits until then, and for which calls of the caller's, for as long as
+    /// what is returned lives. A guest that only looks does not wait, unless it does nothing else.
+    pub(crate) fn begin_wait(&mut self, until: Instant) -> Option<GuestWaits> {
+        let desk = self.desk.as_ref()?;
+        let is_look = until <= Instant::now();
+        if is_look {
+            self.looks_in_vain += 1;
+            if self.looks_in_vain != LOOKS_THAT_ARE_A_WAIT {
+                return None;
+            }
+        }
+        // The one that ends must not end the other.
+        self.looking = None;
+        let waits = desk.wait_for(self.running.iter().filter(|call| call.fate.is_the_callers()).map(|call| call.index));
+        if is_look {
+            self.looking = Some(waits);
+            return None;
+        }
+        Some(waits)
+    }
+
+    /// The guest does something else than to look for replies.
+    fn stop_looking(&mut self) {
+        self.looks_in_vain = 0;
+        self.looking = None;
     }
 
     /// What the host holds for the calls.
@@ -189,6 +218,7 @@ impl Calls {
             Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
             Ok(Message::Wait(patience)) => self.patience = patience,
             Ok(Message::Call { id, name, arguments }) => {
+                self.stop_looking();
                 self.call(id, name, arguments, held);
                 return true;
             }
@@ -289,6 +319,7 @@ impl Calls {
         self.start();
         match self.unread.pop_front() {
             Some(reply) => {
+                self.stop_looking();
                 let text = match reply {
                     Reply::Catalogue => self.catalogue(),
                     Reply::NotUnderstood(reason) => reply::not_understood(reason),

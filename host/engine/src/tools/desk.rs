@@ -2,7 +2,7 @@
 //!
 //! A call comes here when its arguments have passed the tool's schema, and is gone when it was answered or given up; no thread
 //! waits with it. The guest's thread says while it waits, and for which calls: only then, and only when all of them are
-//! here, is it the caller that must go on.
+//! here, is it the caller that must go on. Others of the host's own tools may be at work as well: their replies do not need it.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ struct State {
     calls: BTreeMap<usize, Laid>,
     /// How many calls the execution has made at least, for all that has come here: smaller numbers are known.
     known: usize,
-    /// The calls that the guest waits for, while it does.
+    /// The calls of the caller's that the guest waits for, while it does.
     awaited: Option<Vec<usize>>,
     has_ended: bool,
 }
@@ -109,9 +109,9 @@ impl Desk {
         drop(withdrawn);
     }
 
-    /// From now on the guest waits, for any of these calls.
-    pub(super) fn wait_for(self: &Arc<Self>, calls: Vec<usize>) -> Waiting {
-        self.state().awaited = Some(calls);
+    /// From now on the guest waits, for any of these calls at least.
+    pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
+        self.state().awaited = Some(calls.collect());
         self.changed.notify_all();
         Waiting(Arc::clone(self))
     }
@@ -158,7 +158,7 @@ impl State {
     /// What the guest waits for, if the caller has all of it to answer.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
-        // First, and without a copy: an answer may be on its way, or one of the host's own tools at work.
+        // First, and without a copy: an answer may be on its way, or a schema not yet checked.
         if !awaited.iter().all(|index| self.calls.contains_key(index)) {
             return None;
         }

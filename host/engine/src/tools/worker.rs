@@ -106,6 +106,11 @@ impl Fate {
         })
     }
 
+    /// Whether the caller is to answer.
+    pub(super) fn is_the_callers(&self) -> bool {
+        matches!(self.entry.answerer, Answerer::Caller)
+    }
+
     /// What the call's arguments hold.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

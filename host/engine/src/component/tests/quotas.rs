@@ -104,14 +104,16 @@ fn everything_that_runs_in_a_session_is_paid_for() {
     ctx.validate(Runtime::Javascript, request("f(1)"), no_policy()).unwrap();
     assert!(grew(&ctx));
     let before = ctx.usage().fuel;
-    let execution = HostSession::execute(&mut ctx, same(&session), request("import random; len(x)")).unwrap();
+    let execution = HostSession::execute(&mut ctx, same(&session), request("len(x)")).unwrap();
     assert_eq!(ctx.usage().fuel - before, execution.fuel_consumed);
     grew(&ctx);
-    // What a session does as it is resumed, here for its random numbers, is on the bill as well.
     let state = HostSession::hibernate(&mut ctx, same(&session)).unwrap();
     assert!(!grew(&ctx), "looking costs nothing");
-    HostSession::resume(&mut ctx, Runtime::Python, state, no_policy(), no_options()).unwrap();
+    let options = SessionOptions { context: Some("1".into()), ..no_options() };
+    HostSession::resume(&mut ctx, Runtime::Python, state, no_policy(), options).unwrap();
     assert!(grew(&ctx));
+    HostSession::close(&mut ctx, session).unwrap();
+    assert!(grew(&ctx), "exit handlers");
 }
 
 #[test]
