@@ -13,7 +13,7 @@ use std::{
 
 use glovebox::CancelToken;
 use wasmtime::{
-    Store, Trap, UpdateDeadline,
+    Store, UpdateDeadline,
     component::{ComponentExportIndex, InstancePre, Val},
 };
 
@@ -71,6 +71,8 @@ pub(crate) struct Done<S> {
 /// What the thread tells at its end.
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
+    /// Why it was stopped, if it was before it ended.
+    stop: Option<Why>,
     fuel_left: u64,
     memory_bytes: u64,
     refused_bytes: Option<u64>,
@@ -115,13 +117,11 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let duration = begin.elapsed();
     match watched {
         Watched::Reported(report) => {
-            let stop = watch.stop_reason();
-            let result = report.result.map_err(|error| match stop {
-                Some(why) if error.is::<Stopped>() || error.downcast_ref() == Some(&Trap::Interrupt) => {
-                    stopped(why, &limits, duration)
-                }
-                _ => classify(&error, &limits, report.refused_bytes),
-            });
+            let result = match report.stop {
+                // However it left: what it was doing was cut short.
+                Some(why) => Err(stopped(why, &limits, duration)),
+                None => report.result.map_err(|error| classify(&error, &limits, report.refused_bytes)),
+            };
             Ok(Done {
                 result,
                 fuel_consumed: limits.fuel.saturating_sub(report.fuel_left),
@@ -163,8 +163,8 @@ fn carry_out<S: Send + 'static>(
     store.set_hostcall_fuel(limits.lift_bytes);
     store.set_max_component_handles(limits.handles);
     store.set_epoch_deadline(NEXT_EPOCH);
-    let watch = Arc::clone(watch);
-    store.epoch_deadline_callback(move |_| match watch.stop_reason() {
+    let epochs = Arc::clone(watch);
+    store.epoch_deadline_callback(move |_| match epochs.stop_reason() {
         Some(_) => Ok(UpdateDeadline::Interrupt),
         // Another run of this engine is stopped.
         None => Ok(UpdateDeadline::Continue(NEXT_EPOCH)),
@@ -179,10 +179,12 @@ fn carry_out<S: Send + 'static>(
             .await
         })
     });
+    let stop = watch.stop_reason();
     let fuel_left = store.get_fuel().unwrap_or_default();
     let State { limiter, sandbox, .. } = store.into_data();
     running.report(Report {
         result,
+        stop,
         fuel_left,
         memory_bytes: limiter.memory_bytes(),
         refused_bytes: limiter.refused_bytes(),

@@ -122,9 +122,10 @@ impl Engine {
         Ok(freed)
     }
 
-    /// Removes every prepared image, those of binaries that were run by path too; says how many bytes that freed.
-    /// Running sandboxes are not disturbed.
+    /// Removes every prepared image, those of binaries that were run by path too, and every compiled component; says how many
+    /// bytes that freed. Running sandboxes and applications are not disturbed.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
-        Ok(self.0.runtimes.prepared().clear()?)
+        let (prepared, components) = (self.0.runtimes.prepared().clear()?, self.0.runtimes.components().clear()?);
+        Ok(prepared.saturating_add(components))
     }
 }

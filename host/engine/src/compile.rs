@@ -36,7 +36,16 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
     let inner = &*engine.0;
     let store = inner.runtimes.components();
     let key = key(wasmtime, wasm);
-    let built = store.open_or_build(&key, &*inner.progress, || build(inner, wasmtime, wasm));
+    let open = || store.open_or_build(&key, &*inner.progress, || build(inner, wasmtime, wasm));
+    let built = match open() {
+        // A damaged one is compiled again: nobody but its user knows it by a name.
+        Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
+            tracing::warn!(path = %path.display(), "compiling a damaged component again");
+            store.remove(&key.parts().runtime)?;
+            open()
+        }
+        other => other,
+    };
     let artefact: Artefact = built.map_err(|error| match error {
         BuildError::Build(error) => error,
         BuildError::Store(error) => error.into(),
@@ -46,6 +55,31 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
     // Looked at every time, since another process may have a smaller limit; it costs a listing of the directory.
     store.shrink(inner.component_cache_bytes, &key)?;
     aot::load_component(wasmtime, artefact.aot).map_err(words)
+}
+
+/// The compiled components in an engine's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ComponentCache {
+    /// How many there are, for any version and settings.
+    pub count: usize,
+    /// What they take on disk.
+    pub bytes: u64,
+}
+
+impl Engine {
+    /// Compares the full digests of all compiled components in the cache with what they must be, which loading one does not take
+    /// the time for.
+    pub fn verify_components(&self) -> Result<ComponentCache, CompileError> {
+        let store = self.0.runtimes.components();
+        let listed = store.list()?;
+        for listed in &listed {
+            if let Some(artefact) = store.open(&ArtefactKey::new(listed.parts.clone()))? {
+                store.verify(&artefact)?;
+            }
+        }
+        Ok(ComponentCache { count: listed.len(), bytes: store.size_bytes()? })
+    }
 }
 
 fn key(wasmtime: &wasmtime::Engine, wasm: &[u8]) -> ArtefactKey {
@@ -112,6 +146,23 @@ mod tests {
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
         assert!(large.0.runtimes.prepared().list().unwrap().is_empty(), "images are elsewhere");
+    }
+
+    #[test]
+    fn a_shortened_one_is_compiled_again_and_a_changed_one_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, wasmtime) = (engine(dir.path(), 1 << 30), wasmtime::Engine::default());
+        compile(&engine, &wasmtime, &component(1)).unwrap();
+        let path = engine.0.runtimes.components().list().unwrap()[0].aot_path.clone();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[1..]).unwrap();
+        compile(&engine, &wasmtime, &component(1)).unwrap();
+        assert_eq!(engine.verify_components().unwrap().count, 1);
+        let mut changed = whole;
+        *changed.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &changed).unwrap();
+        let error = engine.verify_components().unwrap_err();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 
     #[test]

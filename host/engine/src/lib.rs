@@ -89,7 +89,7 @@ mod workspace;
 
 pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo};
-pub use compile::{CompileError, compile};
+pub use compile::{CompileError, ComponentCache, compile};
 pub use config::{EngineConfig, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};

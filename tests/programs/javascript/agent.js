@@ -6,8 +6,8 @@
 // * a record is an object with names in camelCase, where what has a default may be left out; a list of bytes is a Uint8Array;
 // * a case of a variant is `{ tag: 'exited', val: 3 }`, an enum's is a string, and a 64-bit number is a BigInt;
 // * a function that can fail throws, with the case of `sandbox-error` as the error's `payload`;
-// * a resource is an object of a class. It is dropped when its `[Symbol.dispose]()` is called; the garbage collector may come late
-//   for that, or never.
+// * a resource is an object of a class. `using` drops it at the end of the block; without that, only the garbage collector does, late or
+//   never.
 
 import { Blob, Session, execute, info, start, validate } from 'glovebox:sandbox/sandbox@0.1.0';
 
@@ -18,15 +18,6 @@ const javascript = { tag: 'javascript' };
 const policy = (limits) => ({ limits });
 
 const text = (bytes) => new TextDecoder().decode(bytes);
-
-/** Calls `use` with a resource, and drops that however it ends. */
-function using(resource, use) {
-  try {
-    return use(resource);
-  } finally {
-    resource[Symbol.dispose]();
-  }
-}
 
 /** What became of a script. None of these is an error: the sandbox did what it was asked to. */
 function described({ outcome, value, stdout }) {
@@ -82,26 +73,26 @@ function work(session) {
     console.log(`turn ${turn + 1}: ${described(execution)}`);
     if (execution.outcome.tag === 'completed') break;
   }
-  using(session.files(), (files) => showFile(files, 'total.txt'));
+  using files = session.files();
+  showFile(files, 'total.txt');
 }
 
 const total = (session) => session.getVariable('total').json;
 
 /** A session keeps variables and files, and its states can be forked, undone, and kept as bytes. */
 function keep(session) {
-  using(session.fork(), (copy) => {
-    copy.execute({ source: 'total += 100' });
-    console.log(`fork: ${total(copy)} in the copy, ${total(session)} in the original`);
-  });
+  using copy = session.fork();
+  copy.execute({ source: 'total += 100' });
+  console.log(`fork: ${total(copy)} in the copy, ${total(session)} in the original`);
 
   session.execute({ source: 'total = 0' });
   const before = total(session);
   session.undo();
   console.log(`undo: ${before} before, ${total(session)} after`);
 
-  using(session.hibernate(), (state) =>
-    using(Session.resume(python, state, {}, {}), (resumed) => console.log(`resume: ${total(resumed)}`)),
-  );
+  using state = session.hibernate();
+  using resumed = Session.resume(python, state, {}, {});
+  console.log(`resume: ${total(resumed)}`);
 }
 
 /** Every way in which a script can end, each in an interpreter of its own. */
@@ -147,15 +138,15 @@ function step() {
     notebook.push(JSON.parse(given).fact);
     return { id, answer: { tag: 'ok', val: JSON.stringify(notebook.length) } };
   };
-  using(start(python, { source: notes }, {}, [remember]), (started) => {
-    let step = started.continue([], 1_000n);
-    while (step.tag !== 'done') {
-      const answers = step.tag === 'needs-tools' ? step.val.map(answer) : [];
-      step = started.continue(answers, 1_000n);
-    }
-    console.log(`steps: ${described(step.val)}`);
-    using(started.files(), (files) => showFile(files, 'notes.txt'));
-  });
+  using started = start(python, { source: notes }, {}, [remember]);
+  let step = started.continue([], 1_000n);
+  while (step.tag !== 'done') {
+    const answers = step.tag === 'needs-tools' ? step.val.map(answer) : [];
+    step = started.continue(answers, 1_000n);
+  }
+  console.log(`steps: ${described(step.val)}`);
+  using files = started.files();
+  showFile(files, 'notes.txt');
 }
 
 /** Calls what must be refused, and prints why: an error is the host's or the caller's, never the script's. */
@@ -185,23 +176,23 @@ function errors(session) {
   refused(() => execute(python, { source: 'print(1 + 1)' }, policy({ sourceBytes: 8n })));
   refused(() => execute(python, { source: '', stdin: new TextEncoder().encode('abc') }, policy({ stdinBytes: 2n })));
   refused(() => start(python, { source: '' }, {}, [{ name: 'no name', description: '' }]));
-  using(new Blob(), (state) => {
-    state.append(new TextEncoder().encode('no session'));
-    refused(() => Session.resume(python, state, {}, {}));
-  });
+  using state = new Blob();
+  state.append(new TextEncoder().encode('no session'));
+  refused(() => Session.resume(python, state, {}, {}));
   refused(() => session.undoTo(1_000_000n));
-  using(session.files(), (files) => refused(() => files.stat('missing.txt')));
+  using files = session.files();
+  refused(() => files.stat('missing.txt'));
 
   // One execution at a time: until the one that was started has ended, the session has time for nothing else.
-  using(session.start({ source: 'import time\ntime.sleep(60)' }), (started) => {
-    refused(() => session.execute({ source: '' }));
-    started.cancel();
-    let step;
-    do step = started.continue([]);
-    while (step.tag !== 'done');
-    console.log(`outcome: ${described(step.val)}`);
-    refused(() => started.files());
-  });
+  using started = session.start({ source: 'import time\ntime.sleep(60)' });
+  refused(() => session.execute({ source: '' }));
+  started.cancel();
+  let step;
+  do step = started.continue([]);
+  while (step.tag !== 'done');
+  console.log(`outcome: ${described(step.val)}`);
+  refused(() => started.files());
+
   session.close();
   refused(() => session.execute({ source: '' }));
 }
@@ -221,11 +212,10 @@ export const run = {
 function main() {
   const languages = new Set(info().runtimes.map(({ language }) => language));
   console.log(`runtimes: ${[...languages].join(', ')}`);
-  using(Session.open(python, {}, { context: '[{"price": 5}, {"price": 7}]' }), (session) => {
-    work(session);
-    keep(session);
-    outcomes();
-    step();
-    errors(session);
-  });
+  using session = Session.open(python, {}, { context: '[{"price": 5}, {"price": 7}]' });
+  work(session);
+  keep(session);
+  outcomes();
+  step();
+  errors(session);
 }

@@ -75,6 +75,7 @@ fn cancelling_it_ends_the_script_that_it_waits_for() {
 
 #[test]
 fn its_time_is_over_for_its_scripts_as_well() {
+    // The application sees an execution that was cancelled, and may return before its own code is stopped.
     let ended = endless(&config(|config| config.limits.timeout_ms = 5_000), || ());
     assert!(matches!(ended.outcome, AppOutcome::Exhausted { limit: 5_000, .. }), "{:?}", ended.outcome);
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use glovebox::{DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore};
+use glovebox::{ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore};
 use serde::Serialize;
 
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks who may write to the cache directory and to the kept sessions, the full hashes of the interpreters and their
-prepared images, what fetching needs and the process's limits, and runs a script in each language
+Checks who may write to the cache directory and to the kept sessions, the full hashes of the interpreters, their
+prepared images and compiled components, what fetching needs and the process's limits, and runs a script in each language
 (fetching and preparing its interpreter where that has not happened). The exit code is 1 when
 something is wrong; each such line says what to do.";
 
@@ -90,6 +90,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     "remove what it names; it is fetched or prepared again when needed",
                 )),
             }
+            findings.push(components(&host.engine));
             if !args.no_run {
                 findings.extend(Language::ALL.map(|language| runs(&host, language)));
             }
@@ -230,6 +231,21 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
             check,
             format!("{:#}", anyhow::Error::from(error)),
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
+        ),
+    }
+}
+
+/// As [`verified`], of compiled components.
+fn components(engine: &Engine) -> Finding {
+    let check = "compiled components";
+    match engine.verify_components() {
+        Ok(ComponentCache { count: 0, .. }) => Finding::ok(check, "none yet"),
+        Ok(cache) => Finding::ok(check, format!("{}, {}, with the right hashes", cache.count, bytes(cache.bytes))),
+        Err(error) => Finding::bad(
+            Status::Wrong,
+            check,
+            format!("{:#}", anyhow::Error::from(error)),
+            "remove the file that it names; the component is compiled again when it is run",
         ),
     }
 }

@@ -41,7 +41,7 @@ enum RuntimesCommand {
     Prepare(NameArgs),
     /// Print where binaries are: each language's default, or those named
     Path(NameArgs),
-    /// Remove interpreters, those named or all, and their prepared images
+    /// Remove interpreters, those named or all, and their prepared images; with --all compiled components as well
     Remove(NameArgs),
 }
 
@@ -225,10 +225,10 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {
-        // What is left was compiled from binaries that were run by path.
-        let freed_bytes = host.engine.clear_prepared().context("cannot remove the other images")?;
+        // What is left was compiled from binaries that were run by path, and from components.
+        let freed_bytes = host.engine.clear_prepared().context("cannot remove what else was compiled")?;
         if freed_bytes > 0 {
-            freed("binaries by path", freed_bytes)?;
+            freed("binaries by path, and components", freed_bytes)?;
         }
     }
     Ok(0)
