@@ -10,7 +10,7 @@ use std::{
 };
 
 use glovebox::component::{Quotas, SandboxHost};
-use glovebox_application::{AppConfig, Application, Applications, Ended, Output, OutputBuffer};
+use glovebox_application::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
 use glovebox_tests::{Goldens, engine, program_path, program_trial, trial_with, wasmtime_path};
 use libtest_mimic::{Arguments, Failed};
 
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
             second.fails_with_what_it_does_not_handle(bytes)
         }));
     }
+    trials.push(program_trial("runner", "runner", the_first_program_runs_scripts));
     let needed = wasmtime_path().and_then(|wasmtime| Ok((wasmtime, program_path("agent-c")?)));
     trials
         .push(trial_with("wasmtime/refuses", needed, |(tool, program)| wasmtime_says_what_is_missing(&tool, &program)));
@@ -95,6 +96,32 @@ impl Agent {
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/programs/agent.txt")
+}
+
+/// The program of `docs/use-from-a-component.md`.
+fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
+    let application = Applications::new(engine())?.load_bytes("runner", bytes)?;
+    let host = SandboxHost::builder(engine()).build()?;
+    let scripts = [
+        ("print(sum(range(101)))", "5050\n", "", 0),
+        ("open('a.txt', 'w').write('hi')", "", "it wrote a.txt, 2 bytes\n", 0),
+        ("print(1); raise SystemExit(0)", "1\n", "", 0),
+        ("print(1", "", "1:6: SyntaxError: '(' was never closed\n", 1),
+        ("print(1); 1 / 0", "1\n", "ZeroDivisionError: division by zero\n", 1),
+        ("raise SystemExit(4)", "", "the script exited with code 4\n", 1),
+        ("while True: pass", "", "the script ran out of fuel (limit 1000000000)\n", 1),
+    ];
+    for (script, stdout, last, code) in scripts {
+        let (out, err) = (OutputBuffer::new(1 << 20), OutputBuffer::new(1 << 20));
+        let mut config = AppConfig::default();
+        config.stdin = Input::Bytes(script.into());
+        (config.stdout, config.stderr) = (Output::Buffer(out.clone()), Output::Buffer(err.clone()));
+        let ended = application.run(&host, &config)?;
+        let stderr = String::from_utf8(err.bytes())?;
+        assert_eq!((ended.outcome.exit_code(), String::from_utf8(out.bytes())?.as_str()), (code, stdout), "{stderr}");
+        assert!(stderr.ends_with(last) && stderr.is_empty() == last.is_empty(), "{script}: {stderr}");
+    }
+    Ok(())
 }
 
 /// A host without the sandbox: the packaged command-line tool of Wasmtime. `docs/use-from-a-component.md` explains the message.
