@@ -157,7 +157,7 @@ impl Calls {
         let desk = self.desk.as_ref()?;
         let is_look = until <= Instant::now();
         if is_look {
-            self.looks_in_vain += 1;
+            self.looks_in_vain = self.looks_in_vain.saturating_add(1);
             if self.looks_in_vain != LOOKS_THAT_ARE_A_WAIT {
                 return None;
             }
