@@ -133,10 +133,11 @@ impl HostSession for SandboxCtx {
     ) -> Result<Resource<KeptSession>, Failure> {
         let SessionOptions { context, tools } = options;
         context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_for_session(runtime, policy, tools)?;
-        self.make(&sandbox, |_, keeper| {
+        let sandbox = self.sandbox_for(runtime, policy)?;
+        self.make(&sandbox, |ctx, keeper| {
+            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
             let session = sandbox.open_session(crate::SessionOptions::default().keeper(keeper))?;
-            with_context(session, context.as_ref())
+            Ok::<_, Failure>(with_context(session, context.as_ref())?)
         })
     }
 
@@ -149,8 +150,9 @@ impl HostSession for SandboxCtx {
     ) -> Result<Resource<KeptSession>, Failure> {
         let SessionOptions { context, tools } = options;
         context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_for_session(runtime, policy, tools)?;
+        let sandbox = self.sandbox_for(runtime, policy)?;
         self.make(&sandbox, |ctx, keeper| {
+            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
             let state = ctx.get(&state)?.as_slice();
             let session = sandbox.resume(state, ResumeOptions::default().keeper(keeper))?;
             Ok::<_, Failure>(with_context(session, context.as_ref())?)

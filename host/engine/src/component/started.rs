@@ -1,7 +1,7 @@
 //! `resource started`: executions that the component steps through.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use super::{
     session::fuel_of_a_call,
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
-        types::{CallFailure, Policy, Request, Runtime, SandboxError, Tool},
+        types::{CallFailure, Request, SandboxError, Tool},
     },
 };
 use crate::{AdvanceError, Execution, Files, Sandbox, Started, ToolError, budget::Budget, stepping};
@@ -40,6 +40,8 @@ struct Left {
     /// The share of what it has written, of the result once it has ended.
     share: Mutex<Share>,
     files: Mutex<LeftFiles>,
+    /// Why there is no result, where that was over the quota.
+    over_quota: OnceLock<SandboxError>,
 }
 
 /// The files that an execution outside a session left.
@@ -52,18 +54,38 @@ enum LeftFiles {
 
 impl Left {
     fn new(share: Share) -> Arc<Self> {
-        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(LeftFiles::None) })
+        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(LeftFiles::None), over_quota: OnceLock::new() })
     }
 
     fn files(&self) -> MutexGuard<'_, LeftFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what the result is. Its output is no more than was counted before; should the rest be over the quota, it stays at that.
-    fn finish(&self, execution: &Execution) {
+    /// Counts what the result is. Its output is no more than was counted before, but the rest may be over the quota; then there is no
+    /// result to hold, and it is emptied.
+    fn finish(&self, execution: &mut Execution) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
-        share.resize(result_bytes(execution)).unwrap_or_default();
+        if let Err(error) = share.resize(result_bytes(execution)) {
+            empty(execution);
+            self.over_quota.get_or_init(|| error);
+        }
     }
+}
+
+/// Lets go of all that a result holds beside its files; what it has written stays within what was counted for that.
+fn empty(execution: &mut Execution) {
+    let Execution {
+        stdout, stderr, value, interrupted, files_created, files_modified, files_deleted, tool_calls, ..
+    } = execution;
+    for output in [stdout, stderr] {
+        output.bytes.shrink_to_fit();
+    }
+    (*value, *interrupted) = (None, None);
+    for names in [files_created, files_modified, files_deleted] {
+        *names = Vec::new();
+    }
+    *tool_calls = Vec::new();
+    execution.outcome = crate::Outcome::Completed;
 }
 
 /// About what a result holds, without its files.
@@ -88,18 +110,8 @@ fn result_bytes(execution: &Execution) -> u64 {
 }
 
 impl SandboxCtx {
-    /// The sandbox of a session whose scripts may call the component's tools.
-    pub(super) fn sandbox_for_session(
-        &mut self,
-        runtime: Runtime,
-        policy: Policy,
-        tools: Option<Vec<Tool>>,
-    ) -> Result<Sandbox, Failure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        self.with_tools(sandbox, &tools.unwrap_or_default())
-    }
-
-    fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
+    /// The sandbox with the component's tools. Call it once the call is counted: their schemas take time to compile.
+    pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
         if tools.is_empty() {
             return Ok(sandbox);
         }
@@ -123,12 +135,12 @@ impl SandboxCtx {
         request: Request,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, Failure> {
-        let sandbox = self.with_tools(sandbox, &tools)?;
         let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
         let left = Left::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
         let bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let sandbox = self.with_tools(sandbox, &tools)?;
         let asked = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let started = sandbox.start_with(asked, move |execution| {
             let _until_here = (started, bill);
@@ -184,6 +196,9 @@ impl HostStarted for SandboxCtx {
         if end {
             stepped.is_done = true;
             stepped.stepping = None;
+            if let Some(error) = stepped.left.over_quota.get() {
+                return Err(error.clone().into());
+            }
         }
         Ok(match step? {
             stepping::Step::Done(execution) => Step::Done(Execution::clone(&execution).into()),

@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::{Calls, Taken, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits};
+use crate::{CancelToken, Limits, stepping::json};
 
 /// A call of a tool that is not a script's.
 pub(crate) struct DirectCall<'a> {
@@ -29,8 +28,14 @@ impl DirectCall<'_> {
             let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {most}");
             return failed(ToolErrorKind::Limit, message);
         }
-        if let Err(error) = serde_json::from_str::<IgnoredAny>(self.arguments) {
-            return failed(ToolErrorKind::InvalidArguments, format!("the arguments are no JSON: {error}"));
+        let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are no JSON: {error}"));
+        if let Err(error) = json::check(self.arguments) {
+            return invalid(error);
+        }
+        // The arguments are JSON text, so they can stand in another. There they are one level deeper.
+        let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
+        if let Err(error) = json::check(&message) {
+            return invalid(error);
         }
         let limits = Limits {
             tool_calls: 1,
@@ -41,8 +46,6 @@ impl DirectCall<'_> {
         let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
         let mut calls = Calls::new(toolbox, threads, &limits, Some(origin), Instant::now(), self.cancel.clone());
         calls.account().set_room(limits.memory_bytes);
-        // The arguments are JSON text, so they can stand in another.
-        let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
         calls.send(message.as_bytes());
         while let Taken::Pending(due) = calls.take()
             && !self.cancel.is_cancelled()

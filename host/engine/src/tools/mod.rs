@@ -7,6 +7,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `tool` | [`Tool`], as the embedder describes it; [`ToolCall`], as its handler gets it |
+//! | `schema` | what it costs to hold arguments to a schema |
 //! | `toolbox` | the tools of a sandbox, their schemas compiled, and the catalogue that guests read |
 //! | `message` | what a guest writes, and what it costs the host to keep |
 //! | `reply` | what it reads |
@@ -31,6 +32,7 @@ mod lookout;
 mod message;
 mod record;
 mod reply;
+mod schema;
 mod tool;
 mod toolbox;
 mod worker;

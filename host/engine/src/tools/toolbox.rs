@@ -1,7 +1,7 @@
 //! The tools of a sandbox.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
@@ -12,7 +12,9 @@ use std::{
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, error::Failure, tool::Answerer};
+use super::{
+    Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, error::Failure, schema::Costs, tool::Answerer,
+};
 
 /// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
 const ABANDONED_MOST: usize = 64;
@@ -88,6 +90,7 @@ pub(crate) struct Toolbox {
 /// One tool, ready to be called.
 pub(super) struct Entry {
     pub(super) answerer: Answerer,
+    costs: Costs,
     validator: Validator,
     description: Value,
     abandoned: AtomicUsize,
@@ -136,6 +139,7 @@ impl Toolbox {
         if !tool.schema.is_object() || tool.schema.get("type").is_some_and(|of| of != "object") {
             return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
         }
+        let costs = Costs::of(&tool.schema).map_err(wrong)?;
         let pattern_bytes = if tool.is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
         let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
         let mut options = jsonschema::options().with_pattern_options(patterns).offline();
@@ -150,7 +154,7 @@ impl Toolbox {
             "schema": tool.schema,
             "parameters": parameters(&tool.schema),
         });
-        let entry = Entry { answerer, validator, description, abandoned: AtomicUsize::new(0) };
+        let entry = Entry { answerer, costs, validator, description, abandoned: AtomicUsize::new(0) };
         self.entries.insert(name, Arc::new(entry));
         Ok(())
     }
@@ -174,6 +178,7 @@ impl Toolbox {
 impl Entry {
     /// Checks a call's arguments against the schema.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), Failure> {
+        self.costs.check(arguments)?;
         self.validator.validate(arguments).map_err(|error| {
             let place = error.instance_path().to_string();
             let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
@@ -209,10 +214,8 @@ fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut names: Vec<&str> = required.collect();
-    for name in properties.into_iter().flat_map(|properties| properties.keys()) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let there: BTreeSet<&str> = names.iter().copied().collect();
+    let others = properties.into_iter().flat_map(|properties| properties.keys()).map(String::as_str);
+    names.extend(others.filter(|name| !there.contains(name)));
     names
 }

@@ -24,6 +24,10 @@ use super::{
     toolbox::Entry,
 };
 
+/// The stack of a call's thread: what arguments and schema at their deepest take to be checked, several times over. Only what is
+/// touched of it takes memory.
+const STACK_BYTES: usize = 16 << 20;
+
 /// How many threads of tools an engine runs at once.
 #[derive(Debug)]
 pub(crate) struct ToolThreads {
@@ -168,6 +172,7 @@ pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: J
     let (exchange, ticket) = (Arc::clone(exchange), Arc::clone(&fate));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))
+        .stack_size(STACK_BYTES)
         .spawn(move || run(&exchange, &ticket, job, place))
         .map_err(|_| busy("the host has no thread to run it on; try again later"))?;
     Ok(fate)

@@ -176,3 +176,24 @@ fn patterns_that_people_write_are_taken() {
     let options = SessionOptions { context: None, tools: Some(vec![tool("ask", schema)]) };
     HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options).unwrap();
 }
+
+#[test]
+fn schemas_are_compiled_only_for_calls_that_are_counted() {
+    fn wrong() -> Vec<Tool> {
+        vec![tool("ask", r#"{"pattern": "("}"#)]
+    }
+    fn open(ctx: &mut SandboxCtx) -> Result<(), Failure> {
+        let options = SessionOptions { context: None, tools: Some(wrong()) };
+        HostSession::open(ctx, Runtime::Javascript, no_policy(), options).map(drop)
+    }
+    fn start(ctx: &mut SandboxCtx) -> Result<(), Failure> {
+        Host::start(ctx, Runtime::Javascript, request(""), no_policy(), wrong()).map(drop)
+    }
+    for begin in [open as fn(&mut SandboxCtx) -> Result<(), Failure>, start] {
+        let mut ctx = with_quotas(|quotas| quotas.executions = 1);
+        assert!(matches!(told(begin(&mut ctx)), SandboxError::InvalidArgument(_)));
+        assert!(over_quota(begin(&mut ctx)).contains("`executions`"), "before the schema is looked at");
+        assert!(over_quota(begin(&mut with_quotas(|quotas| quotas.handles = 0))).contains("`handles`"));
+        assert_eq!((ctx.usage().started, ctx.usage().handles, ctx.usage().held_bytes), (0, 0, 0));
+    }
+}

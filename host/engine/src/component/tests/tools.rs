@@ -52,6 +52,16 @@ fn a_call_that_cannot_be_made_fails_as_a_scripts_would() {
     for arguments in ["", "{", "[1]", "3", r#"{"a": "1", "b": 2}"#, r#"{"a": 1}"#, "{}}", r#"{}, "id": 1, "x": {}"#] {
         assert_eq!(kind(call(&mut ctx, "add", arguments)), ToolError::InvalidArguments, "{arguments}");
     }
+    for arguments in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
+        assert_eq!(kind(call(&mut ctx, "echo", arguments)), ToolError::InvalidArguments, "{arguments}");
+    }
+    let mut roomy = with_tools(|_| {});
+    for (levels, fits) in [(124, true), (125, true), (126, false), (127, false)] {
+        let arguments = format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        let answer = call(&mut roomy, "echo", &arguments);
+        assert_eq!(answer.is_ok(), fits, "{levels}: {answer:?}");
+        assert!(fits || kind(answer) == ToolError::InvalidArguments, "{levels}");
+    }
     for (length, fits) in [(99, true), (100, true), (101, false)] {
         let arguments = format!("{{\"x\":\"{}\"}}", "y".repeat(length - 8));
         assert_eq!(arguments.len(), length);

@@ -2,10 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Guest, PATIENCE, echo, gate};
-use crate::tools::Tool;
+use crate::tools::{Tool, Toolbox};
 
 #[test]
 fn a_flood_without_a_reader_is_dropped_after_a_while() {
@@ -108,6 +108,100 @@ fn a_schema_that_refers_to_itself_follows_arguments_only_as_deep_as_they_go() {
     guest.ok();
     guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(126)));
     assert_eq!(guest.read().unwrap()["id"], json!(null));
+}
+
+/// As many schemas as asked, each of which refers to the next one from both places.
+fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
+    let name = |at: usize| format!("d{at}");
+    let mut definitions = serde_json::Map::new();
+    for at in 0..links {
+        definitions.insert(name(at), link(&json!({"$ref": format!("#/$defs/d{}", at + 1)})));
+    }
+    definitions.insert(name(links), json!({"type": "null"}));
+    json!({"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions})
+}
+
+#[test]
+fn a_chain_of_schemas_for_one_value_has_a_bound() {
+    let chain = |links| chain(links, |next| json!({"anyOf": [next, {"type": "null"}]}));
+    // Each link is two: its alternative, and what that refers to. The last is the reference to the first.
+    for (links, fits) in [(14, true), (15, true), (16, false), (300, false), (4_000, false)] {
+        assert_eq!(Toolbox::new(&[echo().schema(chain(links))]).is_ok(), fits, "{links}");
+    }
+    let mut guest = Guest::new(&[echo().schema(chain(15))], |_| {});
+    guest.call(1, "echo", &json!({"a": "x"}));
+    assert_eq!(guest.error().0, "InvalidArguments");
+}
+
+#[test]
+fn a_schema_that_leads_to_itself_for_the_same_value_is_refused() {
+    for schema in [
+        json!({"$ref": "#"}),
+        json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
+        json!({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"not": {"$ref": "#/$defs/x"}}}}),
+        json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}),
+        json!({"$dynamicRef": "#"}),
+        json!({"properties": {"a": {"$id": "http://a/b", "$ref": "#"}}}),
+    ] {
+        assert!(Toolbox::new(&[echo().schema(schema.clone())]).is_err(), "{schema}");
+    }
+}
+
+#[test]
+fn what_each_level_doubles_is_refused_before_it_is_checked() {
+    let twice = json!({"type": "array", "items": {"$ref": "#/$defs/x"}});
+    let schema = json!({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"anyOf": [twice, twice, {"type": "null"}]}}});
+    let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
+    let deep = |levels: usize| format!(r#"{{"a":{}null{}}}"#, "[".repeat(levels), "]".repeat(levels));
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(10)));
+    guest.ok();
+    for levels in [40, 120] {
+        guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(levels)));
+        let (kind, message) = guest.error();
+        assert_eq!(kind, "InvalidArguments");
+        assert!(message.contains("nest too deep"), "{message}");
+    }
+}
+
+#[test]
+fn a_tree_goes_as_deep_as_arguments_may() {
+    let node = json!({"type": ["object", "null"], "properties": {"left": {"$ref": "#/$defs/n"}, "right": {"$ref": "#/$defs/n"}}});
+    let schema = json!({"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}});
+    let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
+    let deep = format!(r#"{{"a":{}null{}}}"#, r#"{"left":"#.repeat(120), "}".repeat(120));
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{deep}}}"#));
+    guest.ok();
+}
+
+#[test]
+fn the_deepest_check_has_room_on_its_stack() {
+    // 15 alternatives with their references at each of as many levels as arguments have.
+    let mut schema = chain(14, |next| json!({"anyOf": [next, {"type": "null"}]}));
+    schema["$defs"]["d14"] = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/d0"}});
+    let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
+    let deep = |inner| format!(r#"{{"a":{}{inner}{}}}"#, "[".repeat(120), "]".repeat(120));
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep("null")));
+    guest.ok();
+    guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep("1")));
+    assert_eq!(guest.error().0, "InvalidArguments");
+}
+
+#[test]
+fn many_schemas_and_elements_are_counted() {
+    let several = |count: usize| json!({"anyOf": vec![json!({}); count - 1]});
+    for (count, fits) in [(999, true), (1_000, true), (1_001, false)] {
+        assert_eq!(Toolbox::new(&[echo().schema(several(count))]).is_ok(), fits, "{count}");
+    }
+    let patterns = |count: usize| json!({"anyOf": vec![json!({"pattern": "a"}); count]});
+    for (count, fits) in [(63, true), (64, true), (65, false)] {
+        assert_eq!(Toolbox::new(&[echo().schema(patterns(count))]).is_ok(), fits, "{count}");
+    }
+    let names = json!({"properties": {"a": {"items": {"enum": (0..100_000).collect::<Vec<u32>>()}}}});
+    let mut guest = Guest::new(&[echo().schema(names)], |_| {});
+    guest.call(1, "echo", &json!({"a": [5, 7]}));
+    guest.ok();
+    guest.call(2, "echo", &json!({"a": vec![5; 2_000]}));
+    assert_eq!(guest.error().0, "InvalidArguments");
 }
 
 #[test]

@@ -129,3 +129,20 @@ fn dropping_the_sandbox_ends_what_was_started() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn a_result_over_the_quota_is_not_kept() {
+    let limits = |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (1_000, 1_000);
+    let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
+    let source = |files: usize| {
+        format!("console.log(1); for (let i = 0; i < {files}; i++) std.open('x'.repeat(200) + i, 'w').close()")
+    };
+    let large = Host::start(&mut ctx, Runtime::Javascript, request(&source(1_000)), no_policy(), vec![]).unwrap();
+    for _ in 0..2 {
+        assert!(over_quota(step(&mut ctx, &large, vec![])).contains("`held-bytes`"));
+    }
+    assert!(ctx.usage().held_bytes <= 2_000, "{:?}", ctx.usage());
+    assert_eq!(HostStarted::read_output(&mut ctx, same(&large), OutputStream::Stdout, 0, 10).unwrap(), b"1\n");
+    let small = Host::start(&mut ctx, Runtime::Javascript, request(&source(10)), no_policy(), vec![]).unwrap();
+    assert_eq!(done(&mut ctx, &small, vec![]).files_created.len(), 10);
+}
