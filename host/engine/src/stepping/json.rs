@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for ReadVisitor {
 }
 
 /// Checks that a text is one JSON value, which nests at most 127 levels deep.
-pub(super) fn check(text: &str) -> Result<(), String> {
+pub(crate) fn check(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
 

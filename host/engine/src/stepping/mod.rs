@@ -8,7 +8,7 @@
 //! | `transcript` | what the script has written so far |
 //! | `json` | whether a text is JSON, without making values of it |
 
-mod json;
+pub(crate) mod json;
 mod owned;
 mod started;
 mod step;
