@@ -2,8 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use glovebox::{Resource, Tool, ToolCall, ToolError, ToolErrorKind};
-use serde_json::Value;
+use glovebox::{Resource, Tool, ToolCall, ToolError, ToolErrorKind, json_weight};
 use wasmtime::component::{InstancePre, Val};
 
 use crate::{
@@ -18,6 +17,9 @@ const INTERFACE: &str = "glovebox:sandbox/tools@0.1.";
 
 /// The most tools that a component may have (`wit/tools.wit`).
 const TOOLS_MOST: usize = 1_024;
+
+/// The most that all their schemas may take as values, in bytes: as much as those of a caller's tools.
+const SCHEMAS_WEIGHT_MOST: u64 = 32 << 20;
 
 /// A component with the world `tool-provider`: scripts may call the tools that it exports.
 ///
@@ -78,6 +80,11 @@ impl ToolsComponent {
             Some(Val::List(tools)) => return Err(wrong(format!("it lists {}, the most is {TOOLS_MOST}", tools.len()))),
             _ => return Err(wrong("its `list-tools` is of another type".into())),
         };
+        let schemas = tools.iter().filter_map(schema);
+        let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
+        if weight > SCHEMAS_WEIGHT_MOST {
+            return Err(wrong(format!("its schemas would take {weight} bytes, the most is {SCHEMAS_WEIGHT_MOST}")));
+        }
         let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
         Ok(Self { provider, tools })
     }
@@ -112,6 +119,18 @@ impl Provider {
     }
 }
 
+/// The schema of a tool as its component describes it, as text.
+fn schema(described: &Val) -> Option<&String> {
+    let Val::Record(fields) = described else { return None };
+    fields.iter().find_map(|(field, value)| match (field.as_str(), value) {
+        ("arguments-schema", Val::Option(Some(text))) => match &**text {
+            Val::String(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
 /// A tool as its component describes it, which calls that component.
 fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
     let Val::Record(fields) = described else { return Err("a tool of its is no record".into()) };
@@ -133,13 +152,13 @@ fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
         tool = tool.schema(serde_json::from_str(text).map_err(wrong)?);
     }
     let provider = Arc::clone(provider);
-    Ok(tool.handler(move |call, arguments| provider.answer(call, &arguments)))
+    Ok(tool.text_handler(move |call, arguments| provider.answer(call, arguments)))
 }
 
 impl Provider {
-    /// Answers one call.
-    fn answer(&self, call: &ToolCall, arguments: &Value) -> Result<Value, ToolError> {
-        let given = vec![Val::String(call.name.clone()), Val::String(arguments.to_string())];
+    /// Answers one call, with what the component says is JSON.
+    fn answer(&self, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
+        let given = vec![Val::String(call.name.clone()), Val::String(arguments)];
         let returned = match self.enter(&self.call, given, Some(call)) {
             Ok(Ok(returned)) => returned,
             // The script is told no more than that: what a component says as it breaks is its host's business.
@@ -154,7 +173,7 @@ impl Provider {
         };
         match returned {
             Some(Val::Result(Ok(Some(value)))) => match *value {
-                Val::String(text) => serde_json::from_str(&text).map_err(|_| "the tool's answer is no JSON".into()),
+                Val::String(text) => Ok(text),
                 _ => Err("the tool's answer is no text".into()),
             },
             Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),

@@ -152,3 +152,20 @@ fn a_reader_that_does_not_read_holds_up_no_limit() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
 }
+
+#[test]
+fn a_text_that_is_too_long_is_refused_for_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "long.wat");
+    for (bytes, words) in [
+        ((16 << 20) - 1, "is no component as text"),
+        (16 << 20, "is no component as text"),
+        ((16 << 20) + 1, "is larger than 16777216 bytes"),
+    ] {
+        fs::write(&file, vec![b' '; bytes]).unwrap();
+        let ran = output(&[&file]);
+        assert!(!ran.status.success());
+        let said = text(&ran.stderr);
+        assert!(said.contains(words), "{bytes}: {said}");
+    }
+}

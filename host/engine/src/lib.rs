@@ -122,5 +122,7 @@ pub use store::{
     SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession, Timestamp,
     TimestampError,
 };
-pub use tools::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord};
+pub use tools::{
+    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight as json_weight,
+};
 pub use value::GuestValue;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use glovebox::{Sandbox, ToolOutcome};
+use glovebox::{Sandbox, ToolOutcome, json_weight};
 use glovebox_application::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
 
 use crate::support::{component, config, prepared, world};
@@ -63,7 +63,7 @@ ask('echo', n=2)
     let expected = [
         "fail ToolTimeout no such city",
         "crash ToolError the tool broke",
-        "junk ToolError the tool's answer is no JSON",
+        "junk ToolError the result is no JSON: expected value at line 1 column 1",
         "want ToolLimit the tool ran out of memory",
         "count 1",
         "count 1",
@@ -115,6 +115,18 @@ fn what_lists_no_tools_that_can_be_is_refused() {
     };
     assert_eq!(load(&provider(7, "{}"), limits()).unwrap().tools().len(), 7);
     assert_eq!(load(&provider(0, "{}"), limits()).unwrap().tools().len(), 0);
+    // A schema that takes a hundred times its text; spaces make up what is missing to the limit.
+    let heavy = format!(r#"{{"enum":[{}0]}}"#, r#"{"":0},"#.repeat(37_100));
+    let missing = usize::try_from((32 << 20) - json_weight(heavy.as_bytes())).unwrap();
+    let heavy = |spaces: usize| provider(1, &(heavy.clone() + &" ".repeat(spaces)));
+    assert!(load(&heavy(missing - 1), limits()).is_ok(), "under");
+    assert!(load(&heavy(missing), limits()).is_ok(), "at");
+    match load(&heavy(missing + 1), limits()) {
+        Err(LoadError::ToolList { reason, .. }) => {
+            assert_eq!(reason, "its schemas would take 33554433 bytes, the most is 33554432");
+        }
+        other => panic!("{other:?}"),
+    }
     assert!(words(1, "{", limits()).contains("the schema of its tool `echo` is no JSON"));
     // Records of zeroes are tools without a name; which names can be, the sandbox says.
     assert!(load(&provider(1024, "{}"), limits()).is_ok());

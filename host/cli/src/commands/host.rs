@@ -171,7 +171,11 @@ fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let file = File::open(path)
         .map_err(|error| Hinted::new(format!("cannot read `{}`", path.display()), "check the path").because(error))?;
     let mut bytes = Vec::new();
-    file.take(TEXT_BYTES).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    if bytes.len() as u64 > TEXT_BYTES {
+        let message = format!("`{}` is larger than {TEXT_BYTES} bytes", path.display());
+        return Err(Hinted::new(message, "give it as a binary, such as `wasm-tools parse` makes").into());
+    }
     let binary = wat::Parser::new()
         .parse_bytes(Some(path), &bytes)
         .with_context(|| format!("`{}` is no component as text", path.display()))?;

@@ -45,7 +45,7 @@ pub(crate) use calls::{Calls, Taken};
 pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
-pub(crate) use message::weight;
+pub use message::weight;
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};
 pub(crate) use toolbox::{FOREIGN_PATTERN_BYTES_MOST, Toolbox};

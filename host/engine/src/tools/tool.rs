@@ -5,10 +5,15 @@ use std::{fmt, sync::Arc, time::Instant};
 use serde_json::{Value, json};
 
 use super::ToolError;
+#[cfg(doc)]
+use super::ToolErrorKind;
 use crate::CancelToken;
 
 /// What answers a tool's calls.
 pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync>;
+
+/// The same for one that deals with JSON text.
+pub(super) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
 /// A function of the host that scripts may call as `tools.name(…)`.
 ///
@@ -53,6 +58,7 @@ pub struct Tool {
 #[derive(Clone)]
 pub(super) enum Answerer {
     Handler(Handler),
+    TextHandler(TextHandler),
     /// Whoever steps through the execution.
     Caller,
 }
@@ -98,6 +104,29 @@ impl Tool {
         handler: impl Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
         self.answerer = Some(Answerer::Handler(Arc::new(handler)));
+        self
+    }
+
+    /// The same with JSON text in and out, for a handler that passes on what somebody untrusted has answered.
+    ///
+    /// The host holds JSON as values in up to a hundred times the memory of its text, so that a result is better not parsed
+    /// before its size is known. This one never is: more than `limits.tool_bytes` is a
+    /// [`ToolLimit`](ToolErrorKind::Limit) in the script, and what is no JSON, or nests more than 127 levels deep, a
+    /// [`ToolError`](ToolErrorKind::Failed).
+    ///
+    /// ```
+    /// use glovebox::Tool;
+    ///
+    /// let fetch = Tool::new("fetch", "Asks a service.").text_handler(|_call, arguments| {
+    ///     Ok(format!("{{\"asked\": {arguments}}}"))
+    /// });
+    /// # let _ = fetch;
+    /// ```
+    pub fn text_handler(
+        mut self,
+        handler: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        self.answerer = Some(Answerer::TextHandler(Arc::new(handler)));
         self
     }
 

@@ -23,6 +23,7 @@ use super::{
     tool::Answerer,
     toolbox::Entry,
 };
+use crate::stepping::json::check;
 
 /// The stack of a call's thread: what arguments and schema at their deepest take to be checked, several times over. Only what is
 /// touched of it takes memory.
@@ -215,12 +216,24 @@ fn work(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64, desk:
         (Answerer::Handler(handler), _) => handler(call, arguments)
             .map_err(|error| Failure::new(error.kind(), error.message()))
             .and_then(|result| within(result.to_string(), bytes_most)),
+        (Answerer::TextHandler(handler), _) => handler(call, arguments.to_string())
+            .map_err(|error| Failure::new(error.kind(), error.message()))
+            .and_then(|text| within(text, bytes_most))
+            .and_then(json),
         (Answerer::Caller, Some(desk)) => return Work::Checked(desk, arguments.to_string()),
         (Answerer::Caller, None) => {
             let message = format!("`{}` is only answered in started executions", call.name);
             Err(Failure::new(ToolErrorKind::Failed, message))
         }
     })
+}
+
+/// A text that is JSON, so that it can stand in the reply.
+fn json(text: String) -> Answer {
+    match check(&text) {
+        Ok(()) => Ok(text),
+        Err(reason) => Err(Failure::new(ToolErrorKind::Failed, format!("the result is no JSON: {reason}"))),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,43 @@ use super::{Guest, PATIENCE, echo, gate};
 use crate::tools::{Tool, Toolbox};
 
 #[test]
+fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anything_else() {
+    let texts = Tool::new("texts", "").text_handler(|_, arguments| {
+        let arguments: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        Ok(arguments["text"].as_str().unwrap().to_owned())
+    });
+    let mut guest = Guest::new(&[texts], |limits| limits.tool_bytes = 1000);
+    let mut answer = |text: &str| {
+        guest.call(1, "texts", &json!({ "text": text }));
+        let reply = guest.read().unwrap();
+        match &reply["error"] {
+            serde_json::Value::Null => reply["ok"].to_string(),
+            error => error.to_string(),
+        }
+    };
+    let long = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    assert_eq!(answer(" {\"a\": [1]}\n"), "{\"a\":[1]}");
+    // The arguments have the same limit, and eleven bytes and the quotation marks' escapes around the text.
+    assert_eq!(answer(&long(980)), long(980));
+    for text in ["", "junk", "1,\"ok\":2", "1}", "1 2", "1e999", "\"\\ud800\"", &"[".repeat(500)] {
+        let error = answer(text);
+        assert!(error.contains("the result is no JSON: ") && error.contains("\"ToolError\""), "{text}: {error}");
+    }
+    let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
+        let arguments: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        let length = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
+        // No JSON either, which is not looked at.
+        Ok("0".repeat(length - 1) + "1")
+    });
+    let mut guest = Guest::new(&[sizes], |limits| limits.tool_bytes = 1000);
+    for (bytes, words) in [(999, "no JSON"), (1000, "no JSON"), (1001, "the result is 1001 bytes")] {
+        guest.call(1, "sizes", &json!({ "bytes": bytes }));
+        let reply = guest.read().unwrap();
+        assert!(reply["error"]["message"].as_str().unwrap().contains(words), "{reply}");
+    }
+}
+
+#[test]
 fn a_flood_without_a_reader_is_dropped_after_a_while() {
     let mut guest = Guest::new(&[echo()], |_| {});
     for _ in 0..(1 << 16) + 100 {
