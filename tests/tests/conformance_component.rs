@@ -3,6 +3,10 @@
 //! A trial runs its case three times: as the case says, with every execution stepped through, and under a fixed clock and seeded
 //! entropy, where all that the component is told must be what the engine says, fuel to the unit. The trials are those of
 //! `conformance`, under the same names.
+//!
+//! With another provider in between, which `CASES_PROGRAM` names a composition with, only the first two: they hold anybody's to the
+//! cases. `CASES_RUNTIMES` says what it calls its runtimes, as `python=NAME,javascript=NAME`; else they have the manifest's names.
+//! With `CASES_SAME_AS_ENGINE=1` it is the last two, for a provider that passes everything on to this engine.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +16,9 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
+use glovebox::Language;
 use glovebox_tests::{
     Action, Backend, Case, ComponentBackend, EngineBackend, Expect, Step, StepResult, cases_dir, check, engine, fixed,
     load_cases, program_trial,
@@ -25,21 +30,47 @@ fn main() -> ExitCode {
     let args = Arguments::from_args();
     let cases = load_cases(&cases_dir()).expect("the cases are well formed");
     let mut trials = Vec::new();
-    for runtime in engine().runtimes().expect("the manifest is read") {
-        for case in cases.iter().filter(|case| case.language == runtime.language).cloned() {
-            let name = format!("{}/{}", runtime.name, case.name);
-            let runtime = runtime.name.clone();
+    for (language, runtime) in runtimes() {
+        for case in cases.iter().filter(|case| case.language == language).cloned() {
+            let name = format!("{runtime}/{}", case.name);
+            let runtime = runtime.clone();
             trials.push(program_trial(name, "cases", move |_| show(&runtime, with_files_written(case))));
         }
     }
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-fn show(runtime: &str, mut case: Case) -> Result<(), Failed> {
+/// What the cases run on.
+fn runtimes() -> Vec<(Language, String)> {
+    let Ok(named) = env::var("CASES_RUNTIMES") else {
+        let known = engine().runtimes().expect("the manifest is read");
+        return known.into_iter().map(|runtime| (runtime.language, runtime.name)).collect();
+    };
+    let one = |pair: &str| {
+        let (language, name) = pair.split_once('=').expect("`CASES_RUNTIMES` is `LANGUAGE=NAME,…`");
+        (language.parse().expect("a language's name"), name.to_owned())
+    };
+    named.split(',').map(one).collect()
+}
+
+fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     let called = ComponentBackend::of_runtime(runtime, false)?;
     let stepped = ComponentBackend::of_runtime(runtime, true)?;
-    let mut report = wrong("called", &case, &called.run(&case)) + &wrong("stepped", &case, &stepped.run(&case));
+    let in_between = env::var_os("CASES_PROGRAM").is_some();
+    let same_as_engine = !in_between || env::var_os("CASES_SAME_AS_ENGINE").is_some_and(|set| set == "1");
+    let mut report = wrong("stepped", &case, &stepped.run(&case));
+    if !(in_between && same_as_engine) {
+        report += &wrong("called", &case, &called.run(&case));
+    }
+    if same_as_engine {
+        report += &differences(&called, runtime, case);
+    }
+    if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
+}
 
+/// What the component is told otherwise than the engine tells it, under a fixed clock and seeded entropy.
+fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
+    let mut report = String::new();
     fixed(&mut case.policy);
     let expected = EngineBackend::of_runtime(runtime).run(&case);
     for (step, (expected, seen)) in case.steps.iter().zip(expected.iter().zip(&called.run(&case))) {
@@ -52,7 +83,7 @@ fn show(runtime: &str, mut case: Case) -> Result<(), Failed> {
             break;
         }
     }
-    if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
+    report
 }
 
 fn wrong(how: &str, case: &Case, results: &[StepResult]) -> String {

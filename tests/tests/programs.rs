@@ -1,6 +1,12 @@
 //! The agents of `tests/programs/`: the same one in several languages, held to one golden. `BLESS=1` writes that from the one in Rust.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program: a panic is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test program: a panic is a failed test"
+)]
 
 use std::{
     fs,
@@ -13,9 +19,24 @@ use glovebox::component::{Quotas, SandboxHost};
 use glovebox_application::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
 use glovebox_tests::{Goldens, engine, program_path, program_trial, trial_with, wasmtime_path};
 use libtest_mimic::{Arguments, Failed};
+use wit_component::DecodedWasm;
 
 /// The agents by their language.
 const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
+
+/// What programs may import, by the beginning of the interface's name. A library in Rust imports what its bindings do, and nothing
+/// of a system.
+const IMPORTS: [(&str, &[&str]); 6] = [
+    ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
+    ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
+    // Their tools know the whole of `wasi:cli/command`, and import it whether it is used or not.
+    ("agent-javascript", &WHOLE_COMMAND),
+    ("agent-python", &WHOLE_COMMAND),
+    ("calculator", &["glovebox:sandbox/"]),
+    ("forward", &["glovebox:sandbox/"]),
+];
+const WHOLE_COMMAND: [&str; 7] =
+    ["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
 fn main() -> ExitCode {
     let args = Arguments::from_args();
@@ -30,6 +51,10 @@ fn main() -> ExitCode {
         }));
     }
     trials.push(program_trial("runner", "runner", the_first_program_runs_scripts));
+    for (program, allowed) in IMPORTS {
+        let runner = move |bytes: &[u8]| imports_no_more(bytes, allowed);
+        trials.push(program_trial(format!("{program}/imports"), program, runner));
+    }
     let needed = wasmtime_path().and_then(|wasmtime| Ok((wasmtime, program_path("agent-c")?)));
     trials
         .push(trial_with("wasmtime/refuses", needed, |(tool, program)| wasmtime_says_what_is_missing(&tool, &program)));
@@ -120,6 +145,19 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
         let stderr = String::from_utf8(err.bytes())?;
         assert_eq!((ended.outcome.exit_code(), String::from_utf8(out.bytes())?.as_str()), (code, stdout), "{stderr}");
         assert!(stderr.ends_with(last) && stderr.is_empty() == last.is_empty(), "{script}: {stderr}");
+    }
+    Ok(())
+}
+
+fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
+    let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
+        return Err("it is no component".into());
+    };
+    for (key, _) in &resolve.worlds[world].imports {
+        let name = resolve.name_world_key(key);
+        if !allowed.iter().any(|begin| name.starts_with(begin)) {
+            return Err(format!("it imports `{name}`").into());
+        }
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// An empty one.
+    /// An empty one. Where the provider grants no more handles the component traps: this has no error.
     #[must_use]
     pub fn new() -> Self {
         Self { raw: raw::Blob::new() }

@@ -7,9 +7,11 @@ use crate::{
     bindings::glovebox::sandbox::types::{SandboxError, TooLarge},
 };
 
-/// What went wrong on the caller's or the provider's side. Nothing was executed, and nothing was changed.
+/// What went wrong on the caller's or the provider's side. Nothing was executed, and nothing was changed, but for
+/// [`Variable`](Self::Variable).
 ///
-/// The texts are the provider's, and name what they are about.
+/// The texts are the provider's, and name what they are about. Beside the errors that a function lists, each may give
+/// [`Unavailable`](Self::Unavailable), and each that executes or holds something [`QuotaExceeded`](Self::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,13 +39,13 @@ pub enum Error {
     TooManySessions(String),
     /// One more is over what the provider grants the component as a whole. Dropping what it holds may help.
     QuotaExceeded(String),
-    /// The session has ended.
+    /// The session has ended: it was closed, its guest left, or it was unwound with nothing to go back to.
     SessionEnded(String),
     /// An execution that was started in the session, or the one whose files are asked for, has not come to its end.
     SessionBusy(String),
     /// The session has no such state to go back to.
     NoCheckpoint(String),
-    /// A variable could not be read or set.
+    /// A variable could not be read or set. That is done by code of the guest's: should it have been unwound, the session has gone back.
     Variable(String),
     /// An operation on files was refused.
     File(FileFailure),
@@ -83,10 +85,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SourceTooLarge { bytes, most } => {
-                write!(f, "the source has {bytes} bytes; `limits.source_bytes` is {most}")
+                write!(f, "the source has {bytes} bytes; `limits.source-bytes` is {most}")
             }
             Self::StdinTooLarge { bytes, most } => {
-                write!(f, "the input has {bytes} bytes; `limits.stdin_bytes` is {most}")
+                write!(f, "the input has {bytes} bytes; `limits.stdin-bytes` is {most}")
             }
             Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
             Self::UnknownRuntime(text)
@@ -158,11 +160,11 @@ mod tests {
             (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
             (
                 SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }),
-                "the source has 5 bytes; `limits.source_bytes` is 4",
+                "the source has 5 bytes; `limits.source-bytes` is 4",
             ),
             (
                 SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }),
-                "the input has 5 bytes; `limits.stdin_bytes` is 4",
+                "the input has 5 bytes; `limits.stdin-bytes` is 4",
             ),
             (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),
         ];

@@ -12,7 +12,12 @@ macro_rules! names {
                 f.pad(match self { $(Self::$case => $name),* })
             }
         }
-    )*};
+    )*
+
+        /// Type, case and name of all.
+        #[cfg(test)]
+        const ALL: &[(&str, &str, &str)] = &[$($((stringify!($type), stringify!($case), $name)),*),*];
+    };
 }
 
 names! {
@@ -38,21 +43,27 @@ mod tests {
 
     use super::*;
 
-    /// The generator's debug form is the Rust name of the case: it and the contract's text hold the table above.
+    fn kebab(name: &str) -> String {
+        let dashed = |c: char| if c.is_uppercase() { format!("-{}", c.to_lowercase()) } else { c.to_string() };
+        name.chars().map(dashed).collect::<String>().trim_start_matches('-').to_owned()
+    }
+
     #[test]
     fn names_are_those_of_the_contract() {
         let contract = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/types.wit")).unwrap();
-        let all: [(&str, String); 6] = [
-            ("StackOverflow", TrapKind::StackOverflow.to_string()),
-            ("BadReport", TrapKind::BadReport.to_string()),
-            ("InvalidArguments", ToolError::InvalidArguments.to_string()),
-            ("NoSpace", FileError::NoSpace.to_string()),
-            ("Symlink", FileKind::Symlink.to_string()),
-            ("Javascript", Language::Javascript.to_string()),
-        ];
-        for (case, name) in all {
-            assert!(contract.contains(&format!("        {name},")), "{name}");
-            assert_eq!(name.replace('-', ""), case.to_lowercase());
+        for (of, case, name) in ALL {
+            assert_eq!(*name, kebab(case), "{of}");
+            let (_, cases) = contract.split_once(&format!("enum {} {{", kebab(of))).unwrap();
+            let (cases, _) = cases.split_once('}').unwrap();
+            assert!(cases.contains(&format!("        {name},\n")), "{of}: {name}");
         }
+    }
+
+    #[test]
+    fn a_name_is_what_is_shown() {
+        assert_eq!(
+            format!("{} {:>6} {}", TrapKind::BadCall, FileKind::File, ToolError::Failed),
+            "bad-call   file failed"
+        );
     }
 }

@@ -11,7 +11,16 @@ macro_rules! setters {
             self.$name = Some($name);
             self
         }
-    )*};
+    )*
+
+        /// Each sets its own field and no other.
+        #[cfg(test)]
+        fn try_setters() {$(
+            let mut set = Self::default().$name(tests::Sample::sample());
+            assert_eq!(set.$name.take(), Some(tests::Sample::sample()), stringify!($name));
+            assert_eq!(set, Self::default(), stringify!($name));
+        )*}
+    };
 }
 
 /// Everything at its default.
@@ -149,11 +158,37 @@ impl SessionPolicy {
 mod tests {
     use super::*;
 
+    /// A value that is no default.
+    pub(super) trait Sample {
+        fn sample() -> Self;
+    }
+
+    macro_rules! samples {
+        ($($type:ty: $value:expr),* $(,)?) => {$(
+            impl Sample for $type {
+                fn sample() -> Self {
+                    $value
+                }
+            }
+        )*};
+    }
+
+    samples! {
+        u32: 3,
+        u64: 4,
+        Limits: Limits::default().fuel(5),
+        Clock: Clock::Fixed(6),
+        Entropy: Entropy::Seeded(7),
+        SessionPolicy: SessionPolicy::default().checkpoints_kept(8),
+        Checkpoints: Checkpoints::Every(9),
+        OnUnwind: OnUnwind::End,
+    }
+
     #[test]
     fn setters_set_what_they_are_named_after() {
-        let limits = Limits::default().fuel(1).timeout_ms(2).open_files(3).session_total_bytes(4);
-        assert_eq!((limits.fuel, limits.timeout_ms, limits.open_files), (Some(1), Some(2), Some(3)));
-        assert_eq!((limits.session_total_bytes, limits.memory_bytes), (Some(4), None));
+        Limits::try_setters();
+        Policy::try_setters();
+        SessionPolicy::try_setters();
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`], [`Error::QuotaExceeded`], [`Error::Unavailable`].
+    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] for a clock or entropy that the provider has not.
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }
@@ -89,7 +89,8 @@ impl Sandbox {
     /// beside the provider's own.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); [`Error::Unsupported`] for tools where the provider cannot suspend a script.
+    /// As [`execute`](Self::execute); [`Error::Unsupported`] for tools where the provider cannot suspend a script;
+    /// [`Error::InvalidArgument`] for a tool that cannot be, or that has the name of another.
     pub fn start(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
     }
@@ -97,8 +98,8 @@ impl Sandbox {
     /// Opens a session: an interpreter that is kept.
     ///
     /// # Errors
-    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`], [`Error::QuotaExceeded`],
-    /// [`Error::Unavailable`].
+    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]; [`Error::Unsupported`] for a clock or entropy that
+    /// the provider has not.
     pub fn session(&self) -> Result<Session, Error> {
         self.open_session(&SessionOptions::default())
     }
@@ -106,7 +107,9 @@ impl Sandbox {
     /// Opens a session with a context or with tools.
     ///
     /// # Errors
-    /// As [`session`](Self::session); [`Error::InvalidArgument`], [`Error::StdinTooLarge`], [`Error::Unsupported`].
+    /// As [`session`](Self::session); [`Error::InvalidArgument`] for a context that is no JSON and for a tool that cannot be,
+    /// [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`, [`Error::Variable`] for one that the guest cannot take;
+    /// [`Error::Unsupported`] for tools where the provider cannot suspend a script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }

@@ -11,8 +11,8 @@ use crate::{
 /// last checkpoint; [`Execution::went_back`] says so. Dropping the session drops the interpreter, without running its exit
 /// handlers; [`close`](Self::close) runs them.
 ///
-/// Once it has ended, everything but [`id`](Self::id) and [`info`](Self::info) is [`Error::SessionEnded`]. While an execution that
-/// [`start`](Self::start) began has not come to its end, everything but those is [`Error::SessionBusy`].
+/// Once it has ended, everything but [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close) is [`Error::SessionEnded`]. While an
+/// execution that [`start`](Self::start) began has not come to its end, everything but `id` and `info` is [`Error::SessionBusy`].
 ///
 /// ```no_run
 /// use glovebox_guest::Sandbox;
@@ -48,7 +48,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`], [`Error::QuotaExceeded`], [`Error::Unavailable`].
+    /// [`Error::StdinTooLarge`].
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(self.raw.execute(&request.into())?)
     }
@@ -64,8 +64,7 @@ impl Session {
     /// A global variable; none where there is no such one.
     ///
     /// # Errors
-    /// [`Error::Variable`], [`Error::InvalidArgument`], [`Error::SessionEnded`], [`Error::SessionBusy`],
-    /// [`Error::Unavailable`].
+    /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, Error> {
         Ok(self.raw.get_variable(name)?)
     }
@@ -73,7 +72,8 @@ impl Session {
     /// Sets a global variable to what the JSON text says.
     ///
     /// # Errors
-    /// As [`get_variable`](Self::get_variable); [`Error::StdinTooLarge`].
+    /// As [`get_variable`](Self::get_variable); [`Error::InvalidArgument`] for what can be no variable's name, and for what is no JSON;
+    /// [`Error::StdinTooLarge`].
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), Error> {
         Ok(self.raw.set_variable(name, json)?)
     }
@@ -81,7 +81,7 @@ impl Session {
     /// The files as they are now.
     ///
     /// # Errors
-    /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::QuotaExceeded`].
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
     }
@@ -129,8 +129,7 @@ impl Session {
     /// Makes a second session of this one; from then on neither sees what the other does. Their random numbers differ.
     ///
     /// # Errors
-    /// [`Error::TooManySessions`], [`Error::QuotaExceeded`], [`Error::SessionEnded`], [`Error::SessionBusy`],
-    /// [`Error::Unavailable`].
+    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn fork(&self) -> Result<Self, Error> {
         Ok(Self { raw: self.raw.fork()? })
     }
@@ -138,7 +137,7 @@ impl Session {
     /// Saves the state, for [`undo_to`](Self::undo_to). The policy says how many are kept.
     ///
     /// # Errors
-    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn checkpoint(&self) -> Result<u64, Error> {
         Ok(self.raw.checkpoint()?)
     }
@@ -154,7 +153,7 @@ impl Session {
     /// Restores the last checkpoint that differs from what the session is now, and says which it was.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn undo(&self) -> Result<u64, Error> {
         Ok(self.raw.undo()?)
     }
@@ -171,7 +170,7 @@ impl Session {
     /// lives on. Checkpoints and tools are not in them.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`], [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::Unavailable`].
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
     pub fn hibernate(&self) -> Result<Blob, Error> {
         Ok(Blob { raw: self.raw.hibernate()? })
     }
@@ -180,7 +179,7 @@ impl Session {
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`], [`Error::Unavailable`].
+    /// [`Error::SessionBusy`].
     pub fn close(&self) -> Result<(), Error> {
         Ok(self.raw.close()?)
     }

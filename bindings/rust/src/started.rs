@@ -37,13 +37,14 @@ impl Started {
     /// [`Step::Done`], it is so with the same execution each time.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an id that no call had, or
+    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an id that no call had, or
     /// that is no JSON: then no answer is taken.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)
     }
 
-    /// As [`step`](Self::step), but waits no longer than this, to the millisecond, rounded up: then it is [`Step::Running`].
+    /// As [`step`](Self::step), but waits no longer than this, to the millisecond, rounded up: then it is [`Step::Running`], or
+    /// [`Step::NeedsTools`] where calls have no answer, also of a script that does something else meanwhile.
     ///
     /// # Errors
     /// As there.
@@ -93,7 +94,7 @@ impl Started {
     /// The files as the execution left them, for one outside a session.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] before it is done; [`Error::Unsupported`] in a session; [`Error::QuotaExceeded`].
+    /// [`Error::SessionBusy`] before it is done; [`Error::Unsupported`] in a session.
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
     }

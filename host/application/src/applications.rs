@@ -172,9 +172,8 @@ impl Application {
     /// Runs it as a command, and waits for its end.
     ///
     /// It runs on a thread of its own. One that is stopped, by its wall-clock limit or `config.cancel`, ends within milliseconds,
-    /// its scripts with what their policy leaves them for a last word. Where it does not end within two seconds more,
-    /// because it hangs in a write to this process's own output, its thread is left behind, and fuel, memory and what it used of the
-    /// sandbox are unknown: 0.
+    /// its scripts with what their policy leaves them for a last word. Where it does not end within two seconds more, because it
+    /// hangs in a write to this process's own output, its thread is left behind.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
@@ -224,6 +223,7 @@ fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended
         fuel_consumed: done.fuel_consumed,
         memory_bytes: done.memory_bytes,
         duration: done.duration,
+        is_left_behind: done.sandbox.is_none(),
         sandbox: done.sandbox.map(|sandbox| sandbox.usage()).unwrap_or_default(),
     }
 }

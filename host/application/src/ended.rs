@@ -28,6 +28,9 @@ pub struct Ended {
     pub duration: Duration,
     /// What it used of the sandbox when it ended.
     pub sandbox: Usage,
+    /// Whether its thread was left behind, because it did not come back from a write to this process's own output. Then fuel,
+    /// memory and the use of the sandbox are unknown, 0, and whoever writes to that output may wait as long.
+    pub is_left_behind: bool,
 }
 
 /// What an application did.

@@ -277,11 +277,12 @@ fn bench_prints_the_cases_of_the_contract() {
     let (value, code) = json(&["bench", "--quick", "--json"]);
     assert_eq!(code, Some(0));
     let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios"]));
+    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios", "differences"]));
     let cases: BTreeSet<&str> =
         value["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
     let expected = [
         "fresh",
+        "component",
         "live",
         "instantiate",
         "process",
@@ -306,6 +307,10 @@ fn bench_prints_the_cases_of_the_contract() {
     for line in value["ratios"].as_array().unwrap() {
         let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "ratio"]));
+    }
+    for line in value["differences"].as_array().unwrap() {
+        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "difference_us"]));
     }
 }
 

@@ -142,3 +142,13 @@ fn ctrl_c_ends_a_wait() {
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
 }
+
+#[test]
+fn a_reader_that_does_not_read_holds_up_no_limit() {
+    let probe = fixture("probe.wat");
+    let mut child = host(&["--app-timeout-ms", "50", "--invoke", "spam()", probe.to_str().unwrap()]).spawn().unwrap();
+    assert_eq!(wait(&mut child), 124);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
+}

@@ -4,7 +4,6 @@
 //! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings; the
 //!   last word is the adapter that its WASI preview 1 imports need.
 //! * `c-bindings WORLD OUT_DIR`: writes the C bindings of a world of `wit/`.
-//! * `wit COMPONENT`: prints what a component imports and exports.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 
@@ -20,11 +19,10 @@ use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
 use wit_bindgen_core::Files;
-use wit_component::{ComponentEncoder, DecodedWasm, WitPrinter};
+use wit_component::ComponentEncoder;
 use wit_parser::Resolve;
 
-const USAGE: &str =
-    "usage: programs componentize CORE OUT none|command|reactor | c-bindings WORLD OUT_DIR | wit COMPONENT";
+const USAGE: &str = "usage: programs componentize CORE OUT none|command|reactor | c-bindings WORLD OUT_DIR";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -32,7 +30,6 @@ fn main() -> ExitCode {
     let done = match *args.as_slice() {
         ["componentize", core, out, adapter] => componentize(core.as_ref(), out.as_ref(), adapter),
         ["c-bindings", world, out] => c_bindings(world, out.as_ref()),
-        ["wit", component] => wit(component.as_ref()),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -80,18 +77,6 @@ fn c_bindings(world: &str, out: &Path) -> Result<(), Box<dyn Error>> {
     for (name, contents) in files.iter() {
         fs::write(out.join(name), contents)?;
     }
-    Ok(())
-}
-
-fn wit(component: &Path) -> Result<(), Box<dyn Error>> {
-    let decoded = wit_component::decode(&fs::read(component)?)?;
-    let mut printer = WitPrinter::default();
-    let DecodedWasm::Component(resolve, world) = &decoded else {
-        return Err(format!("`{}` is no component", component.display()).into());
-    };
-    let package = resolve.worlds.get(*world).and_then(|world| world.package).ok_or("its world is in no package")?;
-    printer.print(resolve, package, &[])?;
-    println!("{}", printer.output);
     Ok(())
 }
 

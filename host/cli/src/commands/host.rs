@@ -121,8 +121,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // What it wrote comes before what is said about it.
-    let flushed = io::stdout().flush();
+    // What it wrote comes before what is said about it. One that hangs in a write has our output, and we would hang as well.
+    let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
         show_value(value)?;
     }

@@ -6,8 +6,11 @@
 
 use serde_json::Value;
 
-use super::wit::types::{SandboxError, Tool};
-use crate::tools::weight;
+use super::{
+    error::clipped,
+    wit::types::{SandboxError, Tool},
+};
+use crate::tools::{FOREIGN_PATTERN_BYTES_MOST, weight};
 
 /// The most tools at once.
 const TOOLS_MOST: usize = 1_024;
@@ -16,12 +19,13 @@ const TOOLS_MOST: usize = 1_024;
 const TEXT_BYTES_MOST: usize = 1 << 20;
 const VALUE_BYTES_MOST: u64 = 32 << 20;
 
-/// The most schemas that one tool's consists of: each is held against arguments at most once for each value in them.
-const SCHEMAS_MOST: usize = 1_000;
+/// The most JSON values that one tool's schema consists of: each is held against arguments at most once for each value in them,
+/// of which a mebibyte has half a million. That is seconds at the worst, on a thread that nothing can stop.
+const VALUES_MOST: usize = 2_000;
 
-/// The most regular expressions of all tools, and what each may take when it is compiled.
-const PATTERNS_MOST: usize = 64;
-const PATTERN_BYTES: u64 = 2 << 20;
+/// The most regular expressions of all tools. Where one goes through many states, each byte of a text is looked at in all of them:
+/// some ten seconds for a mebibyte and the largest.
+const PATTERNS_MOST: usize = 8;
 
 /// Keywords that are not taken.
 const REFUSED: [&str; 11] = [
@@ -38,12 +42,9 @@ const REFUSED: [&str; 11] = [
     "discriminator",
 ];
 
-/// What there is of schemas so far.
+/// How many regular expressions there are so far.
 #[derive(Default)]
-struct Count {
-    schemas: usize,
-    patterns: usize,
-}
+struct Patterns(usize);
 
 fn wrong(what: impl Into<String>) -> SandboxError {
     SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
@@ -59,40 +60,46 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let text_bytes: usize = tools.iter().map(text).sum();
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
     let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
-    if text_bytes > TEXT_BYTES_MOST || value_bytes > VALUE_BYTES_MOST {
-        return Err(wrong(format!(
-            "their names, descriptions and schemas are more than the {TEXT_BYTES_MOST} bytes that are taken"
-        )));
+    if text_bytes > TEXT_BYTES_MOST {
+        let what = "their names, descriptions and schemas take";
+        return Err(wrong(format!("{what} {text_bytes} bytes, and at most {TEXT_BYTES_MOST} are taken")));
     }
-    let mut patterns = 0;
+    if value_bytes > VALUE_BYTES_MOST {
+        return Err(wrong("their schemas have more values than are taken"));
+    }
+    let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
     for tool in tools {
-        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped();
+        let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().foreign();
         if let Some(text) = &tool.arguments_schema {
             let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", clipped(&tool.name)));
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is no JSON: {error}")))?;
-            let mut count = Count { schemas: 0, patterns };
-            count.schema(&schema).map_err(of)?;
-            patterns = count.patterns;
+            let count = values(&schema);
+            if count > VALUES_MOST {
+                return Err(of(format!("it consists of {count} values, and at most {VALUES_MOST} are taken")));
+            }
+            patterns.see(&schema).map_err(of)?;
             made = made.schema(schema);
         }
         checked.push(made);
     }
-    let compiled = PATTERN_BYTES.saturating_mul(patterns as u64);
+    // The expression, and what is kept as it is matched.
+    let compiled = (2 * FOREIGN_PATTERN_BYTES_MOST as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }
 
-fn clipped(name: &str) -> String {
-    name.chars().take(64).collect()
+/// How many values there are in a value, itself included. It nests no deeper than its text could.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(values) => values.iter().map(self::values).sum(),
+        Value::Object(values) => values.values().map(self::values).sum(),
+        _ => 0,
+    }
 }
 
-impl Count {
-    /// Goes through a schema, as deep as its text nests.
-    fn schema(&mut self, schema: &Value) -> Result<(), String> {
-        self.schemas += 1;
-        if self.schemas > SCHEMAS_MOST {
-            return Err(format!("it consists of more than {SCHEMAS_MOST} schemas"));
-        }
+impl Patterns {
+    /// Goes through a schema.
+    fn see(&mut self, schema: &Value) -> Result<(), String> {
         let Value::Object(keywords) = schema else { return Ok(()) };
         for (keyword, value) in keywords {
             match keyword.as_str() {
@@ -114,10 +121,10 @@ impl Count {
                 | "then" => self.one_or_several(value)?,
                 "properties" => self.named(value)?,
                 "patternProperties" => {
-                    self.patterns(value.as_object().map_or(0, serde_json::Map::len))?;
+                    self.more(value.as_object().map_or(0, serde_json::Map::len))?;
                     self.named(value)?;
                 }
-                "pattern" => self.patterns(1)?,
+                "pattern" => self.more(1)?,
                 _ => {}
             }
         }
@@ -126,18 +133,18 @@ impl Count {
 
     fn one_or_several(&mut self, value: &Value) -> Result<(), String> {
         match value {
-            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.schema(schema)),
-            schema => self.schema(schema),
+            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.see(schema)),
+            schema => self.see(schema),
         }
     }
 
     fn named(&mut self, value: &Value) -> Result<(), String> {
-        value.as_object().into_iter().flat_map(serde_json::Map::values).try_for_each(|schema| self.schema(schema))
+        value.as_object().into_iter().flat_map(serde_json::Map::values).try_for_each(|schema| self.see(schema))
     }
 
-    fn patterns(&mut self, more: usize) -> Result<(), String> {
-        self.patterns = self.patterns.saturating_add(more);
-        if self.patterns > PATTERNS_MOST {
+    fn more(&mut self, more: usize) -> Result<(), String> {
+        self.0 = self.0.saturating_add(more);
+        if self.0 > PATTERNS_MOST {
             return Err(format!("with it there are more than {PATTERNS_MOST} regular expressions"));
         }
         Ok(())

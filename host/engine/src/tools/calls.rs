@@ -18,6 +18,7 @@ use super::{
     desk::{Desk, Waiting as GuestWaits},
     error::Failure,
     exchange::Exchange,
+    lookout::Lookout,
     message::{Message, weight},
     record::Records,
     reply::{self, Answer, Reply},
@@ -29,10 +30,6 @@ use crate::{CancelToken, Limits, events};
 /// How many replies a guest may leave unread. What it writes beyond that is dropped without an answer: a guest that reads
 /// what it asked for never comes near.
 const UNREAD_MOST: usize = 1 << 16;
-
-/// How often in a row a guest looks for replies and finds none until that is taken for waiting: a loop that looks between
-/// everything else it does comes to a few.
-const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
 /// What reading from the device comes to.
 #[derive(Debug)]
@@ -51,11 +48,7 @@ pub(crate) struct Calls {
     toolbox: Arc<Toolbox>,
     threads: Arc<ToolThreads>,
     exchange: Arc<Exchange>,
-    /// Where the caller answers, if somebody steps through the execution.
-    desk: Option<Arc<Desk>>,
-    /// How often the guest has looked for a reply and found none since it did anything else, and that it waits if it looks for long.
-    looks_in_vain: u32,
-    looking: Option<GuestWaits>,
+    lookout: Lookout,
     bounds: Bounds,
     session_id: Option<String>,
     deadline: Instant,
@@ -122,9 +115,7 @@ impl Calls {
             toolbox,
             threads,
             exchange: Exchange::new(wake),
-            desk: None,
-            looks_in_vain: 0,
-            looking: None,
+            lookout: Lookout::default(),
             bounds: Bounds {
                 calls: limits.tool_calls,
                 at_once: usize::try_from(limits.tool_calls_at_once).unwrap_or(usize::MAX),
@@ -147,35 +138,15 @@ impl Calls {
 
     /// Lets whoever steps through the execution answer.
     pub(crate) fn with_desk(mut self, desk: Option<Arc<Desk>>) -> Self {
-        self.desk = desk;
+        self.lookout = Lookout::new(desk);
         self
     }
 
     /// Tells whoever steps through the execution that the guest waits until then, and for which calls of the caller's, for as long as
-    /// what is returned lives. A guest that only looks does not wait, unless it does nothing else.
+    /// what is returned lives.
     pub(crate) fn begin_wait(&mut self, until: Instant) -> Option<GuestWaits> {
-        let desk = self.desk.as_ref()?;
-        let is_look = until <= Instant::now();
-        if is_look {
-            self.looks_in_vain += 1;
-            if self.looks_in_vain != LOOKS_THAT_ARE_A_WAIT {
-                return None;
-            }
-        }
-        // The one that ends must not end the other.
-        self.looking = None;
-        let waits = desk.wait_for(self.running.iter().filter(|call| call.fate.is_the_callers()).map(|call| call.index));
-        if is_look {
-            self.looking = Some(waits);
-            return None;
-        }
-        Some(waits)
-    }
-
-    /// The guest does something else than to look for replies.
-    fn stop_looking(&mut self) {
-        self.looks_in_vain = 0;
-        self.looking = None;
+        let calls = self.running.iter().filter(|call| call.fate.is_the_callers());
+        self.lookout.begin_wait(until, calls.map(|call| call.index))
     }
 
     /// What the host holds for the calls.
@@ -218,7 +189,7 @@ impl Calls {
             Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
             Ok(Message::Wait(patience)) => self.patience = patience,
             Ok(Message::Call { id, name, arguments }) => {
-                self.stop_looking();
+                self.lookout.stop_looking();
                 self.call(id, name, arguments, held);
                 return true;
             }
@@ -298,7 +269,7 @@ impl Calls {
             let (session_id, token) = (self.session_id.clone(), cancel.clone());
             let call = ToolCall { name, index, session_id, cancel: token, deadline };
             let (bytes_most, abandoned) = (self.bounds.bytes, Arc::clone(self.toolbox.abandoned()));
-            let job = Job { call, entry, arguments, held, bytes_most, abandoned, desk: self.desk.clone() };
+            let job = Job { call, entry, arguments, held, bytes_most, abandoned, desk: self.lookout.desk().cloned() };
             match turn.and_then(|_| worker::start(&self.threads, &self.exchange, job)) {
                 Ok(fate) => self.running.push(Running { id, index, fate, cancel, deadline }),
                 Err(failure) => self.finish(id, index, Err(failure), now),
@@ -319,7 +290,7 @@ impl Calls {
         self.start();
         match self.unread.pop_front() {
             Some(reply) => {
-                self.stop_looking();
+                self.lookout.stop_looking();
                 let text = match reply {
                     Reply::Catalogue => self.catalogue(),
                     Reply::NotUnderstood(reason) => reply::not_understood(reason),
@@ -402,7 +373,7 @@ impl Calls {
     fn give_up(&self, call: &Running) {
         call.cancel.cancel();
         call.fate.abandon();
-        if let Some(desk) = &self.desk {
+        if let Some(desk) = self.lookout.desk() {
             desk.withdraw(call.index);
         }
     }

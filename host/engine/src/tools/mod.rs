@@ -16,6 +16,7 @@
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
 //! | `desk` | calls that whoever steps through the execution answers |
+//! | `lookout` | when the guest waits for them |
 //! | `direct` | a call that no script makes |
 //! | `record` | what an execution's result says of its calls |
 
@@ -26,6 +27,7 @@ mod desk;
 mod direct;
 mod error;
 mod exchange;
+mod lookout;
 mod message;
 mod record;
 mod reply;
@@ -44,5 +46,5 @@ pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
 pub(crate) use message::weight;
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};
-pub(crate) use toolbox::Toolbox;
+pub(crate) use toolbox::{FOREIGN_PATTERN_BYTES_MOST, Toolbox};
 pub(crate) use worker::ToolThreads;

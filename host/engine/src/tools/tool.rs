@@ -46,6 +46,7 @@ pub struct Tool {
     pub(crate) description: String,
     pub(crate) schema: Value,
     pub(super) answerer: Option<Answerer>,
+    pub(super) is_foreign: bool,
 }
 
 /// Who answers a tool's calls.
@@ -66,7 +67,13 @@ impl Tool {
     /// A tool by the name that scripts call it by: an identifier of 1 to 64 ASCII letters, digits and underscores,
     /// beginning with a letter. The description is what `help(tools.name)` shows.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), schema: json!({ "type": "object" }), answerer: None }
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: json!({ "type": "object" }),
+            answerer: None,
+            is_foreign: false,
+        }
     }
 
     /// What the arguments must be, as JSON Schema: of an object, whose properties are the named arguments. Default: any
@@ -94,6 +101,12 @@ impl Tool {
     /// at once.
     pub fn stepped(mut self) -> Self {
         self.answerer = Some(Answerer::Caller);
+        self
+    }
+
+    /// Its schema comes from somebody who is not trusted: what holding arguments to it may take is bounded more narrowly.
+    pub(crate) fn foreign(mut self) -> Self {
+        self.is_foreign = true;
         self
     }
 

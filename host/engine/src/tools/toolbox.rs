@@ -26,6 +26,9 @@ const NAME_BYTES_MOST: usize = 64;
 /// The most compiled bytes of one pattern, and of the cache it matches with.
 const PATTERN_BYTES_MOST: usize = 1 << 20;
 
+/// The same where the schema is somebody's who is not trusted. Classes of Unicode, such as `\w`, take some ten thousand.
+pub(crate) const FOREIGN_PATTERN_BYTES_MOST: usize = 64 << 10;
+
 /// What cannot be written after a dot or as a keyword argument though it looks like a name, and what `tools` has itself.
 const RESERVED: [&str; 42] = [
     "False",
@@ -133,12 +136,14 @@ impl Toolbox {
         if !tool.schema.is_object() || tool.schema.get("type").is_some_and(|of| of != "object") {
             return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
         }
-        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MOST).dfa_size_limit(PATTERN_BYTES_MOST);
-        let validator = jsonschema::options()
-            .with_pattern_options(patterns)
-            .offline()
-            .build(&tool.schema)
-            .map_err(|error| wrong(error.to_string()))?;
+        let pattern_bytes = if tool.is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
+        let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
+        let mut options = jsonschema::options().with_pattern_options(patterns).offline();
+        if tool.is_foreign {
+            // Of a text whose format is `regex` an expression would be made.
+            options = options.should_validate_formats(false);
+        }
+        let validator = options.build(&tool.schema).map_err(|error| wrong(error.to_string()))?;
         let description = json!({
             "name": name,
             "description": tool.description,

@@ -11,10 +11,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: compose APPLICATION PROVIDER OUT".into());
     };
     let mut graph = CompositionGraph::new();
-    let [application, provider] = [
-        add(&mut graph, "application", application.as_ref())?,
-        add(&mut graph, "provider", provider.as_ref())?,
-    ];
+    let [application, provider] =
+        [add(&mut graph, "application", application.as_ref())?, add(&mut graph, "provider", provider.as_ref())?];
     plug(&mut graph, vec![provider], application)?;
     // Written beside and renamed: a build that was broken off leaves no half component.
     let out = Path::new(out);

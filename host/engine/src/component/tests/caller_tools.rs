@@ -1,7 +1,5 @@
 //! What a component's own tools may be.
 
-use std::fmt::Write as _;
-
 use super::*;
 use crate::component::{caller_tools::checked, wit::types::Tool};
 
@@ -95,34 +93,36 @@ fn their_text_has_a_bound() {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
         assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
     }
-    // A few bytes of text can be many as values.
+    // A few bytes of text can be many as values: they are counted before there are any.
     let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
-    assert_eq!(refusal_of(&objects(40_000)), "");
-    assert!(refusal_of(&objects(45_000)).contains("bytes that are taken"));
+    assert!(refusal_of(&objects(40_000)).contains("40002 values"));
+    assert!(refusal_of(&objects(45_000)).contains("more values than are taken"));
 }
 
 #[test]
-fn a_schema_has_so_many_parts() {
-    let parts = |count: usize| {
-        let mut properties = String::new();
-        for index in 1..count {
-            write!(properties, r#"{}"p{index}": true"#, if index > 1 { "," } else { "" }).unwrap();
+fn a_schema_has_so_many_values() {
+    // Wherever they stand: all of an enum may be compared with all of the arguments.
+    for around in [r#"{"enum": [@]}"#, r#"{"const": [@]}"#, r#"{"prefixItems": [@]}"#, r#"{"x-vendor": [[@]]}"#] {
+        let others = around.matches(['[', '{']).count();
+        for (count, fits) in [(1_999, true), (2_000, true), (2_001, false)] {
+            let schema = around.replace('@', &vec!["true"; count - others].join(","));
+            let refusal = refusal_of(&schema);
+            assert_eq!(refusal.is_empty(), fits, "{count}: {refusal}");
+            assert_eq!(refusal.contains("2001 values"), !fits, "{refusal}");
         }
-        format!(r#"{{"properties": {{{properties}}}}}"#)
-    };
-    for (count, fits) in [(999, true), (1_000, true), (1_001, false)] {
-        assert_eq!(refusal_of(&parts(count)).is_empty(), fits, "{count}");
     }
+    let tools = ["a", "b", "c"].map(|name| tool(name, format!(r#"{{"enum": [{}]}}"#, vec!["0"; 1_900].join(","))));
+    assert_eq!(refusal(&tools), None, "each has its own");
 }
 
 #[test]
 fn there_are_so_many_regular_expressions() {
-    for (count, fits) in [(63, true), (64, true), (65, false)] {
+    for (count, fits) in [(7, true), (8, true), (9, false)] {
         let of = |name: &str, count: usize| {
             let patterns: Vec<_> = (0..count).map(|_| r#"{"pattern": "a"}"#).collect();
             tool(name, format!(r#"{{"anyOf": [{}], "patternProperties": {{"b": {{}}}}}}"#, patterns.join(",")))
         };
-        let tools = [of("one", 30), of("two", count - 32)];
+        let tools = [of("one", 3), of("two", count - 5)];
         assert_eq!(refusal(&tools).is_none(), fits, "{count}");
     }
 }
@@ -132,8 +132,8 @@ fn what_they_hold_is_counted() {
     let bytes = |tools: &[Tool]| checked(tools).unwrap().1;
     let plain = bytes(&[tool("ask", "{}")]);
     assert!(plain < 2_000, "{plain}");
-    assert!(bytes(&[tool("ask", r#"{"pattern": "a"}"#)]) > 2 << 20);
-    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 1 << 20);
+    assert!(bytes(&[tool("ask", r#"{"pattern": "a"}"#)]) > 128 << 10);
+    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 100_000);
     let options = |schema: &str| SessionOptions { context: None, tools: Some(vec![tool("ask", schema)]) };
     let refused = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options(r#"{"pattern": "a"}"#));
     assert!(over_quota(refused).contains("`held-bytes`"));
@@ -155,6 +155,7 @@ fn a_definition_that_cannot_be_is_told() {
         tool("ask", r#"{"type": "string"}"#),
         tool("ask", r#"{"pattern": "("}"#),
         tool("ask", r#"{"pattern": "(((a{1000}){1000}){1000})"}"#),
+        tool("ask", r#"{"pattern": "a{5000}"}"#),
     ] {
         let options = SessionOptions { context: None, tools: Some(vec![wrong]) };
         let error = told(HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options));
@@ -162,4 +163,16 @@ fn a_definition_that_cannot_be_is_told() {
         assert!(text.starts_with("`tools`: "), "{text}");
     }
     assert_eq!((ctx.usage().held_bytes, ctx.usage().sessions), (0, 0));
+}
+
+#[test]
+fn patterns_that_people_write_are_taken() {
+    let mut ctx = ctx();
+    let schema = r#"{"properties": {
+        "mail": {"pattern": "^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,}$"},
+        "word": {"pattern": "^\\w+(-\\w+)*$"},
+        "date": {"pattern": "^\\d{4}-\\d{2}-\\d{2}$", "format": "date"}
+    }}"#;
+    let options = SessionOptions { context: None, tools: Some(vec![tool("ask", schema)]) };
+    HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options).unwrap();
 }

@@ -45,9 +45,13 @@ pub fn look(files: &Files, names: &[String]) -> BTreeMap<String, Hex> {
     names.iter().filter_map(|name| Some((name.clone(), hex(files.read(name).ok()?)))).collect()
 }
 
-/// A refusal that is the case's to expect; anything else would be told as one and fail there.
+/// A refusal that is the case's to expect; anything else would be told as one and fail there. Cases name limits as policy files do.
 pub fn refused(error: &Error) -> StepResult {
-    StepResult::Refused(error.to_string())
+    StepResult::Refused(match error {
+        Error::SourceTooLarge { bytes, most } => format!("{bytes} bytes; `limits.source_bytes` is {most}"),
+        Error::StdinTooLarge { bytes, most } => format!("{bytes} bytes; `limits.stdin_bytes` is {most}"),
+        other => other.to_string(),
+    })
 }
 
 fn observed(execution: &Execution) -> Value {

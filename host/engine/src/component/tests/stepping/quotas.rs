@@ -1,0 +1,131 @@
+//! What started executions hold, and when they give it back.
+
+use std::sync::mpsc;
+
+use super::*;
+
+#[test]
+fn files_over_the_quota_are_not_kept() {
+    // Output is counted while it may come: 2,000 bytes; tools are counted too.
+    let limits = |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (1_000, 1_000);
+    let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
+    let source =
+        |bytes: usize| format!("const file = std.open('a', 'w'); file.puts('x'.repeat({bytes})); file.close()");
+    let run = |ctx: &mut SandboxCtx, bytes| {
+        let started = Host::start(ctx, Runtime::Javascript, request(&source(bytes)), no_policy(), vec![]).unwrap();
+        done(ctx, &started, vec![]);
+        started
+    };
+    let large = run(&mut ctx, 200_000);
+    assert!(over_quota(HostStarted::files(&mut ctx, same(&large))).contains("`held-bytes`"));
+    let small = run(&mut ctx, 10);
+    release(&mut ctx, large);
+    assert!(HostStarted::files(&mut ctx, same(&small)).is_ok(), "usable after");
+}
+
+#[test]
+fn so_many_are_started_at_once() {
+    let mut ctx = with_quotas(|quotas| quotas.started = 2);
+    let first = start(&mut ctx, ASKS);
+    assert_eq!(ctx.usage().started, 1, "under");
+    let second = start(&mut ctx, ASKS);
+    let text = over_quota(try_start(&mut ctx, ASKS));
+    assert!(text.contains("`started`"), "over: {text}");
+    assert_eq!(ctx.usage().executions, 2, "what is refused is no execution");
+    needs(&mut ctx, &first, vec![]);
+    done(&mut ctx, &first, vec![answer(0, "1")]);
+    // One that has ended counts no longer, though it is still held.
+    let third = start(&mut ctx, ASKS);
+    assert!(try_start(&mut ctx, ASKS).is_err());
+    for started in [first, second, third] {
+        release(&mut ctx, started);
+    }
+}
+
+#[test]
+fn one_that_was_dropped_counts_until_it_has_ended() {
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let slow = crate::Tool::new("slow", "").handler(move |_, _| {
+        begun.send(()).unwrap();
+        gate.lock().unwrap().recv().ok();
+        Ok(serde_json::Value::Null)
+    });
+    let quotas = Quotas { started: 1, ..Quotas::default() };
+    let host = SandboxHost::builder(engine()).tool(slow).quotas(quotas).build().unwrap();
+    let mut ctx = host.ctx();
+    let meter = std::sync::Arc::clone(&ctx.meter);
+    let started = start(&mut ctx, "await tools.slow()");
+    has_begun.recv().unwrap();
+    release(&mut ctx, started);
+    // Nobody waits for a handler: the execution ends all the same, with everything that it held.
+    let is_nothing_left = || {
+        let usage = meter.usage();
+        (usage.started, usage.handles, usage.held_bytes) == (0, 0, 0)
+    };
+    while !is_nothing_left() {
+        std::thread::yield_now();
+    }
+    drop(open);
+}
+
+#[test]
+fn what_it_holds_is_counted_and_given_back() {
+    let mut ctx = ctx();
+    let before = ctx.usage();
+    let started = start(&mut ctx, ASKS);
+    let while_it_runs = ctx.usage();
+    let limits = crate::Limits::default();
+    assert!(while_it_runs.held_bytes > limits.stdout_bytes + limits.stderr_bytes, "its tools as well");
+    assert!(while_it_runs.fuel >= limits.fuel);
+    needs(&mut ctx, &started, vec![]);
+    let execution = done(&mut ctx, &started, vec![answer(0, "1")]);
+    let after = ctx.usage();
+    assert!(after.held_bytes < 100_000, "{after:?}");
+    assert_eq!((after.fuel, after.started, after.handles), (execution.fuel_consumed, 0, 1));
+    release(&mut ctx, started);
+    assert_eq!((ctx.usage().held_bytes, ctx.usage().handles), (before.held_bytes, 0));
+}
+
+#[test]
+fn output_is_counted_before_it_comes() {
+    let most = 10_000;
+    for (held_bytes, fits) in [(most + 1, true), (most, true), (most - 1, false)] {
+        let limits =
+            |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (9_000, 1_000);
+        let mut ctx = host(limits, |quotas| quotas.held_bytes = held_bytes).ctx();
+        let started = Host::start(&mut ctx, Runtime::Javascript, request(""), no_policy(), vec![]);
+        assert_eq!(started.is_ok(), fits, "{held_bytes}");
+        assert_eq!(ctx.usage().executions, u64::from(fits));
+    }
+}
+
+#[test]
+fn fuel_is_not_overdrawn() {
+    let mut ctx = with_quotas(|quotas| quotas.fuel = 500_000_000);
+    let started = start(&mut ctx, "for (;;) {}");
+    let text = over_quota(try_start(&mut ctx, ""));
+    assert!(text.contains("`fuel`"), "the first may use all: {text}");
+    assert!(matches!(done(&mut ctx, &started, vec![]).outcome, Outcome::Exhausted(_)));
+    // It may have ended when it was asked to, with some left.
+    assert!(ctx.usage().fuel <= 500_000_000);
+}
+
+#[test]
+fn dropping_the_sandbox_ends_what_was_started() {
+    let mut ctx = ctx();
+    let meter = std::sync::Arc::clone(&ctx.meter);
+    start(&mut ctx, "for (;;) {}");
+    start(&mut ctx, ASKS);
+    let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();
+    HostSession::start(&mut ctx, session, request("for (;;) {}")).unwrap();
+    drop(ctx);
+    let is_nothing_left = || {
+        let usage = meter.usage();
+        (usage.started, usage.sessions, usage.handles, usage.held_bytes) == (0, 0, 0, 0)
+    };
+    while !is_nothing_left() {
+        std::thread::yield_now();
+    }
+}
