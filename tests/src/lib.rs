@@ -26,6 +26,7 @@
 pub mod fuzz;
 pub mod model;
 pub mod process;
+pub mod puppet;
 pub mod reference;
 
 mod backend;

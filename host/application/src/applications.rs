@@ -12,7 +12,7 @@ use crate::{
     AppConfig, AppOutcome, Ended, Export, InvokeError, LoadError, RunError,
     engine::wasmtime_engine,
     exports::exports,
-    invoke,
+    invoke, parts,
     run::{Call, Done, Job, run},
     state::State,
 };
@@ -100,6 +100,7 @@ impl Applications {
             [b'\0', b'a', b's', b'm', _, _, 0, 0, ..] => return Err(LoadError::CoreModule { name: name() }),
             _ => return Err(LoadError::NotWasm { name: name() }),
         }
+        parts::check(bytes).map_err(|excess| LoadError::Excess { name: name(), reason: excess.to_string() })?;
         glovebox::compile(&self.engine, &self.wasmtime, bytes)
             .map_err(|source| LoadError::Compile { name: name(), source })
     }

@@ -41,6 +41,15 @@ pub enum LoadError {
         /// The file.
         name: String,
     },
+    /// It has more parts than it costs little to look at: 1,000 modules and components, or about as many types of components within one
+    /// another.
+    #[error("`{name}` is refused before it is compiled: {reason}")]
+    Excess {
+        /// The component.
+        name: String,
+        /// Which parts.
+        reason: String,
+    },
     /// It does not compile, or the cache cannot be used.
     #[error("`{name}` cannot be loaded")]
     Compile {

@@ -35,7 +35,8 @@
 //! * What is granted: a directory that may be written to has no quota, and the network is all that this machine reaches, itself
 //!   included.
 //! * Flaws in Wasmtime's sandbox or in the CPU, as for the guests: see [`glovebox`].
-//! * The time and memory of compiling a component, which nothing but the size of its file bounds.
+//! * The time and memory of compiling a component, which only the size of its file bounds, and the number of its
+//!   parts.
 
 mod applications;
 mod config;
@@ -47,6 +48,7 @@ mod grants;
 mod invoke;
 mod limiter;
 mod limits;
+mod parts;
 mod run;
 mod state;
 mod tools;

@@ -1,0 +1,141 @@
+//! What is refused of a component before Wasmtime reads it.
+//!
+//! Two things that a small file can have much of cost whoever validates it out of all proportion. A list of everything before is copied at
+//! the end of each module and component within another: 240 KB with 20,000 of them took half a minute and 8 GB. And types of
+//! components and instances are read by recursion as deep as they nest, three bytes a level: 300 KB overflowed the stack, which ends the
+//! process.
+
+/// The most core modules and components that a component consists of, however deep. Programs in several languages with all that their
+/// tools add have 5 to 16.
+const PARTS_MOST: usize = 1_000;
+
+/// The most types of components and instances that could be within one another in one section. Real ones are two levels deep; the
+/// stack that components are compiled on is enough for more than 10,000.
+const TYPES_MOST: usize = 1_000;
+
+/// The bytes before the first section of a module or component.
+const PREAMBLE_BYTES: usize = 8;
+
+/// Sections of a component (component-model, `Binary.md`).
+const CORE_MODULE: u8 = 1;
+const COMPONENT: u8 = 4;
+const TYPE: u8 = 7;
+
+/// How a type begins that another one declares: the kind of the declaration, and the type's own.
+const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
+
+/// Why a component is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Excess {
+    #[error("it consists of more than {PARTS_MOST} modules and components")]
+    Parts,
+    #[error("a section of its may have more than {TYPES_MOST} types within one another")]
+    Types,
+}
+
+/// Counts. What is not well-formed ends the count without a word: Wasmtime gets no further in it, and says why.
+///
+/// A component's sections are where they would be if it were not within another, so that nothing has to be kept of those around it.
+pub(crate) fn check(component: &[u8]) -> Result<(), Excess> {
+    let mut parts = 0;
+    let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
+    while let Some((section, content, after)) = next(rest) {
+        if matches!(section, CORE_MODULE | COMPONENT) {
+            parts += 1;
+            if parts > PARTS_MOST {
+                return Err(Excess::Parts);
+            }
+        }
+        if section == TYPE
+            && content.windows(2).filter(|pair| TYPE_WITHIN.iter().any(|begin| pair == begin)).count() > TYPES_MOST
+        {
+            return Err(Excess::Types);
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// The next section, its content, and what is to be read afterwards: of a component that is its own first section.
+fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (section, mut rest) = bytes.split_first()?;
+    let mut len: u64 = 0;
+    for shift in (0..5).map(|byte| 7 * byte) {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        len |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let (content, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    let after = if *section == COMPONENT { rest.get(PREAMBLE_BYTES..)? } else { after };
+    Some((*section, content, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPONENT, CORE_MODULE, Excess, PARTS_MOST, TYPE, TYPES_MOST, check};
+
+    const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";
+    const BEGIN: [u8; 8] = *b"\0asm\x0d\0\x01\0";
+
+    fn section(id: u8, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![id];
+        let mut left = content.len();
+        while left >= 0x80 {
+            bytes.push(u8::try_from(left & 0x7f).unwrap() | 0x80);
+            left >>= 7;
+        }
+        bytes.push(u8::try_from(left).unwrap());
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn component(sections: &[Vec<u8>]) -> Vec<u8> {
+        [BEGIN.to_vec(), sections.concat()].concat()
+    }
+
+    #[test]
+    fn parts_are_counted_at_every_depth_under_at_and_over_the_limit() {
+        let side_by_side = |count| component(&vec![section(CORE_MODULE, &MODULE); count]);
+        let nested = |count| (0..count).fold(component(&[]), |inner, _| component(&[section(COMPONENT, &inner)]));
+        // A component with nine modules in it is ten.
+        let both = |count: usize| component(&vec![section(COMPONENT, &side_by_side(9)); count / 10]);
+        for (name, make) in
+            [("nested", &nested as &dyn Fn(usize) -> Vec<u8>), ("beside", &side_by_side), ("both", &both)]
+        {
+            assert_eq!(check(&make(PARTS_MOST - 10)), Ok(()), "{name}");
+            assert_eq!(check(&make(PARTS_MOST)), Ok(()), "{name}");
+            assert_eq!(check(&make(PARTS_MOST + 10)), Err(Excess::Parts), "{name}");
+        }
+        assert_eq!(check(&nested(PARTS_MOST + 1)), Err(Excess::Parts));
+        assert_eq!(check(&side_by_side(PARTS_MOST + 1)), Err(Excess::Parts));
+    }
+
+    #[test]
+    fn types_within_types_are_counted_under_at_and_over_the_limit() {
+        for kind in [0x41, 0x42] {
+            let types = |levels: usize| {
+                let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
+                component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
+            };
+            // One more is counted: the first type follows their number, which looks like a declaration.
+            assert_eq!(check(&types(TYPES_MOST - 2)), Ok(()));
+            assert_eq!(check(&types(TYPES_MOST - 1)), Ok(()));
+            assert_eq!(check(&types(TYPES_MOST)), Err(Excess::Types));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_left_to_wasmtime() {
+        let whole = component(&[section(COMPONENT, &component(&[section(CORE_MODULE, &MODULE)])), section(TYPE, &[0])]);
+        for len in 0..=whole.len() {
+            assert_eq!(check(&whole[..len]), Ok(()), "{len} bytes");
+        }
+        for junk in [[0xff; 64].as_slice(), &[COMPONENT; 64], &[0; 64]] {
+            assert_eq!(check(junk), Ok(()));
+            assert_eq!(check(&[BEGIN.as_slice(), junk].concat()), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A component that does what a test tells it to: it calls any function of `glovebox:sandbox` with any bits for arguments.
+//!
+//! What a component in its own language could not say, forged handles, lists without memory behind them, memory given back
+//! out of bounds, a test says of it in JSON ([`Puppet::call`]).
+
+mod codec;
+mod module;
+
+use std::sync::OnceLock;
+
+use glovebox::component::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker};
+use serde_json::Value;
+use wasmtime::{
+    Config, Engine, Store,
+    component::{Component, Instance, InstancePre, Linker, Val},
+};
+
+pub use module::{END, component};
+
+use codec::Arena;
+use module::{ARGUMENTS, Import, Model, RESULT};
+
+/// So much that no call runs out of it but one that never ends.
+const FUEL: u64 = 1_000_000_000;
+
+/// How the puppet gives memory to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misbehaviour {
+    /// As it should.
+    None = 0,
+    /// It traps.
+    Trap = 1,
+    /// At an odd address.
+    Misaligned = 2,
+    /// Behind the end of its memory.
+    OutOfBounds = 3,
+    /// It calls the sandbox first.
+    CallInRealloc = 4,
+    /// It never comes back.
+    Endless = 5,
+    /// Where the result itself goes: over its own memory.
+    Overlapping = 6,
+    /// It calls the sandbox when it is told that a result of its own was read.
+    CallInPostReturn = 7,
+}
+
+/// An instance of the puppet in a store of its own.
+pub struct Puppet {
+    /// Its store, with the sandbox.
+    pub store: Store<SandboxCtx>,
+    instance: Instance,
+    how: Misbehaviour,
+}
+
+struct Loaded {
+    model: Model,
+    instance: InstancePre<SandboxCtx>,
+}
+
+fn loaded() -> &'static Loaded {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let model = Model::new();
+        let mut config = Config::new();
+        config.consume_fuel(true);
+        let engine = Engine::new(&config).unwrap();
+        let component = Component::new(&engine, &model.component).unwrap();
+        let mut linker = Linker::new(&engine);
+        add_to_linker(&mut linker).unwrap();
+        Loaded { instance: linker.instantiate_pre(&component).unwrap(), model }
+    })
+}
+
+impl Puppet {
+    /// A puppet with a sandbox of its own.
+    #[must_use]
+    pub fn new(host: &SandboxHost) -> Self {
+        let instance = &loaded().instance;
+        let mut store = Store::new(instance.engine(), host.ctx());
+        store.set_fuel(FUEL).unwrap();
+        store.set_hostcall_fuel(LIFT_BYTES);
+        let instance = instance.instantiate(&mut store).unwrap();
+        Self { store, instance, how: Misbehaviour::None }
+    }
+
+    /// Another instance in the same store, with the same sandbox, in the place of this one.
+    #[must_use]
+    pub fn beside(self) -> Self {
+        let Self { mut store, .. } = self;
+        let instance = loaded().instance.instantiate(&mut store).unwrap();
+        Self { store, instance, how: Misbehaviour::None }
+    }
+
+    fn enter(&mut self, function: &str, arguments: &[Val]) -> wasmtime::Result<Option<Val>> {
+        let function = self.instance.get_func(&mut self.store, function).expect("the puppet has this function");
+        self.store.set_fuel(FUEL)?;
+        let mut results = vec![Val::Bool(false); function.ty(&self.store).results().len()];
+        function.call(&mut self.store, arguments, &mut results)?;
+        Ok(results.pop())
+    }
+
+    /// Writes into its memory.
+    pub fn write(&mut self, at: u32, bytes: &[u8]) {
+        let write = self.instance.get_typed_func::<(u32, &[u8]), ()>(&mut self.store, "write").expect("it can");
+        self.store.set_fuel(FUEL).expect("fuel is counted");
+        write.call(&mut self.store, (at, bytes)).expect("the puppet has this memory");
+    }
+
+    /// Reads its memory.
+    #[must_use]
+    pub fn read(&mut self, at: u32, len: u32) -> Vec<u8> {
+        let read = self.instance.get_typed_func::<(u32, u32), (Vec<u8>,)>(&mut self.store, "read").expect("it can");
+        self.store.set_fuel(FUEL).expect("fuel is counted");
+        let (bytes,) = read.call(&mut self.store, (at, len)).expect("the puppet has this memory");
+        bytes
+    }
+
+    /// How it gives memory to the host from now on, in calls of the sandbox.
+    pub fn misbehave(&mut self, how: Misbehaviour) {
+        self.how = how;
+    }
+
+    /// As [`enter`](Self::enter), while it misbehaves.
+    fn enter_misbehaving(&mut self, function: &str, arguments: &[Val]) -> wasmtime::Result<Option<Val>> {
+        if self.how == Misbehaviour::None {
+            return self.enter(function, arguments);
+        }
+        self.enter("misbehave", &[Val::U32(self.how as u32)])?;
+        let result = self.enter(function, arguments)?;
+        self.enter("misbehave", &[Val::U32(0)])?;
+        Ok(result)
+    }
+
+    /// Calls a function of its own that returns an empty string, and tells it that this was read.
+    ///
+    /// # Errors
+    /// The trap.
+    pub fn talk(&mut self) -> wasmtime::Result<()> {
+        self.enter_misbehaving("talk", &[]).map(drop)
+    }
+
+    /// Calls a function of the sandbox: `execute`, `session.open`, `blob.new`, `blob.drop`, `tools.call`. The arguments
+    /// are a list of JSON values: records are objects, whose options may be left out; a case of a variant is its name or an
+    /// object of one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, with nothing behind it.
+    ///
+    /// # Errors
+    /// The trap that the component got.
+    pub fn call(&mut self, function: &str, arguments: &Value) -> wasmtime::Result<Value> {
+        let Loaded { model, .. } = loaded();
+        let import = model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
+        let flat = self.lower(import, arguments);
+        let returned = self.enter_misbehaving(&import.caller, &flat)?;
+        let Some(ty) = &import.result else { return Ok(Value::Null) };
+        if !import.has_result_pointer {
+            return Ok(match returned {
+                Some(Val::U32(number)) => number.into(),
+                Some(Val::U64(number)) => number.into(),
+                _ => Value::Null,
+            });
+        }
+        // What is read is far apart, and most of it is near the result.
+        let near = self.read(RESULT, 2_048);
+        let mut read = |at: u32, len: u32| match near_part(&near, at, len) {
+            Some(part) => part.to_vec(),
+            None => self.read(at, len),
+        };
+        Ok(model.codec.load(&mut read, RESULT, ty))
+    }
+
+    /// Calls a function with these flat values, whatever they may mean; where its result goes is added.
+    ///
+    /// # Errors
+    /// The trap that the component got.
+    pub fn call_flat(&mut self, function: &str, flat: &[u64]) -> wasmtime::Result<()> {
+        let import =
+            loaded().model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
+        let result = import.has_result_pointer.then_some(u64::from(RESULT));
+        let values = import.values(flat.iter().copied().chain(result).collect());
+        self.enter_misbehaving(&import.caller, &values).map(drop)
+    }
+
+    /// Puts arguments into its memory, and gives what the core function takes.
+    fn lower(&mut self, import: &Import, arguments: &Value) -> Vec<Val> {
+        let Loaded { model, .. } = loaded();
+        let codec = &model.codec;
+        let mut arena = Arena { base: ARGUMENTS, bytes: Vec::new() };
+        let offsets = codec.sizes.field_offsets(&import.parameters);
+        let size = codec.sizes.params(&import.parameters).size.size_wasm32();
+        let base = arena.room(size);
+        let mut flat = Vec::new();
+        for (at, (offset, ty)) in offsets.into_iter().enumerate() {
+            let address = base + u32::try_from(offset.size_wasm32()).unwrap();
+            codec.store(&mut arena, address, ty, arguments.get(at).unwrap_or(&Value::Null));
+            if !import.is_indirect {
+                codec.flatten(&arena, address, ty, &mut flat);
+            }
+        }
+        if import.is_indirect {
+            flat.push(u64::from(base));
+        }
+        if import.has_result_pointer {
+            flat.push(u64::from(RESULT));
+        }
+        if !arena.bytes.is_empty() {
+            self.write(ARGUMENTS, &arena.bytes);
+        }
+        import.values(flat)
+    }
+}
+
+fn near_part(near: &[u8], at: u32, len: u32) -> Option<&[u8]> {
+    let begin = usize::try_from(at.checked_sub(RESULT)?).ok()?;
+    near.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
+}

@@ -1,0 +1,218 @@
+//! The puppet's component: a core module that passes on whatever it is told to, and the world that it is of.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+
+use wasmtime::component::Val;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::{
+    Function, FunctionKind, Resolve, SizeAlign, Type, TypeDefKind,
+    abi::{AbiVariant, WasmType},
+};
+
+use super::codec::Codec;
+
+/// Where results are put.
+pub(super) const RESULT: u32 = 64;
+/// Where arguments are put.
+pub(super) const ARGUMENTS: u32 = 4_096;
+/// From where on the puppet gives memory to the host. Before it is room for arguments.
+const HEAP: u32 = 16 << 20;
+/// All of its memory: 3 GiB, which are only zeros until they are written to, in pages of 64 KiB.
+const PAGES: u32 = 3 << 14;
+/// Behind its memory.
+pub const END: u32 = PAGES << 16;
+
+/// A function that the puppet imports.
+pub(super) struct Import {
+    /// The puppet's function that calls it.
+    pub(super) caller: String,
+    pub(super) parameters: Vec<Type>,
+    pub(super) result: Option<Type>,
+    /// What its core function takes; the last may be where the result goes.
+    pub(super) flat: Vec<WasmType>,
+    pub(super) is_indirect: bool,
+    pub(super) has_result_pointer: bool,
+    pub(super) flat_result: Option<WasmType>,
+}
+
+/// A puppet, not yet compiled.
+pub(super) struct Model {
+    pub(super) codec: Codec,
+    pub(super) imports: BTreeMap<String, Import>,
+    pub(super) component: Vec<u8>,
+}
+
+impl Import {
+    /// Flat values as what its caller takes.
+    pub(super) fn values(&self, flat: Vec<u64>) -> Vec<Val> {
+        assert_eq!(self.flat.len(), flat.len(), "as many values as the function takes");
+        let values = self.flat.iter().zip(flat).map(|(ty, value)| match wasm(*ty) {
+            "i64" => Val::U64(value),
+            _ => Val::U32(u32::try_from(value).unwrap()),
+        });
+        values.collect()
+    }
+}
+
+fn wasm(ty: WasmType) -> &'static str {
+    match ty {
+        WasmType::I64 | WasmType::PointerOrI64 => "i64",
+        _ => "i32",
+    }
+}
+
+fn wit(ty: WasmType) -> &'static str {
+    if wasm(ty) == "i64" { "u64" } else { "u32" }
+}
+
+fn package() -> Resolve {
+    let mut resolve = Resolve::default();
+    resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit")).unwrap();
+    resolve
+}
+
+/// Makes a component of a core module as text, and of what its world imports and exports as WIT. Its names are those of a module
+/// that was compiled with bindings; `glovebox:sandbox` and WASI can be imported.
+#[must_use]
+pub fn component(world: &str, core: &str) -> Vec<u8> {
+    encode(&mut package(), world, core)
+}
+
+fn encode(resolve: &mut Resolve, world: &str, core: &str) -> Vec<u8> {
+    let package =
+        resolve.push_str("program.wit", &format!("package test:program; world program {{ {world} }}")).unwrap();
+    let world = resolve.select_world(&[package], Some("program")).unwrap();
+    let mut core = wat::parse_str(core).unwrap();
+    embed_component_metadata(&mut core, resolve, world, StringEncoding::UTF8, false).unwrap();
+    ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
+}
+
+/// The name by which tests call a function: `execute`, `session.open`, `blob.new`, `tools.call`.
+fn short(interface: &str, function: &Function) -> String {
+    let name = function.name.as_str();
+    match &function.kind {
+        FunctionKind::Constructor(_) => format!("{}.new", name.trim_start_matches("[constructor]")),
+        FunctionKind::Freestanding if interface == "sandbox" => name.to_owned(),
+        FunctionKind::Freestanding => format!("{interface}.{name}"),
+        _ => name.split_once(']').unwrap().1.to_owned(),
+    }
+}
+
+impl Model {
+    /// A puppet with the whole of `glovebox:sandbox`.
+    pub(super) fn new() -> Self {
+        let mut resolve = package();
+        let (mut imports, mut wat, mut callers, mut world) =
+            (BTreeMap::new(), String::new(), String::new(), String::new());
+        for interface in ["sandbox", "tools"] {
+            let full = format!("glovebox:sandbox/{interface}@0.1.0");
+            writeln!(world, "import {full};").unwrap();
+            let (id, _) =
+                resolve.interfaces.iter().find(|(id, _)| resolve.id_of(*id).as_deref() == Some(full.as_str())).unwrap();
+            let interface_of = &resolve.interfaces[id];
+            for function in interface_of.functions.values() {
+                let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
+                let number = imports.len();
+                let import = Import {
+                    caller: format!("call{number}"),
+                    parameters: function.params.iter().map(|parameter| parameter.ty).collect(),
+                    result: function.result,
+                    flat: signature.params,
+                    is_indirect: signature.indirect_params,
+                    has_result_pointer: signature.retptr,
+                    flat_result: signature.results.first().copied(),
+                };
+                add(&import, &full, &function.name, number, &mut wat, &mut callers, &mut world);
+                imports.insert(short(interface, function), import);
+            }
+            for (name, id) in &interface_of.types {
+                if !matches!(resolve.types[*id].kind, TypeDefKind::Resource) {
+                    continue;
+                }
+                let number = imports.len();
+                let import = Import {
+                    caller: format!("call{number}"),
+                    parameters: vec![Type::U32],
+                    result: None,
+                    flat: vec![WasmType::I32],
+                    is_indirect: false,
+                    has_result_pointer: false,
+                    flat_result: None,
+                };
+                add(&import, &full, &format!("[resource-drop]{name}"), number, &mut wat, &mut callers, &mut world);
+                imports.insert(format!("{name}.drop"), import);
+            }
+        }
+        let own = "export write: func(at: u32, bytes: list<u8>); export read: func(at: u32, len: u32) -> list<u8>;
+             export misbehave: func(how: u32); export talk: func() -> string;";
+        let component = encode(&mut resolve, &format!("{world} {own}"), &module(&wat, &callers));
+        let mut sizes = SizeAlign::default();
+        sizes.fill(&resolve).unwrap();
+        Self { codec: Codec { resolve, sizes }, imports, component }
+    }
+}
+
+/// Adds an import and the function that calls it.
+fn add(
+    import: &Import,
+    interface: &str,
+    name: &str,
+    number: usize,
+    wat: &mut String,
+    callers: &mut String,
+    world: &mut String,
+) {
+    let parameters: String = import.flat.iter().map(|ty| format!(" (param {})", wasm(*ty))).collect();
+    let result = import.flat_result.map_or_else(String::new, |ty| format!(" (result {})", wasm(ty)));
+    let gets: String = (0..import.flat.len()).map(|at| format!(" (local.get {at})")).collect();
+    writeln!(wat, r#"(import "{interface}" "{name}" (func $import{number}{parameters}{result}))"#).unwrap();
+    writeln!(
+        callers,
+        r#"(func (export "call{number}"){parameters}{result} (global.set $next (i32.const {HEAP})) (call $import{number}{gets}))"#
+    )
+    .unwrap();
+    let named: Vec<String> = import.flat.iter().enumerate().map(|(at, ty)| format!("p{at}: {}", wit(*ty))).collect();
+    let gives = import.flat_result.map_or_else(String::new, |ty| format!(" -> {}", wit(ty)));
+    writeln!(world, "export call{number}: func({}){gives};", named.join(", ")).unwrap();
+}
+
+/// The module. What `misbehave` says, `cabi_realloc` does: see [`Misbehaviour`](super::Misbehaviour).
+fn module(imports: &str, callers: &str) -> String {
+    // The first function that is imported is `info`, with a pointer for its result.
+    format!(
+        r#"(module
+        {imports}
+        (memory (export "memory") {PAGES})
+        (global $next (mut i32) (i32.const {HEAP}))
+        (global $how (mut i32) (i32.const 0))
+        {callers}
+        (func (export "misbehave") (param i32) (global.set $how (local.get 0)))
+        (func (export "write") (param $at i32) (param $from i32) (param $len i32)
+            (memory.copy (local.get $at) (local.get $from) (local.get $len))
+            (global.set $next (i32.const {HEAP})))
+        (func (export "read") (param $at i32) (param $len i32) (result i32)
+            (i32.store (i32.const 16) (local.get $at))
+            (i32.store (i32.const 20) (local.get $len))
+            (i32.const 16))
+        (func (export "talk") (result i32)
+            (i32.store (i32.const 16) (i32.const 16))
+            (i32.store (i32.const 20) (i32.const 0))
+            (i32.const 16))
+        (func (export "cabi_post_talk") (param i32)
+            (if (i32.eq (global.get $how) (i32.const 7)) (then (call $import0 (i32.const {RESULT})))))
+        (func (export "cabi_realloc") (param $old i32) (param $old_len i32) (param $align i32) (param $len i32) (result i32)
+            (local $at i32)
+            (if (i32.eq (global.get $how) (i32.const 1)) (then (unreachable)))
+            (if (i32.eq (global.get $how) (i32.const 2)) (then (return (i32.const {misaligned}))))
+            (if (i32.eq (global.get $how) (i32.const 3)) (then (return (i32.const 0xfffffff0))))
+            (if (i32.eq (global.get $how) (i32.const 4)) (then (call $import0 (i32.const {RESULT}))))
+            (if (i32.eq (global.get $how) (i32.const 5)) (then (loop $again (br $again))))
+            (if (i32.eq (global.get $how) (i32.const 6)) (then (return (i32.const {RESULT}))))
+            (local.set $at
+                (i32.and (i32.add (global.get $next) (i32.sub (local.get $align) (i32.const 1)))
+                    (i32.sub (i32.const 0) (local.get $align))))
+            (global.set $next (i32.add (local.get $at) (local.get $len)))
+            (local.get $at)))"#,
+        misaligned = HEAP + 1,
+    )
+}
