@@ -10,7 +10,7 @@ use crate::tools::{Tool, Toolbox};
 #[test]
 fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anything_else() {
     let texts = Tool::new("texts", "").text_handler(|_, arguments| {
-        let arguments: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        let arguments: Value = serde_json::from_str(&arguments).unwrap();
         Ok(arguments["text"].as_str().unwrap().to_owned())
     });
     let mut guest = Guest::new(&[texts], |limits| limits.tool_bytes = 1000);
@@ -18,7 +18,7 @@ fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anythi
         guest.call(1, "texts", &json!({ "text": text }));
         let reply = guest.read().unwrap();
         match &reply["error"] {
-            serde_json::Value::Null => reply["ok"].to_string(),
+            Value::Null => reply["ok"].to_string(),
             error => error.to_string(),
         }
     };
@@ -31,7 +31,7 @@ fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anythi
         assert!(error.contains("the result is no JSON: ") && error.contains("\"ToolError\""), "{text}: {error}");
     }
     let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
-        let arguments: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let length = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
         // No JSON either, which is not looked at.
         Ok("0".repeat(length - 1) + "1")

@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use super::*;
+use crate::component::wit::sandbox::OutputStream;
 
 #[test]
 fn files_over_the_quota_are_not_kept() {
