@@ -52,7 +52,8 @@ fn going_back_is_told_and_paid_for() {
     let mut ctx = ctx();
     let policy = Policy {
         session: kept(|session| session.checkpoints = Some(Checkpoints::Always)).session,
-        ..{ limited(|limits| limits.fuel = Some(50_000_000)) }
+        // Without a last word: nothing would be unwound where the script ends by it.
+        ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();
     said_in(&mut ctx, &session, "var x = 1");
