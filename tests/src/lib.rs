@@ -7,7 +7,7 @@
 //! * [`ComponentBackend`] is the same engine as components have it, through `glovebox:sandbox`.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
-//! * [`reference`] makes the contract's page in `docs/`.
+//! * [`mod@reference`] makes the contract's page in `docs/`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] says what a session should hold after random scripts.
 //!
