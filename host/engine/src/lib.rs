@@ -70,6 +70,7 @@ mod own_commits;
 mod pagemap;
 mod policy;
 mod prepare;
+mod prepared_module;
 mod request;
 mod resident;
 mod run;
@@ -110,6 +111,7 @@ pub use manager::{
 };
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
+pub use prepared_module::PreparedModule;
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
