@@ -6,11 +6,11 @@ use super::{
     module::{Module, count},
 };
 
-/// Zeros from this length on are left out: as many bytes as the code takes that knows of one run more, many times over.
-const GAP_BYTES: usize = 512;
+/// Zeros from this length on are left out: knowing of one run more takes some 40 bytes of code and description.
+const GAP_BYTES: usize = 256;
 
 /// More runs than this are joined, the nearest first: each is a data segment, and a case in the functions that copy from it.
-const RUNS_MOST: usize = 256;
+const RUNS_MOST: usize = 1024;
 
 /// A stretch of the image, zeros left out before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
