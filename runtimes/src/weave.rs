@@ -1,0 +1,12 @@
+//! Weaving: prepared interpreters and a shim become one core module, and that a component.
+
+mod assembly;
+mod body;
+mod error;
+mod metered;
+mod module;
+mod reach;
+mod shift;
+
+pub use error::WeaveError;
+pub use metered::metered;
