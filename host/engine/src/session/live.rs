@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use glovebox_core::After;
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
@@ -9,7 +10,7 @@ use crate::{
     Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     budget::Keeper,
     current::Run,
-    guest::{After, Guest},
+    guest::Guest,
     own_commits::OwnCommits,
     run::Setting,
     runtime::Image,
