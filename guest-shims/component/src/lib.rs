@@ -27,6 +27,8 @@ mod error;
 mod executed;
 mod guest;
 mod guests;
+#[cfg(feature = "clock")]
+mod host_clocks;
 mod machine;
 mod memory;
 mod policy;
@@ -49,6 +51,8 @@ pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
 pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
+#[cfg(feature = "clock")]
+pub use host_clocks::HostClocks;
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use policy::Policy;

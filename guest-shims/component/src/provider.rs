@@ -5,7 +5,7 @@ use std::rc::Rc;
 use glovebox_core::Language;
 
 use crate::{
-    Description, Policy, Runtime, Sandbox, World,
+    Description, Policy, Runtime, Sandbox, Started, World,
     bindings::types::{self, SandboxError},
 };
 
@@ -106,6 +106,31 @@ impl Provider {
         let task = sandbox.task(types::Request { stdin: None, deadline_ms: None, ..request })?;
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
+
+    /// Begins what `execute` does.
+    pub fn start(
+        &self,
+        runtime: &types::Runtime,
+        request: types::Request,
+        policy: types::Policy,
+        tools: &[types::Tool],
+    ) -> Result<Started, SandboxError> {
+        let sandbox = self.sandbox(runtime, policy)?;
+        let task = sandbox.task(request)?;
+        no_tools(tools)?;
+        Ok(Started::new(Box::new(move |is_cancelled| {
+            sandbox.execute(&if is_cancelled { task.cancelled() } else { task })
+        })))
+    }
+}
+
+/// Tools that the caller answers would need the guest to be suspended.
+pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
+    Err(SandboxError::Unsupported(text.into()))
 }
 
 fn runtimes(world: &World) -> Result<Vec<Rc<Runtime>>, String> {
