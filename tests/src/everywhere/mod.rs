@@ -1,0 +1,16 @@
+//! The portable provider in other hosts: the program `everywhere`, which is the case runner, the provider and the tools of cases composed.
+//!
+//! * [`Host`] is one of them, and says how its process is started.
+//! * [`Worker`] is such a process, in which one instance runs case after case.
+//! * [`exceptions`] are the cases that end otherwise there, each with its reason.
+//! * [`page`] is the page that says which case passes where.
+
+pub mod exceptions;
+
+mod host;
+mod page;
+mod worker;
+
+pub use host::{Host, run_here};
+pub use page::page;
+pub use worker::{Answer, Worker};
