@@ -10,6 +10,7 @@
 //! | `outcome`, `value`, `ending` | what a guest did, decided in one place |
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
+//! | `files` | a workspace, seen and changed from outside |
 //! | `session`, `tools` | what they have in common |
 //!
 //! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
@@ -17,6 +18,7 @@
 
 mod boot;
 mod ending;
+pub mod files;
 mod language;
 mod limits;
 mod memory;

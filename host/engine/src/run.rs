@@ -154,7 +154,7 @@ impl<'a> Setting<'a> {
         let output = wasi.take_output();
         let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
-        let files = Files { vfs: wasi.vfs().clone(), root: roots.workspace() };
+        let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;
         execution.value = ran.value;
