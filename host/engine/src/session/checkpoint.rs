@@ -1,7 +1,5 @@
 //! A saved state of a session, and a guest made from one.
 
-use std::mem;
-
 use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
 use sha2::{Digest as _, Sha256};
 
@@ -116,10 +114,9 @@ impl Checkpoint {
         let grown = self.memory_bytes.checked_sub(memory_bytes).ok_or_else(|| broken("it is smaller"))?;
         // Files may have taken what is kept free of memory. A guest that could not come back for it would have ruined its
         // session.
-        let limiter = &mut guest.machine.store.data_mut().limiter;
-        let reserve_bytes = mem::take(&mut limiter.reserve_bytes);
+        let kept_free = guest.machine.store.data_mut().limiter.memory.free_all();
         let has_grown = guest.machine.grow_bytes(grown);
-        guest.machine.store.data_mut().limiter.reserve_bytes = reserve_bytes;
+        guest.machine.store.data_mut().limiter.memory.keep_free(kept_free);
         if !has_grown {
             return Err(ExecuteError::Instantiate {
                 reason: format!(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use glovebox_core::After;
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
@@ -9,7 +10,7 @@ use crate::{
     Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
     budget::Keeper,
     current::Run,
-    guest::{After, Guest},
+    guest::Guest,
     own_commits::OwnCommits,
     run::Setting,
     runtime::Image,
@@ -259,7 +260,7 @@ impl Live {
     /// The files as they are. Looking at them is no change that a checkpoint would be due for.
     pub(super) fn files(&mut self) -> Result<Files, ExecuteError> {
         let mut guest = self.take()?;
-        let files = Files { vfs: guest.wasi_mut().vfs_mut().clone(), root: self.roots.workspace() };
+        let files = Files::of(guest.wasi_mut().vfs_mut().clone(), self.roots.workspace());
         self.life = Life::Resting(guest);
         Ok(files)
     }

@@ -16,7 +16,6 @@ mod line;
 mod live;
 mod options;
 mod pages;
-mod policy;
 mod pristine;
 mod shared;
 
@@ -29,5 +28,4 @@ pub(crate) use pristine::Pristine;
 pub use handle::Session;
 pub use info::{CheckpointId, CheckpointInfo, SessionInfo, WentBack};
 pub use options::SessionOptions;
-pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
 pub use shared::SharedWorkspace;

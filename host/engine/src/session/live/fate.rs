@@ -2,11 +2,13 @@
 
 use std::{mem, sync::Arc};
 
+use glovebox_core::After;
+
 use crate::{
-    ExecuteError, events,
-    guest::{After, Guest},
+    ExecuteError, OnUnwind, SessionPolicy, events,
+    guest::Guest,
     session::{
-        CheckpointId, OnUnwind, SessionPolicy, WentBack,
+        CheckpointId, WentBack,
         checkpoint::{Awaken, Checkpoint},
         history::Saved,
         pages::Pages,

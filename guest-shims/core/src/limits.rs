@@ -2,7 +2,15 @@
 
 use std::time::Duration;
 
+use glovebox_vfs::VfsLimits;
+use glovebox_wasi::WasiLimits;
 use serde::{Deserialize, Serialize};
+
+/// How much of mounted files is kept in memory for reading again. Counts against `limits.memory_bytes`.
+const MOUNT_CACHE_BYTES: u64 = 8 << 20;
+
+/// What a message to the tools has around a call's arguments.
+const TOOL_ENVELOPE_BYTES: u64 = 4096;
 
 /// Every limit of an execution, finite by default.
 ///
@@ -72,6 +80,18 @@ pub struct Limits {
     pub session_total_bytes: u64,
 }
 
+/// Calls a macro with the names of all limits, after what else it is given.
+#[macro_export]
+macro_rules! with_limits {
+    ($what:ident, $($rest:expr),*) => {
+        $what!(
+            $($rest),*, fuel, fuel_reserve, timeout_ms, timeout_reserve_ms, memory_bytes, stdout_bytes, stderr_bytes,
+            source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
+            tool_timeout_ms, tool_bytes, tool_record_bytes, session_count, session_total_bytes
+        )
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -117,20 +137,46 @@ impl Limits {
     pub const MEMORY_BYTES_MOST: u64 = 4 << 30;
 
     /// `timeout_ms` as a duration.
-    pub(crate) fn timeout(&self) -> Duration {
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
     /// How much of an execution's fuel is kept for a last word.
-    pub(crate) fn fuel_reserve_of(&self, fuel: u64) -> u64 {
+    #[must_use]
+    pub fn fuel_reserve_of(&self, fuel: u64) -> u64 {
         self.fuel_reserve.min(fuel / 10)
     }
 
     /// How much of the time is kept for a last word.
-    pub(crate) fn effective_timeout_reserve(&self) -> Duration {
+    #[must_use]
+    pub fn effective_timeout_reserve(&self) -> Duration {
         // In microseconds, so that a timeout of a few milliseconds has one, too.
         let tenth_us = self.timeout_ms.saturating_mul(1000) / 10;
         Duration::from_micros(self.timeout_reserve_ms.saturating_mul(1000).min(tenth_us))
+    }
+
+    /// What the guest's descriptors and streams are held to.
+    #[must_use]
+    pub fn wasi(&self) -> WasiLimits {
+        WasiLimits {
+            stdout_bytes: self.stdout_bytes,
+            stderr_bytes: self.stderr_bytes,
+            tool_bytes: self.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
+            open_files: self.open_files,
+            memory_bytes: self.memory_bytes,
+        }
+    }
+
+    /// What the guest's files are held to.
+    #[must_use]
+    pub fn vfs(&self) -> VfsLimits {
+        VfsLimits {
+            bytes: self.workspace_bytes,
+            inodes: self.workspace_inodes,
+            mount_cache_bytes: MOUNT_CACHE_BYTES.min(self.memory_bytes / 4),
+            ..VfsLimits::default()
+        }
     }
 
     /// Checks every limit against what the engine can hold.
@@ -164,5 +210,46 @@ impl Limits {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes all limits out of one record; the compiler finds one that has no name in the list.
+    macro_rules! taken {
+        ($limits:expr, $($name:ident),*) => {{
+            let Limits { $($name),* } = $limits;
+            [$((stringify!($name), u64::from($name))),*]
+        }};
+    }
+
+    #[test]
+    fn every_limit_has_a_least_and_a_most() {
+        let defaults = Limits::default();
+        assert_eq!(defaults.check(), Ok(()));
+        for (key, value) in with_limits!(taken, defaults.clone()) {
+            let with = |value: u64| serde_json::from_value::<Limits>(serde_json::json!({ key: value }));
+            assert_eq!(with(value).unwrap(), defaults, "{key}");
+            let too_much = with(u64::MAX).or_else(|_| with(u64::from(u32::MAX))).unwrap();
+            let LimitError { key: named, least, most, .. } = too_much.check().unwrap_err();
+            assert_eq!(named, key);
+            for (value, fits) in [(most, true), (most + 1, false), (least, true), (least.wrapping_sub(1), false)] {
+                assert_eq!(with(value).is_ok_and(|limits| limits.check().is_ok()), fits, "{key}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reserve_is_never_more_than_a_tenth() {
+        let limits = Limits { fuel_reserve: 10, timeout_ms: 1_000, timeout_reserve_ms: 100, ..Limits::default() };
+        for (fuel, reserve) in [(99, 9), (100, 10), (1_000, 10)] {
+            assert_eq!(limits.fuel_reserve_of(fuel), reserve, "{fuel}");
+        }
+        for (timeout_ms, reserve_us) in [(999, 99_900), (1_000, 100_000), (10_000, 100_000)] {
+            let limits = Limits { timeout_ms, ..limits.clone() };
+            assert_eq!(limits.effective_timeout_reserve(), Duration::from_micros(reserve_us), "{timeout_ms}");
+        }
     }
 }

@@ -9,21 +9,22 @@ use std::sync::{
 /// guest. The threads take of it while the guest's memory grows into it: whoever finds that both together are too much
 /// gives back what it took, so that the sum is never over the limit.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+pub struct Account {
     held_bytes: AtomicU64,
     room_bytes: AtomicU64,
 }
 
 /// Bytes that are held, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     account: Arc<Account>,
     bytes: u64,
 }
 
 impl Held {
     /// How many.
-    pub(super) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
@@ -36,17 +37,18 @@ impl Drop for Held {
 
 impl Account {
     /// What is held now.
-    pub(crate) fn held_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::SeqCst)
     }
 
     /// Says how much may be held, whatever is held already. Only the guest's thread does.
-    pub(crate) fn set_room(&self, bytes: u64) {
+    pub fn set_room(&self, bytes: u64) {
         self.room_bytes.store(bytes, Ordering::SeqCst);
     }
 
     /// Says how much may be held, unless more is held already. Only the guest's thread does.
-    pub(crate) fn try_set_room(&self, bytes: u64) -> bool {
+    pub fn try_set_room(&self, bytes: u64) -> bool {
         let before = self.room_bytes.swap(bytes, Ordering::SeqCst);
         if self.held_bytes() <= bytes {
             return true;
@@ -56,14 +58,16 @@ impl Account {
     }
 
     /// Takes room for `bytes`; none where there is no room.
-    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         let held = Held { account: Arc::clone(self), bytes };
         before.checked_add(bytes).is_some_and(|sum| sum <= self.room_bytes.load(Ordering::SeqCst)).then_some(held)
     }
 
     /// Takes room for a few bytes, whatever there is.
-    pub(super) fn hold_anyway(self: &Arc<Self>, bytes: u64) -> Held {
+    #[must_use]
+    pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> Held {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         Held { account: Arc::clone(self), bytes }
     }

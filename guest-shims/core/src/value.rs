@@ -12,7 +12,6 @@ const JSON_BYTES_MOST: usize = 1 << 20;
 ///
 /// As JSON it is `{"repr": …}`, and `"json"` beside it where the value is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct GuestValue {
     /// As the language shows it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
     pub repr: String,

@@ -74,7 +74,8 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     /// After how many executions without a checkpoint one is due. None: never by itself.
-    pub(super) fn interval(&self, private_bytes: u64) -> Option<u64> {
+    #[must_use]
+    pub fn interval(&self, private_bytes: u64) -> Option<u64> {
         match self.checkpoints {
             Checkpoints::Always => Some(1),
             Checkpoints::Every(count) => Some(u64::from(count.max(1))),
@@ -87,7 +88,6 @@ impl SessionPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Policy;
 
     #[test]
     fn automatic_checkpoints_get_rarer_as_they_get_larger() {
@@ -99,24 +99,5 @@ mod tests {
         assert_eq!(always.interval(1 << 40), Some(1));
         assert_eq!(SessionPolicy { checkpoints: Checkpoints::Every(10), ..policy.clone() }.interval(0), Some(10));
         assert_eq!(SessionPolicy { checkpoints: Checkpoints::Never, ..policy }.interval(0), None);
-    }
-
-    #[test]
-    fn what_a_policy_says_of_sessions_survives_its_file_and_impossible_things_are_refused() {
-        for (checkpoints, kept, fits) in [
-            (Checkpoints::Auto, 8, true),
-            (Checkpoints::Never, 1, true),
-            (Checkpoints::Every(1), 1, true),
-            (Checkpoints::Every(0), 1, false),
-            (Checkpoints::Always, 0, false),
-        ] {
-            let session = SessionPolicy { checkpoints, checkpoints_kept: kept, ..SessionPolicy::default() };
-            let policy = Policy { session, ..Policy::default() };
-            let read = Policy::from_toml(&policy.to_toml());
-            assert_eq!(read.is_ok(), fits, "{checkpoints:?}, {kept}: {read:?}");
-            assert!(!fits || read.is_ok_and(|read| read == policy), "{checkpoints:?}");
-        }
-        let policy = Policy::from_toml("[session]\ncheckpoints = { every = 10 }\non_unwind = \"end\"").unwrap();
-        assert_eq!((policy.session.checkpoints, policy.session.on_unwind), (Checkpoints::Every(10), OnUnwind::End));
     }
 }

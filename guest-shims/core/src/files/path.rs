@@ -1,31 +1,32 @@
 //! Paths as the embedder gives them.
 
-use super::FilesError;
+use super::FileError;
 
 /// The path without `.` and doubled slashes; `""` for the workspace itself.
 ///
 /// The file system would resolve `..` inside the workspace and refuse it where it leads out. It is refused wholly: what
 /// a path with `..` means depends on the links that the guest made.
-pub(super) fn inside(path: &str) -> Result<String, FilesError> {
+pub fn inside(path: &str) -> Result<String, FileError> {
     if let Some(reason) = fault(path) {
-        return Err(FilesError::Path { path: path.to_owned(), reason });
+        return Err(FileError::Path { path: path.to_owned(), reason });
     }
     let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     Ok(names.join("/"))
 }
 
 /// As [`inside`], for what the workspace itself cannot be.
-pub(super) fn below(path: &str) -> Result<String, FilesError> {
+pub fn below(path: &str) -> Result<String, FileError> {
     let inner = inside(path)?;
     if inner.is_empty() {
         let reason = "is the workspace itself; name a file or directory in it";
-        return Err(FilesError::Path { path: path.to_owned(), reason });
+        return Err(FileError::Path { path: path.to_owned(), reason });
     }
     Ok(inner)
 }
 
 /// Why a path, or a pattern of paths, leads out of the workspace or nowhere.
-pub(super) fn fault(path: &str) -> Option<&'static str> {
+#[must_use]
+pub fn fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
         Some("is absolute; give it relative to the workspace, `a/b` for `/app/a/b`")
     } else if path.split('/').any(|name| name == "..") {
@@ -38,6 +39,7 @@ pub(super) fn fault(path: &str) -> Option<&'static str> {
 }
 
 /// The path in the file system's terms.
-pub(super) fn bytes(path: &str) -> &[u8] {
+#[must_use]
+pub fn bytes(path: &str) -> &[u8] {
     if path.is_empty() { b"." } else { path.as_bytes() }
 }

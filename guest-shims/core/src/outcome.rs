@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Resource {
     /// Fuel, in units.
     Fuel,
@@ -19,7 +18,6 @@ pub enum Resource {
 /// Why a guest could not go on, other than by its own doing or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum TrapKind {
     /// The native stack ran out.
     StackOverflow,
@@ -40,7 +38,6 @@ pub enum TrapKind {
 /// What the guest did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Outcome {
     /// The script ran to its end.
     Completed,
@@ -52,7 +49,7 @@ pub enum Outcome {
     /// An exception reached the top.
     Raised(RaisedOutcome),
     /// A limit was reached: the guest was unwound, could not go on, or ended when it was asked to shortly before
-    /// ([`Execution::interrupted`](crate::Execution::interrupted)).
+    /// (`Execution::interrupted`).
     Exhausted {
         /// Which limit.
         resource: Resource,
@@ -72,7 +69,6 @@ pub enum Outcome {
 
 /// The exception of [`Outcome::Raised`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct RaisedOutcome {
     /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is no object.
     #[serde(rename = "type")]
@@ -100,7 +96,8 @@ impl Outcome {
     }
 
     /// The exception, if one reached the top.
-    pub(crate) fn raised(&self) -> Option<&RaisedOutcome> {
+    #[must_use]
+    pub fn raised(&self) -> Option<&RaisedOutcome> {
         match self {
             Self::Raised(raised) => Some(raised),
             _ => None,
@@ -146,7 +143,8 @@ impl Outcome {
 }
 
 /// The beginning of what a script chose, short enough for a log.
-pub(crate) fn clipped(text: &str) -> &str {
+#[must_use]
+pub fn clipped(text: &str) -> &str {
     const CHARS_MOST: usize = 200;
     text.char_indices().nth(CHARS_MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }

@@ -3,16 +3,19 @@
 use glovebox_vfs::{FileKind, InodeId, Vfs, VfsError};
 
 /// What a walk meets.
-pub(super) struct Walked {
+#[derive(Clone, Debug)]
+pub struct Walked {
     /// Relative to where the walk began.
-    pub(super) path: String,
-    pub(super) inode: InodeId,
-    pub(super) kind: FileKind,
+    pub path: String,
+    /// What it is in the file system.
+    pub inode: InodeId,
+    /// Its kind; a link's own.
+    pub kind: FileKind,
 }
 
 /// All that is below `top`, at most `depth_most` names deep, in ascending order of paths, so that a directory comes before
 /// what it contains. Goes through no link. What is met is bounded by the file system's quotas.
-pub(super) fn below(vfs: &mut Vfs, top: InodeId, depth_most: usize) -> Result<Vec<Walked>, (String, VfsError)> {
+pub fn below(vfs: &mut Vfs, top: InodeId, depth_most: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     let mut left = vec![(String::new(), top, 0_usize)];
     while let Some((dir, inode, depth)) = left.pop() {

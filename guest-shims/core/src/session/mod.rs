@@ -1,0 +1,5 @@
+//! Sessions: interpreters that are kept between executions.
+
+mod policy;
+
+pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
