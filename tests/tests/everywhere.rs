@@ -12,27 +12,20 @@ use std::{
     path::Path,
     process::ExitCode,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
 };
 
 use glovebox_tests::{
-    Backend, Case, EngineBackend, StepResult,
-    case_line::{LineOptions, case_line, results},
-    cases_dir, check,
+    Backend, Case, EngineBackend, StepResult, cases_dir, check,
     compare::{comparable, depends_on_time, with_files_written},
     engine,
     everywhere::{
-        Answer, Host, Worker,
+        Host, Hosted,
         exceptions::{Differs, expected},
         page, run_here,
     },
     fixed, load_cases, process, trial_with,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
-
-/// The longest that a host may take for a case: many times what the slowest takes on a busy machine. The first comes after
-/// compiling.
-const ANSWER: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     if let Some(program) = process::child_task().as_deref().and_then(|task| task.strip_prefix("run ")) {
@@ -42,19 +35,16 @@ fn main() -> ExitCode {
     let args = Arguments::from_args();
     let cases = load_cases(&cases_dir()).expect("the cases are well formed");
     let runtimes = engine().runtimes().expect("the manifest is read");
-    let hosts: Vec<_> = Host::ALL
-        .into_iter()
-        .map(|host| (host, host.command("everywhere").map(|command| Arc::new(Mutex::new(Worker::new(command))))))
-        .collect();
+    let hosts = Hosted::all("everywhere");
     let mut trials = Vec::new();
     for case in &cases {
         let shared = Arc::new(Shared::new(case));
         // Case by case, so that the hosts work side by side.
-        for (host, worker) in &hosts {
-            for runtime in runtimes.iter().filter(|runtime| runtime.language == case.language) {
+        for (host, hosted) in &hosts {
+            for runtime in runtimes.iter().filter(|runtime| runtime.default && runtime.language == case.language) {
                 let name = format!("{}/{}/{}", host.name(), runtime.name, case.name);
                 let (host, runtime, shared) = (*host, runtime.name.clone(), Arc::clone(&shared));
-                trials.push(trial_with(name, worker.clone(), move |worker| show(host, &worker, &runtime, &shared)));
+                trials.push(trial_with(name, hosted.clone(), move |hosted| show(host, &hosted, &runtime, &shared)));
             }
         }
     }
@@ -86,16 +76,8 @@ impl Shared {
     }
 }
 
-fn show(host: Host, worker: &Mutex<Worker>, runtime: &str, shared: &Shared) -> Result<(), Failed> {
-    let ask = |case: &Case| {
-        let options = LineOptions { any_clock_and_entropy: true, ..LineOptions::default() };
-        let line = case_line(case, runtime, options).to_string();
-        let answer = worker.lock().unwrap_or_else(PoisonError::into_inner).ask(&line, ANSWER);
-        match answer {
-            Answer::Line(line) => results(line.as_bytes()).map_err(|error| format!("{error}: {line}\n")),
-            Answer::Broke(how) => Err(format!("the instance ended: {how}\n")),
-        }
-    };
+fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
+    let ask = |case: &Case| hosted.run(runtime, &[case]).0.remove(0);
     let wrong = ask(&shared.case).map_or_else(|broke| broke, |seen| wrong(&shared.case, &seen));
     let differences = ask(&shared.fixed).map_or_else(|broke| broke, |seen| differences(shared, runtime, &seen));
     let report = format!("{wrong}{differences}");

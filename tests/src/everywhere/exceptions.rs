@@ -38,6 +38,31 @@ pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
+/// Hostile scripts that end otherwise, each at the limits of `tests/everywhere_hostile.rs`.
+#[derive(Debug)]
+pub struct HostileException {
+    /// Their names.
+    pub rows: &'static [&'static str],
+    /// Where.
+    pub hosts: &'static [Host],
+    /// How they end there: an outcome, or [`INSTANCE_ENDS`].
+    pub outcome: &'static str,
+    /// Why, for the page.
+    pub reason: &'static str,
+}
+
+/// A trap that cannot be caught: the host reports it, and whoever wants to go on makes a new instance.
+pub const INSTANCE_ENDS: &str = "the instance ends";
+
+/// All of them, in the order of the page.
+pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[];
+
+/// How a hostile script ends in a host, if not as its row says.
+#[must_use]
+pub fn expected_of_hostile(host: Host, row: &str) -> Option<&'static HostileException> {
+    HOSTILE_EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.rows.contains(&row))
+}
+
 impl Exception {
     /// Whether it is about this case.
     #[must_use]
@@ -46,6 +71,6 @@ impl Exception {
             Some((of, name)) => of == language.name() && name == case,
             None => *name == case,
         };
-        self.cases.iter().any(|name| named(&name))
+        self.cases.iter().any(named)
     }
 }

@@ -73,6 +73,7 @@ impl Host {
             Self::Wasmtime => {
                 let mut command = Command::new(wasmtime_path()?);
                 let cache = format!("cache-config={}", cache_config().display());
+                command.env("RUST_BACKTRACE", "0");
                 command.args(["run", "-C", "cache=y", "-C", &cache]).arg(component);
                 Ok(command)
             }

@@ -6,7 +6,7 @@ use glovebox::Language;
 
 use super::{
     Host,
-    exceptions::{Differs, EXCEPTIONS, expected},
+    exceptions::{Differs, EXCEPTIONS, HOSTILE_EXCEPTIONS, expected},
 };
 use crate::Case;
 
@@ -34,16 +34,17 @@ pub fn page(cases: &[Case]) -> String {
     }
     page += DIFFERENCES;
     for exception in EXCEPTIONS {
-        let hosts = match exception.hosts {
-            all if all == Host::ALL => "everywhere".to_owned(),
-            some => some.iter().map(|host| host.title()).collect::<Vec<_>>().join(", "),
-        };
-        let names = exception.cases.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let (names, hosts) = (quoted(exception.cases), titles(exception.hosts));
         let differs = match exception.differs {
             Differs::Outcome => "outcome",
             Differs::Figures => "figures",
         };
         let _ = writeln!(page, "| {names} | {hosts} | {differs} | {} |", exception.reason);
+    }
+    page += HOSTILE;
+    for exception in HOSTILE_EXCEPTIONS {
+        let (names, hosts) = (quoted(exception.rows), titles(exception.hosts));
+        let _ = writeln!(page, "| {names} | {hosts} | {} | {} |", exception.outcome, exception.reason);
     }
     page += ALL;
     for language in Language::ALL {
@@ -52,6 +53,17 @@ pub fn page(cases: &[Case]) -> String {
         let _ = writeln!(page, "\n**{}**: {}.", title(language), names.into_iter().collect::<Vec<_>>().join(", "));
     }
     page
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn titles(hosts: &[Host]) -> String {
+    match hosts {
+        all if all == Host::ALL => "everywhere".into(),
+        some => some.iter().map(|host| host.title()).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn title(language: Language) -> &'static str {
@@ -80,6 +92,16 @@ const DIFFERENCES: &str = "
 ## What differs
 
 | cases | where | in | why |
+|---|---|---|---|
+";
+
+const HOSTILE: &str = "
+## Hostile scripts
+
+Those of [`tests/hostile`](../tests/hostile) in the same hosts, by `tests/everywhere_hostile.rs`: each ends as its row says, and the same
+instance answers the next call, but for these.
+
+| scripts | where | end | why |
 |---|---|---|---|
 ";
 
