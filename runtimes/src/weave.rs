@@ -3,10 +3,12 @@
 mod assembly;
 mod body;
 mod error;
+mod lengths;
 mod metered;
 mod module;
 mod reach;
 mod shift;
+mod values;
 
 pub use error::WeaveError;
 pub use metered::metered;
