@@ -20,7 +20,7 @@ use super::{
 
 /// Work in proportion to a length up to this is not checked before it begins, where the length is a constant:
 /// `SMALL_BULK_OP_COST` in Wasmtime's `func_environ.rs`.
-const SMALL_BULK: i64 = 128;
+pub(super) const SMALL_BULK: i64 = 128;
 
 /// What a guest's functions are rewritten to use. Indices are those of the woven module.
 #[derive(Clone, Copy, Debug, Default)]

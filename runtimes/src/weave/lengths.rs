@@ -5,9 +5,12 @@
 //! same, no less and no more. This follows `code_translator.rs` of its crate `wasmtime-internal-cranelift`, version 48, as far as
 //! the values of variables and of the operand stack go.
 
+mod blocks;
+
 use std::collections::HashMap;
 
-use wasmparser::{BlockType, FuncType, ModuleArity, Operator, ValType};
+use blocks::{Frame, Kind};
+use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
 
 use super::{
     WeaveError, body,
@@ -33,64 +36,21 @@ pub(super) fn constants(
     for (place, operator) in operators.iter().enumerate() {
         if has_length(operator)
             && reader.is_live
-            && let Some(length) = reader.stack.last()
+            && let Some(length) = reader.length()?
         {
-            match reader.values.origin(*length) {
-                Origin::Constant(length) => _ = lengths.insert(place, length),
-                Origin::Computed | Origin::Same(_) => {}
-                Origin::Obscure => return Err(reader.unsupported("a length that may be a constant")),
-            }
+            lengths.insert(place, length);
         }
         reader.read(operator)?;
     }
     Ok(lengths)
 }
 
+/// Whether what an operator costs, or whether it is checked, depends on the number on top of the stack.
 fn has_length(operator: &Operator<'_>) -> bool {
     body::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
 }
 
-/// What `else` and `end` have to know of what they end.
-struct Frame {
-    kind: Kind,
-    /// What comes behind the end, and what it is given.
-    next: Block,
-    results: Vec<Variable>,
-    /// The height of the operand stack below what the frame takes.
-    height: usize,
-    entered_live: bool,
-    branched: bool,
-}
-
-enum Kind {
-    Block,
-    /// Branches go to the header.
-    Loop {
-        header: Block,
-        params: Vec<Variable>,
-    },
-    If {
-        /// Where the condition is looked at.
-        head: Block,
-        /// What is run if it is not met, where this is known before `else` comes: without one, control goes behind the end.
-        otherwise: Option<Block>,
-        params: Vec<Value>,
-    },
-    Else {
-        then_live: bool,
-    },
-}
-
-impl Frame {
-    /// Where branches go, and what they carry.
-    fn target(&self) -> (Block, &[Variable]) {
-        match &self.kind {
-            Kind::Loop { header, params } => (*header, params),
-            _ => (self.next, &self.results),
-        }
-    }
-}
-
+/// Follows a function's operators.
 struct Reader<'m> {
     module: &'m Module<'m>,
     imported_globals: usize,
@@ -135,22 +95,23 @@ impl<'m> Reader<'m> {
         };
         // What it returns is not looked at.
         reader.enter(Kind::Block, exit, vec![], 0);
+        reader.check();
         reader
+    }
+
+    /// The length on top of the stack, where it is a constant. What is not, is checked.
+    fn length(&mut self) -> Result<Option<i32>, WeaveError> {
+        let Some(top) = self.stack.last() else { return Ok(None) };
+        let length = match self.values.origin(*top) {
+            Origin::Constant(length) => Some(length),
+            Origin::Computed | Origin::Same(_) => None,
+            Origin::Obscure => return Err(self.unsupported("a length that may be a constant")),
+        };
+        Ok(length)
     }
 
     fn unsupported(&self, what: &str) -> WeaveError {
         WeaveError::unsupported(self.module.name, what)
-    }
-
-    fn fresh(&mut self, count: usize) -> Vec<Variable> {
-        let first = self.variables;
-        self.variables = self.variables.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        (first..self.variables).collect()
-    }
-
-    fn enter(&mut self, kind: Kind, next: Block, results: Vec<Variable>, params: usize) {
-        let height = self.stack.len().saturating_sub(params);
-        self.frames.push(Frame { kind, next, results, height, entered_live: self.is_live, branched: false });
     }
 
     fn push(&mut self, origin: Origin) {
@@ -160,35 +121,6 @@ impl<'m> Reader<'m> {
 
     fn top(&self, count: usize) -> Vec<Value> {
         self.stack.get(self.stack.len().saturating_sub(count)..).unwrap_or_default().to_vec()
-    }
-
-    /// Gives what a block takes, and goes there from here.
-    fn jump(&mut self, to: Block, carried: &[Variable]) {
-        for (variable, value) in carried.iter().zip(self.top(carried.len())) {
-            self.values.define(*variable, self.at, value);
-        }
-        self.values.jump(self.at, to);
-    }
-
-    /// Goes on in a block that nothing else jumps to, with what it was given.
-    fn begin(&mut self, block: Block, given: &[Variable]) {
-        self.at = block;
-        for variable in given {
-            let value = self.values.find(*variable, block);
-            self.stack.push(value);
-        }
-    }
-
-    /// Leads a branch to where it goes.
-    fn branch(&mut self, relative_depth: u32) {
-        let Some(frame) = self.frames.iter_mut().nth_back(index(relative_depth)) else { return };
-        frame.branched = true;
-        let (to, carried) = (frame.target().0, frame.target().1.to_vec());
-        self.jump(to, &carried);
-    }
-
-    fn carries(&self, relative_depth: u32) -> bool {
-        self.frames.iter().nth_back(index(relative_depth)).is_some_and(|frame| !frame.target().1.is_empty())
     }
 
     fn read(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
@@ -242,7 +174,21 @@ impl<'m> Reader<'m> {
                 self.push(origin);
             }
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
-            Operator::CallIndirect { type_index, .. } => self.call(self.module.types.get(index(*type_index)), 1),
+            Operator::CallIndirect { type_index, .. } => {
+                // An element of a table is made when it is asked for first.
+                self.detour(1);
+                self.call(self.module.types.get(index(*type_index)), 1);
+            }
+            Operator::MemoryGrow { .. } => {
+                if self.length()?.is_none() {
+                    self.check();
+                }
+                self.compute(1, 1);
+            }
+            _ if body::is_bulk(operator) => self.bulk(operator)?,
+            Operator::TableGet { .. } | Operator::TableSet { .. } => {
+                return Err(self.unsupported("an operator on a table beside lengths"));
+            }
             other => {
                 let arity = other.operator_arity(&NoTypes);
                 let (taken, given) = arity.ok_or_else(|| self.unsupported(&format!("the operator `{other:?}`")))?;
@@ -252,124 +198,17 @@ impl<'m> Reader<'m> {
         Ok(())
     }
 
-    fn block_type(&self, of: BlockType) -> (Vec<ValType>, Vec<ValType>) {
-        match of {
-            BlockType::Empty => (vec![], vec![]),
-            BlockType::Type(result) => (vec![], vec![result]),
-            BlockType::FuncType(number) => {
-                let of = self.module.types.get(index(number));
-                of.map_or_else(Default::default, |of| (of.params().to_vec(), of.results().to_vec()))
-            }
+    fn bulk(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
+        if !matches!(operator, Operator::MemoryCopy { .. } | Operator::MemoryFill { .. } | Operator::MemoryInit { .. })
+        {
+            return Err(self.unsupported("an operator on a table beside lengths"));
         }
-    }
-
-    fn enter_loop(&mut self, of: BlockType) {
-        let (params, results) = self.block_type(of);
-        let (header, next) = (self.values.block(), self.values.block());
-        let (taken, results) = (self.fresh(params.len()), self.fresh(results.len()));
-        self.jump(header, &taken);
-        self.enter(Kind::Loop { header, params: taken.clone() }, next, results, params.len());
-        self.stack.truncate(self.stack.len().saturating_sub(params.len()));
-        self.begin(header, &taken);
-    }
-
-    fn enter_if(&mut self, of: BlockType) {
-        self.stack.pop();
-        let (params, results) = self.block_type(of);
-        let (then, next, given) = (self.values.block(), self.values.block(), self.fresh(results.len()));
-        let head = self.at;
-        // Where it gives what it takes there may be no `else`.
-        let otherwise = if params == results {
-            self.jump(next, &given);
-            None
-        } else {
-            let block = self.values.block();
-            self.values.jump(head, block);
-            self.values.seal(block);
-            Some(block)
-        };
-        self.values.jump(head, then);
-        self.values.seal(then);
-        let kept = self.top(params.len());
-        self.enter(Kind::If { head, otherwise, params: kept }, next, given, params.len());
-        self.at = then;
-    }
-
-    fn otherwise(&mut self) {
-        let then_live = self.is_live;
-        let Some(frame) = self.frames.last_mut() else { return };
-        if !frame.entered_live {
-            return;
+        let is_small = self.length()?.is_some_and(|length| i64::from(length.cast_unsigned()) <= body::SMALL_BULK);
+        if !is_small {
+            self.check();
         }
-        let kind = std::mem::replace(&mut frame.kind, Kind::Else { then_live });
-        let Kind::If { head, otherwise, params } = kind else { return };
-        let (next, results, height) = (frame.next, frame.results.clone(), frame.height);
-        if then_live {
-            self.jump(next, &results);
-        }
-        self.stack.truncate(height);
-        self.stack.extend(params);
-        let block = otherwise.unwrap_or_else(|| {
-            let block = self.values.block();
-            self.values.move_jump(head, next, block);
-            self.values.seal(block);
-            block
-        });
-        self.at = block;
-        self.is_live = true;
-    }
-
-    fn end(&mut self) {
-        let Some(frame) = self.frames.pop() else { return };
-        if !frame.entered_live {
-            return;
-        }
-        let is_reached_otherwise = match frame.kind {
-            Kind::Block => frame.branched,
-            // Branches go to its beginning.
-            Kind::Loop { .. } => false,
-            Kind::If { .. } => true,
-            Kind::Else { then_live } => frame.branched || then_live,
-        };
-        let goes_on = self.is_live || is_reached_otherwise;
-        if self.is_live {
-            self.jump(frame.next, &frame.results);
-        }
-        if goes_on {
-            self.values.seal(frame.next);
-        }
-        if let Kind::Loop { header, .. } = frame.kind {
-            self.values.seal(header);
-        }
-        self.stack.truncate(frame.height);
-        self.is_live = goes_on;
-        if goes_on {
-            self.begin(frame.next, &frame.results);
-        }
-    }
-
-    fn branch_table(&mut self, targets: &wasmparser::BrTable<'_>) {
-        self.stack.pop();
-        // That they can be read was seen when the operators were.
-        let mut depths: Vec<u32> = Vec::new();
-        for depth in targets.targets().flatten().chain([targets.default()]) {
-            if !depths.contains(&depth) {
-                depths.push(depth);
-            }
-        }
-        let from = self.at;
-        for depth in depths {
-            // What is carried is given on the way.
-            if self.carries(depth) {
-                let way = self.values.block();
-                self.values.jump(from, way);
-                self.values.seal(way);
-                self.at = way;
-            }
-            self.branch(depth);
-            self.at = from;
-        }
-        self.is_live = false;
+        self.compute(3, 0);
+        Ok(())
     }
 
     fn call(&mut self, of: Option<&FuncType>, beside: usize) {
