@@ -16,11 +16,12 @@
 
 use std::error::Error;
 
+use glovebox_core::{Ran, clipped};
 use glovebox_wasi::SecurityEvent;
 
 use crate::{
     Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, execution::milliseconds,
-    guest::Ran, outcome::clipped, runtime::Runtime,
+    runtime::Runtime,
 };
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {

@@ -5,52 +5,37 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use glovebox_core::boot_wasi;
 use glovebox_interpreters::DriverError;
 use glovebox_runtimes::{
     Binary, Digest, ImageRecord, NewArtefact, Recipe,
     rewrite::{self, GlobalValue, Image, MutableGlobal},
 };
-use glovebox_vfs::{Access, Vfs, VfsLimits};
-use glovebox_wasi::{Clock, Entropy, Mount, Wasi, WasiConfig, WasiError};
 use wasmtime::{Module, Val};
 
 use crate::{
     CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine, runtime::driver,
 };
 
-/// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
-pub(crate) const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
-
-/// Where the monotonic clock stands at boot, and so where every guest's begins.
-pub(crate) const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
-
-/// The guest path of the workspace.
-pub(crate) const WORKSPACE: &str = "/app";
-
 /// Long enough for any boot on any machine, short enough to end.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to.
-///
-/// A booted libc keeps the list of its preopened directories: `/app` as descriptor 3 and, for every mount there may ever
-/// be, the virtual directory `/` as descriptor 4. Instances of the image must have the same.
-pub(crate) fn boot_wasi(args: Vec<String>, env: Vec<(String, String)>) -> Result<Wasi, WasiError> {
-    let mut vfs = Vfs::new(VfsLimits::default());
-    let root = vfs.add_root(Access::ReadWrite);
-    let mut config = WasiConfig::new(vfs);
-    config.mounts = vec![Mount::new(WORKSPACE, root)];
-    config.root_preopen = true;
-    config.args = args;
-    config.env = env;
-    config.clock = Clock::Fixed { realtime_ns: BOOT_REALTIME_NS, monotonic_ns: BOOT_MONOTONIC_NS };
-    config.entropy = Entropy::seeded(0);
-    let mut wasi = Wasi::new(config)?;
-    wasi.allow_parking(true);
-    Ok(wasi)
-}
-
 /// Makes a runtime's prepared image and compiles it.
 pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe) -> Result<NewArtefact, RuntimeError> {
+    let (wasm, record) = module(inner, name, binary, recipe)?;
+    inner.progress.message(&format!("compiling the image of `{name}`"));
+    let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
+    let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
+    Ok(NewArtefact { aot, record })
+}
+
+/// Makes a runtime's prepared module, which is WebAssembly, and what is known about it.
+pub(crate) fn module(
+    inner: &Inner,
+    name: &str,
+    binary: &Binary,
+    recipe: &Recipe,
+) -> Result<(Vec<u8>, ImageRecord), RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
@@ -69,13 +54,10 @@ pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
 
-    inner.progress.message(&format!("compiling the image of `{name}`"));
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
     let image = Image { memory: machine.memory(), globals: &globals };
     let wasm = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
     let memory_bytes = machine.memory().len() as u64;
-    drop(machine);
-    let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
     let record = ImageRecord {
         sha256: Digest::of(&wasm),
         prepared: true,
@@ -84,7 +66,7 @@ pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe)
         globals: bootable.globals,
         notes: BTreeMap::new(),
     };
-    Ok(NewArtefact { aot, record })
+    Ok((wasm, record))
 }
 
 fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result<Vec<(u32, GlobalValue)>, String> {

@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 
 use wasm_encoder::{
-    BlockType, CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, EntityType, ExportKind,
-    ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection, StartSection,
-    TableSection, TagKind, TagSection, TagType, TypeSection, ValType, reencode::Reencode,
+    BlockType, CodeSection, ConstExpr, CustomSection, DataCountSection, DataSection, ElementSection, EntityType,
+    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection,
+    StartSection, TableSection, TagKind, TagSection, TagType, TypeSection, ValType, reencode::Reencode,
 };
 use wasmparser::{FuncType, TypeRef};
 
-use super::{WeaveError, module::Module, shift::Shift};
+use super::{
+    WeaveError,
+    module::{Module, index},
+    shift::Shift,
+};
 
 /// A function's type: parameters and results.
 type Signature = (Vec<ValType>, Vec<ValType>);
@@ -30,6 +34,7 @@ pub(super) struct Assembly {
     pub(super) elements: ElementSection,
     code: CodeSection,
     pub(super) data: DataSection,
+    customs: Vec<(String, Vec<u8>)>,
     own_types: HashMap<Signature, u32>,
 }
 
@@ -97,6 +102,16 @@ impl Assembly {
         self.code.function(body);
     }
 
+    /// Adds a module's functions as they are.
+    pub(super) fn copy_functions(&mut self, module: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
+        for (function, body) in module.own_functions() {
+            let of = module.functions.get(index(function)).copied().unwrap_or_default();
+            self.functions.function(of.saturating_add(shift.types));
+            shift.parse_function_body(&mut self.code, body.clone()).map_err(WeaveError::encoding(module.name))?;
+        }
+        Ok(())
+    }
+
     /// Adds a global of ours, which changes.
     pub(super) fn global(&mut self, val_type: ValType, init: &ConstExpr) -> u32 {
         let new = self.globals.len();
@@ -116,6 +131,14 @@ impl Assembly {
         self.exports.export(name, kind, index);
     }
 
+    pub(super) fn custom(&mut self, name: &str, content: &[u8]) {
+        self.customs.push((name.to_owned(), content.to_vec()));
+    }
+
+    pub(super) fn code_bytes(&self) -> usize {
+        self.code.byte_len()
+    }
+
     pub(super) fn finish(self) -> Vec<u8> {
         let mut module = wasm_encoder::Module::new();
         module.section(&self.types).section(&self.imports).section(&self.functions).section(&self.tables);
@@ -125,6 +148,9 @@ impl Assembly {
         }
         module.section(&self.elements).section(&DataCountSection { count: self.data.len() });
         module.section(&self.code).section(&self.data);
+        for (name, content) in self.customs {
+            module.section(&CustomSection { name: name.into(), data: content.into() });
+        }
         module.finish()
     }
 }

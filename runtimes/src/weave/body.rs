@@ -62,6 +62,7 @@ pub(super) struct VirtualMemory {
 /// What a function is beside its body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
+    /// How many parameters it has.
     pub(super) parameters: u32,
     /// The type of a block that has the function's results.
     pub(super) results: BlockType,

@@ -6,7 +6,8 @@ use super::{
     WeaveError,
     assembly::Assembly,
     body::{self, Frame, Fuel, Work},
-    module::{Module, count},
+    glue,
+    module::{Module, count, index},
     shift::Shift,
 };
 
@@ -50,26 +51,21 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     assembly.export("fuel", ExportKind::Global, global);
 
     let refill = shift.own_functions.saturating_add(count(&module.bodies));
+    let unwind = refill.saturating_add(1);
     let work = Work { fuel: Some(Fuel { global, refill }), ..Work::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
         let frame = Frame { parameters: count(of.params()), results, stack_bytes: None };
         let again = body::rewrite(&module, body, frame, &work, &mut shift)?;
-        let signature = module.functions.get(super::module::index(function)).copied().unwrap_or_default();
+        let signature = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(signature, &again);
     }
     let signature = assembly.signature(&[ValType::I64], &[ValType::I64]);
-    assembly.define(signature, &refill_body(global, module.imported_functions, tag));
+    assembly.define(signature, &glue::refill(global, module.imported_functions, unwind));
+    let signature = assembly.signature(&[], &[]);
+    let mut throw = Function::new([]);
+    throw.instructions().throw(tag).end();
+    assembly.define(signature, &throw);
     Ok(assembly.finish())
-}
-
-/// Takes a counter that is used up: has it filled up and gives the new one, or unwinds.
-pub(super) fn refill_body(global: u32, refuel: u32, tag: u32) -> Function {
-    let mut function = Function::new([]);
-    let mut code = function.instructions();
-    code.local_get(0).global_set(global);
-    code.call(refuel).if_(wasm_encoder::BlockType::Empty).throw(tag).end();
-    code.global_get(global).end();
-    function
 }

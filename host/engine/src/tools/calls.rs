@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_core::tools::Held;
 use serde_json::Value;
 
 use super::{
     Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
     abandoned::Turn,
-    account::Held,
     desk::{Desk, Waiting as GuestWaits},
     error::Failure,
     exchange::Exchange,

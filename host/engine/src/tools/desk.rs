@@ -11,9 +11,10 @@ use std::{
     time::Instant,
 };
 
+use glovebox_core::tools::Held;
+
 use super::{
     ToolErrorKind,
-    account::Held,
     error::Failure,
     exchange::{Done, Exchange},
     reply::Answer,

@@ -37,12 +37,10 @@ impl DirectCall<'_> {
         if let Err(error) = json::check(&message) {
             return invalid(error);
         }
-        let limits = Limits {
-            tool_calls: 1,
-            tool_record_bytes: u64::MAX,
-            timeout_ms: self.limits.timeout_ms.max(self.limits.tool_timeout_ms),
-            ..self.limits.clone()
-        };
+        let mut limits: Limits = self.limits.clone();
+        limits.tool_calls = 1;
+        limits.tool_record_bytes = u64::MAX;
+        limits.timeout_ms = limits.timeout_ms.max(limits.tool_timeout_ms);
         let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
         let mut calls = Calls::new(toolbox, threads, &limits, Some(origin), Instant::now(), self.cancel.clone());
         calls.account().set_room(limits.memory_bytes);

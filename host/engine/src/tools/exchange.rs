@@ -5,7 +5,9 @@ use std::{
     time::Instant,
 };
 
-use super::{Account, ToolErrorKind, account::Held, error::Failure, reply::Answer};
+use glovebox_core::tools::Held;
+
+use super::{Account, ToolErrorKind, error::Failure, reply::Answer};
 use crate::CancelToken;
 
 /// What an unread reply takes beside its text.

@@ -13,7 +13,6 @@
 //! | `reply` | what it reads |
 //! | `calls` | the calls of one execution: started, waiting, running, answered |
 //! | `exchange` | where threads put what a handler answered |
-//! | `account` | what is held for it, within the guest's memory limit |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
 //! | `desk` | calls that whoever steps through the execution answers |
@@ -22,7 +21,6 @@
 //! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
-mod account;
 mod calls;
 mod desk;
 mod direct;
@@ -40,11 +38,11 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account::Account;
 pub(crate) use calls::{Calls, Taken};
 pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
 pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
+pub(crate) use glovebox_core::tools::Account;
 pub use message::weight;
 pub use record::{ToolOutcome, ToolRecord};
 pub use tool::{Tool, ToolCall};

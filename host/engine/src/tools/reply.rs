@@ -1,8 +1,9 @@
 //! What a guest reads from the device.
 
+use glovebox_core::tools::Held;
 use serde_json::json;
 
-use super::{account::Held, error::Failure};
+use super::error::Failure;
 
 /// What a handler's answer comes to: its result as JSON text.
 pub(super) type Answer = Result<String, Failure>;

@@ -10,12 +10,12 @@ use std::{
     time::Instant,
 };
 
+use glovebox_core::tools::Held;
 use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
     abandoned::{Abandoned, Origin},
-    account::Held,
     desk::{Desk, Laid, within},
     error::Failure,
     exchange::{Done, Exchange},

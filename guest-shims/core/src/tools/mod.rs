@@ -1,0 +1,5 @@
+//! Functions of the host that scripts may call.
+
+mod account;
+
+pub use account::{Account, Held};
