@@ -11,7 +11,9 @@
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
 //! | `files` | a workspace, seen and changed from outside |
-//! | `session`, `tools` | what they have in common |
+//! | `session` | what is kept of sessions, and when |
+//! | `hibernate` | sessions as bytes |
+//! | `tools` | functions that scripts may call |
 //!
 //! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
 //! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
@@ -19,6 +21,7 @@
 mod boot;
 mod ending;
 pub mod files;
+pub mod hibernate;
 mod language;
 mod limits;
 mod memory;
