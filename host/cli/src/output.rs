@@ -103,6 +103,5 @@ fn way_out(resource: Resource) -> &'static str {
         Resource::Fuel => "; raise it with --fuel N",
         Resource::Time => "; raise it with --timeout-ms N",
         Resource::Memory => "; raise it with --memory-bytes N",
-        _ => "",
     }
 }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_core::{Pokes, SoftStop};
 use glovebox_interpreters::Interrupt;
 use glovebox_wasi::{Stop, Stream};
 
@@ -12,7 +13,6 @@ use crate::{
     CancelToken,
     budget::Budget,
     request::OnOutput,
-    soft_stop::{Pokes, SoftStop},
     tools::{Account, Calls, Taken, ToolRecord},
 };
 
@@ -143,6 +143,7 @@ impl Run {
             if let Some(tools) = &self.tools {
                 tools.cancel();
             }
+            let now = now - self.begun;
             match self.soft.cancelled(now, seen.memory) {
                 Some(grace) if now < grace => {}
                 _ => return Err(Stop::Cancelled),
@@ -206,7 +207,8 @@ impl Run {
             if Instant::now() >= end || ready() || self.tools.as_ref().is_some_and(Calls::has_reply) {
                 return Ok(Woken::Due);
             }
-            let until = end.min(self.soft.next_look(self.deadline));
+            let next_look = self.begun.checked_add(self.soft.next_look(self.deadline - self.begun));
+            let until = next_look.map_or(end, |at| at.min(end));
             // In its grace a cancelled guest may wait.
             let heeds_cancellation = !self.soft.is_in_grace();
             let cancel_at = self.cancel_at.filter(|_| heeds_cancellation);

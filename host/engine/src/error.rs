@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use glovebox_core::{RequestError, session::TooMany};
 use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
@@ -238,4 +239,20 @@ pub enum ExecuteError {
     /// The image and its driver do not fit.
     #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),
+}
+
+impl From<RequestError> for ExecuteError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::SourceTooLarge { bytes, most } => Self::SourceTooLarge { bytes, most },
+            RequestError::StdinTooLarge { bytes, most } => Self::StdinTooLarge { bytes, most },
+            RequestError::Name(beginning) => Self::Name(beginning),
+        }
+    }
+}
+
+impl From<TooMany> for ExecuteError {
+    fn from(TooMany { key, used, most }: TooMany) -> Self {
+        Self::TooManySessions { key, used, most }
+    }
 }

@@ -1,21 +1,18 @@
 //! One guest: an instance of a runtime with its state, and how it is run.
 
-use std::time::Duration;
-
-use glovebox_interpreters::{Callee, Diagnostic, DriverError, Interrupt, Machine, MachineError, Report, Script};
+use glovebox_core::{After, Ending, Pokes, Ran, Spent};
+use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
 use wasmtime::{InstancePre, Linker, Module, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, GuestValue, Limits, Outcome, RaisedOutcome,
+    ExecuteError, Limits, TrapKind,
     current::{Run, Seen},
     engine::Inner,
     machine::GuestMachine,
-    outcome::{Resource, TrapKind},
     runtime::{Drive, Image, Runtime},
     session::Pristine,
-    soft_stop::Pokes,
     state::State,
     trap::{Ended, Unwound, classify},
 };
@@ -83,40 +80,6 @@ fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
 
-/// What a guest did and what it cost.
-pub(crate) struct Ran {
-    pub(crate) outcome: Outcome,
-    /// The exception by which the script ended when it was asked to stop.
-    pub(crate) interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, where it has one and was asked for it.
-    pub(crate) value: Option<GuestValue>,
-    pub(crate) fuel_consumed: u64,
-    pub(crate) memory_used_bytes: u64,
-    /// What a refused growth would have taken, if one was refused.
-    pub(crate) memory_refused_bytes: Option<u64>,
-    pub(crate) after: After,
-}
-
-/// What a guest is good for after an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    /// It can be entered again.
-    Alive,
-    /// As before: it was not entered.
-    Untouched,
-    /// It left for good: `os._exit`.
-    Left,
-    /// It was unwound or damaged itself, and must never be entered again.
-    Unwound,
-}
-
-impl After {
-    /// After a call that was ended.
-    fn of(stop: &Stop) -> Self {
-        if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
-    }
-}
-
 /// A guest.
 pub(crate) struct Guest {
     pub(crate) machine: GuestMachine,
@@ -159,7 +122,7 @@ impl Guest {
         store.set_fuel(self.fuel_limit).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
         let State { limiter, run, .. } = store.data_mut();
-        limiter.begin(run.tool_account().cloned().unwrap_or_default());
+        limiter.memory.begin(run.tool_account().cloned().unwrap_or_default());
         self.machine.trapped = None;
         Ok(())
     }
@@ -178,21 +141,24 @@ impl Guest {
     /// Runs a script.
     pub(crate) fn run(&mut self, runtime: &Runtime, limits: &Limits, script: &Script<'_>) -> Result<Ran, ExecuteError> {
         self.begin(limits)?;
+        let driver = runtime.image().map(|image| &*image.driver);
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
-            let ran = self.conclude(runtime, limits, Err(MachineError::Stopped(stop).into()), None, self.fuel_limit)?;
+            let ending = Ending { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
+            let ran = self.spent(limits, self.fuel_limit).conclude(ending).map_err(unanswered)?;
             return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {
             Drive::Image(image) => {
-                self.machine.store.data_mut().run.arm(pokes(image).map_err(unanswered)?);
+                let pokes = Pokes::of(&*image.driver, &image.anchors).map_err(unanswered)?;
+                self.machine.store.data_mut().run.arm(pokes);
                 image.driver.execute(&mut self.machine, &image.anchors, script)
             }
             Drive::Command { .. } => self.run_command(),
         };
         let asked = self.machine.store.data_mut().run.disarm();
         let left = self.end(&result);
-        self.conclude(runtime, limits, result, asked, left)
+        self.spent(limits, left).conclude(Ending { driver, result, asked }).map_err(unanswered)
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser.
@@ -204,17 +170,8 @@ impl Guest {
     ) -> Result<Vec<Diagnostic>, ExecuteError> {
         self.begin(limits)?;
         let validated = image.driver.validate(&mut self.machine, &image.anchors, script);
-        self.end(&validated);
-        match validated {
-            Ok(diagnostics) => Ok(diagnostics),
-            // The parser itself met a limit: that is what is wrong with the source.
-            Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
-                line: 1,
-                column: 1,
-                message: format!("the parser was stopped: {}", self.stopped(limits, stop).describe()),
-            }]),
-            Err(error) => Err(unanswered(error)),
-        }
+        let left = self.end(&validated);
+        self.spent(limits, left).diagnose(validated).map_err(unanswered)
     }
 
     /// What the host keeps for it.
@@ -234,105 +191,19 @@ impl Guest {
         }
     }
 
-    /// Turns a driver's answer into an outcome: the one place where that is decided.
-    fn conclude(
-        &mut self,
-        runtime: &Runtime,
-        limits: &Limits,
-        result: Result<Report, DriverError>,
-        asked: Option<Interrupt>,
-        mut fuel_left: u64,
-    ) -> Result<Ran, ExecuteError> {
-        let mut interrupted = None;
-        let refused = self.machine.store.data().limiter.refused_bytes;
-        let mut value = None;
-        let (outcome, after) = match result {
-            Ok(Report::Completed(shown)) => {
-                value = shown.map(GuestValue::from);
-                (Outcome::Completed, After::Alive)
-            }
-            Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
-            Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
-                interrupted = Some(raised.into());
-                if interrupt == Interrupt::Fuel {
-                    // How far it came is the host's scheduling; what it was allowed is used.
-                    fuel_left = 0;
-                }
-                (self.interrupted(limits, interrupt), After::Alive)
-            }
-            // Without having been asked, a guest that says so made it up.
-            Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
-                let ran_out = runtime.image().is_some_and(|image| image.driver.is_out_of_memory(&raised));
-                match refused {
-                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), After::Alive),
-                    _ => (Outcome::Raised(raised.into()), After::Alive),
-                }
-            }
-            Err(DriverError::Machine(MachineError::Stopped(stop))) => {
-                let after = After::of(&stop);
-                (self.stopped(limits, stop), after)
-            }
-            // The guest gave its driver addresses or reports that its driver never gives.
-            Err(DriverError::Report(_) | DriverError::Machine(_)) if runtime.image().is_some() => {
-                (Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound)
-            }
-            Err(error) => return Err(unanswered(error)),
-        };
-        Ok(Ran {
-            fuel_consumed: self.fuel_limit.saturating_sub(fuel_left),
-            memory_used_bytes: self.machine.store.data().limiter.used_bytes(),
-            memory_refused_bytes: refused,
-            outcome,
-            value,
-            interrupted,
-            after,
-        })
-    }
-
-    /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
-    fn interrupted(&self, limits: &Limits, interrupt: Interrupt) -> Outcome {
-        match interrupt {
-            Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
-            Interrupt::Time => {
-                let used = self.machine.store.data().run.begun.elapsed();
-                exhausted(Resource::Time, limits.timeout_ms, u64::try_from(used.as_millis()).unwrap_or(u64::MAX))
-            }
-            Interrupt::Cancelled => Outcome::Cancelled,
+    /// What is known of the current execution beside what the guest's driver says of it.
+    fn spent<'a>(&self, limits: &'a Limits, fuel_left: u64) -> Spent<'a> {
+        let State { limiter, run, .. } = self.machine.store.data();
+        Spent {
+            limits,
+            fuel_limit: self.fuel_limit,
+            fuel_left,
+            elapsed: run.begun.elapsed(),
+            memory_used_bytes: limiter.memory.used_bytes(),
+            memory_refused_bytes: limiter.memory.refused_bytes(),
+            trapped: self.machine.trapped,
         }
     }
-
-    fn stopped(&self, limits: &Limits, stop: Stop) -> Outcome {
-        let state = self.machine.store.data();
-        match stop {
-            Stop::Exit(code) => Outcome::Exited { code },
-            Stop::OutOfFuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
-            Stop::Deadline => {
-                let over = state.run.begun.elapsed().max(Duration::from_millis(limits.timeout_ms));
-                exhausted(Resource::Time, limits.timeout_ms, u64::try_from(over.as_millis()).unwrap_or(u64::MAX))
-            }
-            Stop::Cancelled => Outcome::Cancelled,
-            // An interpreter that gets no memory where it cannot go on without aborts.
-            _ => match (state.limiter.refused_bytes, self.machine.trapped) {
-                (Some(used), Some(TrapKind::Unreachable)) => exhausted(Resource::Memory, limits.memory_bytes, used),
-                (_, trap) => Outcome::Trapped { trap: trap.unwrap_or(TrapKind::Other) },
-            },
-        }
-    }
-}
-
-/// What asks this image's interpreter to stop.
-fn pokes(image: &Image) -> Result<Pokes, DriverError> {
-    let of = |interrupt| image.driver.interrupt(&image.anchors, interrupt);
-    Ok(Pokes {
-        fuel: of(Interrupt::Fuel)?,
-        time: of(Interrupt::Time)?,
-        cancelled: of(Interrupt::Cancelled)?,
-        nudge: image.driver.nudge(&image.anchors)?,
-    })
-}
-
-fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
-    Outcome::Exhausted { resource, limit, used }
 }
 
 fn unanswered(error: DriverError) -> ExecuteError {

@@ -130,7 +130,8 @@ pub(crate) fn with_wasi<R>(
     };
     let State { wasi, limiter, run, .. } = state;
     // The tools' share is taken like linear memory: what is left is for files and output.
-    wasi.set_linear_memory_bytes(limiter.linear_bytes.saturating_add(limiter.tools.held_bytes()));
+    let limiter = &mut limiter.memory;
+    wasi.set_linear_memory_bytes(limiter.taken_bytes());
     let mut host = CallHost { memory, run, fuel_left, unchecked: 0 };
     let result = work(wasi, &mut host);
     let charged_to = host.fuel_left;

@@ -59,13 +59,10 @@ mod files;
 mod guest;
 mod hibernate;
 mod imports;
-mod language;
-mod limits;
 mod load;
 mod machine;
 mod manager;
 pub mod mount;
-mod outcome;
 mod own_commits;
 mod pagemap;
 mod policy;
@@ -77,7 +74,6 @@ mod run;
 mod runtime;
 mod sandbox;
 mod session;
-mod soft_stop;
 mod stack;
 mod state;
 mod stepping;
@@ -85,7 +81,6 @@ mod store;
 mod ticker;
 mod tools;
 mod trap;
-mod value;
 mod workspace;
 
 pub use cancel::{CancelToken, OnCancel};
@@ -96,6 +91,10 @@ pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::{Execution, Metadata, Output};
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
+pub use glovebox_core::{
+    GuestValue, Language, LimitError, Limits, Outcome, RaisedOutcome, Resource, TrapKind, UnknownLanguage,
+    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
+};
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
 pub use glovebox_vfs::{FileKind, SourceError, VfsError};
@@ -103,21 +102,15 @@ pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
 };
-pub use language::{Language, UnknownLanguage};
-pub use limits::{LimitError, Limits};
 pub use manager::{
     AwakeSession, IdleThread, KeptInfo, KeptSession, NewSession, RestReport, Save, Sessions, SessionsBuilder,
     SessionsError, StorePolicy,
 };
-pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::PreparedModule;
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::{
-    CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Session, SessionInfo, SessionOptions, SessionPolicy,
-    SharedWorkspace, WentBack,
-};
+pub use session::{Session, SessionInfo, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
@@ -127,4 +120,3 @@ pub use store::{
 pub use tools::{
     Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight as json_weight,
 };
-pub use value::GuestValue;

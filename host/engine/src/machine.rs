@@ -5,8 +5,8 @@ use glovebox_wasi::{Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
+    TrapKind,
     imports::with_wasi,
-    outcome::TrapKind,
     state::State,
     trap::{Ended, classify},
 };

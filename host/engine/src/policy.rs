@@ -2,31 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
+use glovebox_core::PolicyParts;
+pub use glovebox_core::{Clock, Entropy, PolicyError};
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoints, LimitError, Limits, SessionPolicy};
-
-/// The time a guest sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// The host's clocks.
-    #[default]
-    Host,
-    /// A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z; a sleep advances it at once.
-    Fixed(u64),
-}
-
-/// The randomness a guest sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Entropy {
-    /// The host's generator.
-    #[default]
-    Host,
-    /// ChaCha20 from this seed: the same numbers every time. Not for secrets.
-    Seeded(u64),
-}
+use crate::{Limits, SessionPolicy};
 
 /// When what a guest wrote to a host directory reaches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,54 +109,9 @@ pub struct Policy {
     pub mounts: Vec<Mount>,
 }
 
-/// A policy that cannot be.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// The text is no TOML, or has a key or a value that a policy does not know.
-    #[error("the policy is not valid: {0}")]
-    Syntax(String),
-    /// A limit is impossible.
-    #[error(transparent)]
-    Limit(#[from] LimitError),
-    /// Sessions cannot be kept like this.
-    #[error("{0}")]
-    Session(String),
-    /// An environment variable cannot be.
-    #[error("`env.{key}`: {reason}")]
-    Env {
-        /// The variable.
-        key: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// An argument cannot be.
-    #[error("`args[{index}]` holds a NUL byte; remove it")]
-    Arg {
-        /// Its place in the list.
-        index: usize,
-    },
-    /// Arguments and environment together are too large.
-    #[error("`args` and `env` take {bytes} bytes together; the most is {most}")]
-    TooLarge {
-        /// What they take.
-        bytes: usize,
-        /// What they may take.
-        most: usize,
-    },
-    /// A mount cannot be.
-    #[error("mount `{mount}`: {reason}")]
-    Mount {
-        /// The mount, as given.
-        mount: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
 impl Policy {
     /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
-    pub const ARGS_AND_ENV_BYTES_MOST: usize = 128 << 10;
+    pub const ARGS_AND_ENV_BYTES_MOST: usize = PolicyParts::ARGS_AND_ENV_BYTES_MOST;
     /// The most mounts.
     pub const MOUNTS_MOST: usize = 64;
 
@@ -195,36 +130,14 @@ impl Policy {
 
     /// Checks what the types cannot: limits, variable names, guest paths.
     pub fn check(&self) -> Result<(), PolicyError> {
-        self.limits.check()?;
-        if self.session.checkpoints == Checkpoints::Every(0) {
-            return Err(PolicyError::Session("`session.checkpoints.every` must be at least 1".into()));
-        }
-        if self.session.checkpoints_kept == 0 {
-            return Err(PolicyError::Session("`session.checkpoints_kept` must be at least 1".into()));
-        }
-        for (key, value) in &self.env {
-            let wrong = |reason: &str| PolicyError::Env { key: key.clone(), reason: reason.into() };
-            if key.is_empty() || key.contains(['=', '\0']) {
-                return Err(wrong("a variable's name is not empty and has neither `=` nor NUL in it"));
-            }
-            if value.contains('\0') {
-                return Err(wrong("a variable's value has no NUL in it"));
-            }
-        }
-        if let Some(index) = self.args.iter().position(|arg| arg.contains('\0')) {
-            return Err(PolicyError::Arg { index });
-        }
-        let args: usize = self.args.iter().map(|arg| arg.len() + 1).sum();
-        let env: usize = self.env.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
-        if args + env > Self::ARGS_AND_ENV_BYTES_MOST {
-            return Err(PolicyError::TooLarge { bytes: args + env, most: Self::ARGS_AND_ENV_BYTES_MOST });
-        }
+        let Self { limits, session, args, env, .. } = self;
+        PolicyParts { limits, session, args, env }.check()?;
         self.check_mounts()
     }
 
     /// Whether equal input gives equal executions, to the unit of fuel.
     pub(crate) fn is_repeatable(&self) -> bool {
-        matches!((self.clock, self.entropy), (Clock::Fixed(_), Entropy::Seeded(_)))
+        self.clock.is_repeatable() && self.entropy.is_repeatable()
     }
 
     fn check_mounts(&self) -> Result<(), PolicyError> {
@@ -261,5 +174,32 @@ impl Policy {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Checkpoints, OnUnwind};
+
+    #[test]
+    fn what_a_policy_says_of_sessions_survives_its_file_and_impossible_things_are_refused() {
+        for (checkpoints, kept, fits) in [
+            (Checkpoints::Auto, 8, true),
+            (Checkpoints::Never, 1, true),
+            (Checkpoints::Every(1), 1, true),
+            (Checkpoints::Every(0), 1, false),
+            (Checkpoints::Always, 0, false),
+        ] {
+            let mut session = SessionPolicy::default();
+            session.checkpoints = checkpoints;
+            session.checkpoints_kept = kept;
+            let policy = Policy { session, ..Policy::default() };
+            let read = Policy::from_toml(&policy.to_toml());
+            assert_eq!(read.is_ok(), fits, "{checkpoints:?}, {kept}: {read:?}");
+            assert!(!fits || read.is_ok_and(|read| read == policy), "{checkpoints:?}");
+        }
+        let policy = Policy::from_toml("[session]\ncheckpoints = { every = 10 }\non_unwind = \"end\"").unwrap();
+        assert_eq!((policy.session.checkpoints, policy.session.on_unwind), (Checkpoints::Every(10), OnUnwind::End));
     }
 }

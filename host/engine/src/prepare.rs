@@ -5,49 +5,20 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use glovebox_core::boot_wasi;
 use glovebox_interpreters::DriverError;
 use glovebox_runtimes::{
     Binary, Digest, ImageRecord, NewArtefact, Recipe,
     rewrite::{self, GlobalValue, Image, MutableGlobal},
 };
-use glovebox_vfs::{Access, Vfs, VfsLimits};
-use glovebox_wasi::{Clock, Entropy, Mount, Wasi, WasiConfig, WasiError};
 use wasmtime::{Module, Val};
 
 use crate::{
     CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine, runtime::driver,
 };
 
-/// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
-pub(crate) const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
-
-/// Where the monotonic clock stands at boot, and so where every guest's begins.
-pub(crate) const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
-
-/// The guest path of the workspace.
-pub(crate) const WORKSPACE: &str = "/app";
-
 /// Long enough for any boot on any machine, short enough to end.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to.
-///
-/// A booted libc keeps the list of its preopened directories: `/app` as descriptor 3 and, for every mount there may ever
-/// be, the virtual directory `/` as descriptor 4. Instances of the image must have the same.
-pub(crate) fn boot_wasi(args: Vec<String>, env: Vec<(String, String)>) -> Result<Wasi, WasiError> {
-    let mut vfs = Vfs::new(VfsLimits::default());
-    let root = vfs.add_root(Access::ReadWrite);
-    let mut config = WasiConfig::new(vfs);
-    config.mounts = vec![Mount::new(WORKSPACE, root)];
-    config.root_preopen = true;
-    config.args = args;
-    config.env = env;
-    config.clock = Clock::Fixed { realtime_ns: BOOT_REALTIME_NS, monotonic_ns: BOOT_MONOTONIC_NS };
-    config.entropy = Entropy::seeded(0);
-    let mut wasi = Wasi::new(config)?;
-    wasi.allow_parking(true);
-    Ok(wasi)
-}
 
 /// Makes a runtime's prepared image and compiles it.
 pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe) -> Result<NewArtefact, RuntimeError> {

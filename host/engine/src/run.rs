@@ -11,18 +11,15 @@ use crate::{
     current::Run,
     events,
     execution::{Metadata, Output},
-    guest::{After, Guest},
+    guest::Guest,
     own_commits::OwnCommits,
     request::OnOutput,
     sandbox::Sandbox,
-    soft_stop::SoftStop,
     tools::{Calls, Desk, Toolbox},
     workspace::{Committed, Roots},
 };
+use glovebox_core::{After, SoftStop, check_request};
 use glovebox_interpreters::{Machine, Script};
-
-/// The most bytes a script's name may have, as for any path.
-const NAME_BYTES_MOST: usize = 4096;
 
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
@@ -69,18 +66,8 @@ impl<'a> Setting<'a> {
 
     /// Refuses what is over the limits.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
-        let limits = &sandbox.0.policy.limits;
-        let (source, stdin) = (request.source.len() as u64, request.stdin.len() as u64);
-        if source > limits.source_bytes {
-            return Err(ExecuteError::SourceTooLarge { bytes: source, most: limits.source_bytes });
-        }
-        if stdin > limits.stdin_bytes {
-            return Err(ExecuteError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
-        }
-        if request.name.len() > NAME_BYTES_MOST || request.name.contains('\0') {
-            return Err(ExecuteError::Name(request.name.chars().take(100).collect()));
-        }
-        Ok(())
+        let Request { source, name, stdin, .. } = request;
+        Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
     /// The same, with the value of the script's last expression to be reported.
@@ -167,7 +154,7 @@ impl<'a> Setting<'a> {
         let output = wasi.take_output();
         let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
-        let files = Files { vfs: wasi.vfs().clone(), root: roots.workspace() };
+        let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;
         execution.value = ran.value;

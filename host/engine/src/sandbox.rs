@@ -2,15 +2,15 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use glovebox_core::GuestWorld;
 use glovebox_interpreters::Diagnostic;
-use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount as WasiMount, Wasi, WasiLimits};
+use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    BuildError, Clock, Engine, Entropy, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request,
-    Session, SessionOptions, Started, Tool, ToolDefinitionError,
+    BuildError, Engine, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request, Session,
+    SessionOptions, Started, Tool, ToolDefinitionError,
     current::Run,
     guest::Guest,
-    prepare,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
     tools::Toolbox,
@@ -355,30 +355,22 @@ impl Sandbox {
 
     pub(crate) fn wasi(&self, setting: &Setting<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
         let policy = &self.0.policy;
-        let wrong = |error: &dyn fmt::Display| {
-            ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}"))
-        };
         // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
         let (args, env) = match &self.0.runtime.drive {
             Drive::Image(_) => Default::default(),
             Drive::Command { flags } => (setting.command_args(flags), self.0.env.clone()),
         };
-        let mut wasi = prepare::boot_wasi(args, env).map_err(|error| wrong(&error))?;
-        wasi.allow_parking(false);
-        let mounts = files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect();
-        wasi.set_file_system(files.vfs.clone(), mounts).map_err(|error| wrong(&error))?;
-        wasi.set_limits(wasi_limits(&policy.limits));
-        wasi.set_stdin(setting.stdin.to_vec());
-        if let Clock::Fixed(realtime_ns) = policy.clock {
-            wasi.set_clock(WasiClock::Fixed { realtime_ns, monotonic_ns: prepare::BOOT_MONOTONIC_NS });
-        } else {
-            wasi.set_clock(WasiClock::Host);
-        }
-        wasi.set_entropy(match policy.entropy {
-            Entropy::Host => WasiEntropy::Host,
-            Entropy::Seeded(seed) => WasiEntropy::seeded(seed),
-        });
-        Ok(wasi)
+        let world = GuestWorld {
+            args,
+            env,
+            vfs: files.vfs.clone(),
+            mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
+            limits: &policy.limits,
+            stdin: setting.stdin.to_vec(),
+            clock: policy.clock,
+            entropy: policy.entropy,
+        };
+        world.wasi().map_err(|error| ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}")))
     }
 }
 
@@ -394,18 +386,5 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }
         _ => None,
-    }
-}
-
-/// What a message to the tools has around a call's arguments.
-const TOOL_ENVELOPE_BYTES: u64 = 4096;
-
-fn wasi_limits(limits: &Limits) -> WasiLimits {
-    WasiLimits {
-        stdout_bytes: limits.stdout_bytes,
-        stderr_bytes: limits.stderr_bytes,
-        tool_bytes: limits.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
-        open_files: limits.open_files,
-        memory_bytes: limits.memory_bytes,
     }
 }

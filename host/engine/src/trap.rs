@@ -3,7 +3,7 @@
 use glovebox_wasi::Stop;
 use wasmtime::Trap;
 
-use crate::outcome::TrapKind;
+use crate::TrapKind;
 
 /// A [`Stop`] on its way through Wasmtime.
 #[derive(Debug, thiserror::Error)]

@@ -2,18 +2,15 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use glovebox_core::WORKSPACE;
 use glovebox_vfs::{Access, CommitStep, RootId, Vfs, VfsLimits};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    BuildError, Commit, ExecuteError, Limits, Policy,
+    BuildError, Commit, ExecuteError, Policy,
     mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError},
     own_commits::OwnCommits,
-    prepare::WORKSPACE,
 };
-
-/// How much of mounted files is kept in memory for reading again. Counts against `limits.memory_bytes`.
-const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 
 /// A host directory at a guest path.
 #[derive(Clone)]
@@ -75,7 +72,7 @@ impl GuestFiles {
 impl Workspace {
     /// Opens the policy's host directories and puts `files` into the workspace.
     pub(crate) fn open(policy: &Policy, files: &[(String, Vec<u8>)]) -> Result<Self, BuildError> {
-        let mut vfs = Vfs::new(vfs_limits(&policy.limits));
+        let mut vfs = Vfs::new(policy.limits.vfs());
         let mut mounted = Vec::new();
         let mut root = None;
         match &policy.workspace {
@@ -208,13 +205,4 @@ fn open_directory(host: &std::path::Path, read_only: bool) -> Result<Arc<HostDir
     } else {
         HostDirectory::open_for_writing(host, DEFAULT_LOCK_WAIT)?
     }))
-}
-
-fn vfs_limits(limits: &Limits) -> VfsLimits {
-    VfsLimits {
-        bytes: limits.workspace_bytes,
-        inodes: limits.workspace_inodes,
-        mount_cache_bytes: MOUNT_CACHE_BYTES.min(limits.memory_bytes / 4),
-        ..VfsLimits::default()
-    }
 }

@@ -5,16 +5,17 @@
 
 use std::error::Error;
 
+use glovebox_core::files::{FileError, FileErrorKind};
 use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
     blob::NoRoom,
-    wit::types::{self, FileError, FileFailure, SandboxError, TooLarge},
+    wit::types::{self, FileFailure, SandboxError, TooLarge},
 };
 use crate::{
     AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, LimitError, PolicyError, ResumeError,
-    RuntimeError, VfsError, events,
+    RuntimeError, events,
 };
 
 /// The most bytes of what a component gave that an error repeats.
@@ -198,38 +199,29 @@ impl From<ResumeError> for SandboxError {
 /// For `map_err`: an operation on files was refused.
 pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_> {
     move |error| {
-        let text = error.to_string();
-        let (kind, message) = match error {
-            FilesError::Path { reason, .. } => (FileError::InvalidPath, format!("the path {reason}")),
-            FilesError::Pattern { reason, .. } => (FileError::InvalidPath, format!("no pattern: {reason}")),
-            FilesError::Exists { .. } => (FileError::Exists, "something has this name already".into()),
-            FilesError::Refused { action, source, .. } => {
-                (refusal(&source), format!("could not {action} it: {source}"))
-            }
-            FilesError::Session(error) => return (*error).into(),
-            FilesError::HostLink { .. }
-            | FilesError::HostPath { .. }
-            | FilesError::HostRead { .. }
-            | FilesError::Host(_)
-            | FilesError::Archive { .. }
-            | FilesError::Io { .. } => (FileError::Refused, text),
+        let (kind, message) = match FileError::try_from(error) {
+            Ok(error) => (error.kind().into(), error.message()),
+            Err(FilesError::Session(error)) => return (*error).into(),
+            Err(error) => (types::FileError::Refused, error.to_string()),
         };
         file_failure(kind, path, message)
     }
 }
 
 /// An operation on files that was refused.
-pub(super) fn file_failure(kind: FileError, path: &str, message: String) -> Failure {
+pub(super) fn file_failure(kind: types::FileError, path: &str, message: String) -> Failure {
     SandboxError::File(FileFailure { kind, path: clipped(path).to_owned(), message }).into()
 }
 
-fn refusal(error: &VfsError) -> FileError {
-    match error {
-        VfsError::NotFound => FileError::NotFound,
-        VfsError::AlreadyExists => FileError::Exists,
-        VfsError::NotADirectory | VfsError::IsADirectory | VfsError::NotEmpty => FileError::WrongKind,
-        VfsError::NoSpace => FileError::NoSpace,
-        VfsError::NotCapable | VfsError::IllegalBytes => FileError::InvalidPath,
-        _ => FileError::Refused,
+impl From<FileErrorKind> for types::FileError {
+    fn from(kind: FileErrorKind) -> Self {
+        match kind {
+            FileErrorKind::InvalidPath => Self::InvalidPath,
+            FileErrorKind::NotFound => Self::NotFound,
+            FileErrorKind::Exists => Self::Exists,
+            FileErrorKind::WrongKind => Self::WrongKind,
+            FileErrorKind::NoSpace => Self::NoSpace,
+            FileErrorKind::Refused => Self::Refused,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What a component may ask for: the policy that it is granted, and what it makes of it.
 
+use glovebox_core::with_limits;
+
 use super::wit::types::{self, SandboxError};
 use crate::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
 
@@ -10,29 +12,19 @@ pub(super) struct Grant(pub(super) Policy);
 /// Takes one limit after the other: what is asked for, if it is granted, else what is granted.
 macro_rules! limits {
     ($asked:expr, $granted:expr, $($name:ident),*) => {{
-        let (asked, granted): (types::Limits, &Limits) = ($asked, $granted);
+        let (asked, mut limits): (types::Limits, Limits) = ($asked, $granted);
         let types::Limits { $($name),* } = asked;
-        Limits { $($name: held($name, granted.$name, concat!("limits.", stringify!($name)))?),* }
+        $(limits.$name = held($name, limits.$name, concat!("limits.", stringify!($name)))?;)*
+        limits
     }};
 }
 
 /// Spells one limit after the other out.
 macro_rules! spelled {
     ($limits:expr, $($name:ident),*) => {{
-        let Limits { $($name),* } = $limits;
-        types::Limits { $($name: Some(*$name)),* }
+        let limits: &Limits = $limits;
+        types::Limits { $($name: Some(limits.$name)),* }
     }};
-}
-
-/// Does something with the names of all limits: the compiler finds a missing one.
-macro_rules! with_limits {
-    ($what:ident, $($rest:expr),*) => {
-        $what!(
-            $($rest),*, fuel, fuel_reserve, timeout_ms, timeout_reserve_ms, memory_bytes, stdout_bytes, stderr_bytes,
-            source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
-            tool_timeout_ms, tool_bytes, tool_record_bytes, session_count, session_total_bytes
-        )
-    };
 }
 
 /// What is asked for, or what is granted where nothing is.
@@ -65,7 +57,7 @@ impl Grant {
         let types::Policy { limits, clock, entropy, args, env, session } = asked;
         let mut policy = granted.clone();
         if let Some(limits) = limits {
-            policy.limits = with_limits!(limits, limits, &granted.limits);
+            policy.limits = with_limits!(limits, limits, granted.limits.clone());
         }
         policy.clock = match (clock, granted.clock) {
             (None, clock) => clock,
@@ -135,22 +127,23 @@ impl Grant {
 /// How sessions are kept: how much of them is granted, when they are saved is theirs to say.
 fn sessions(asked: types::SessionPolicy, granted: &SessionPolicy) -> Result<SessionPolicy, SandboxError> {
     let types::SessionPolicy { checkpoints, checkpoint_auto_bytes, checkpoints_kept, on_unwind } = asked;
-    Ok(SessionPolicy {
-        checkpoints: checkpoints.map_or(granted.checkpoints, |checkpoints| match checkpoints {
+    let mut policy = granted.clone();
+    if let Some(checkpoints) = checkpoints {
+        policy.checkpoints = match checkpoints {
             types::Checkpoints::Auto => Checkpoints::Auto,
             types::Checkpoints::Always => Checkpoints::Always,
             types::Checkpoints::Every(count) => Checkpoints::Every(count),
             types::Checkpoints::Never => Checkpoints::Never,
-        }),
-        checkpoint_auto_bytes: held(
-            checkpoint_auto_bytes,
-            granted.checkpoint_auto_bytes,
-            "session.checkpoint_auto_bytes",
-        )?,
-        checkpoints_kept: held(checkpoints_kept, granted.checkpoints_kept, "session.checkpoints_kept")?,
-        on_unwind: on_unwind.map_or(granted.on_unwind, |on_unwind| match on_unwind {
+        };
+    }
+    policy.checkpoint_auto_bytes =
+        held(checkpoint_auto_bytes, granted.checkpoint_auto_bytes, "session.checkpoint_auto_bytes")?;
+    policy.checkpoints_kept = held(checkpoints_kept, granted.checkpoints_kept, "session.checkpoints_kept")?;
+    if let Some(on_unwind) = on_unwind {
+        policy.on_unwind = match on_unwind {
             types::OnUnwind::GoBack => OnUnwind::GoBack,
             types::OnUnwind::End => OnUnwind::End,
-        }),
-    })
+        };
+    }
+    Ok(policy)
 }

@@ -1,46 +1,6 @@
-//! What is told of files, and how an operation treats what is there.
+//! What is told of copies and archives.
 
-use glovebox_vfs::{FileKind, Stat};
-use serde::{Serialize, Serializer};
-
-/// One file, directory or symbolic link of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct FileEntry {
-    /// Its path, relative to the workspace; `""` is the workspace itself.
-    pub path: String,
-    /// What it is. As JSON `file`, `directory` or `symlink`.
-    #[serde(serialize_with = "kind_name")]
-    pub kind: FileKind,
-    /// Bytes of a file, or of a link's target; 0 for a directory.
-    pub size_bytes: u64,
-    /// Last change of the content, in nanoseconds since 1970, by the clock of the policy.
-    pub modified_ns: u64,
-}
-
-impl FileEntry {
-    pub(super) fn new(path: String, stat: &Stat) -> Self {
-        Self { path, kind: stat.kind, size_bytes: stat.size_bytes, modified_ns: stat.modified_ns }
-    }
-}
-
-fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-    })
-}
-
-/// What becomes of a file that has the name of a new one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IfExists {
-    /// The operation fails, an empty file is no exception. Directories are entered all the same.
-    #[default]
-    Fail,
-    /// The new one takes its place. A directory is never replaced by a file, nor a file by a directory.
-    Replace,
-}
+use serde::Serialize;
 
 /// What a copy or an archive carried over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

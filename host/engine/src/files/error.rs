@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use glovebox_core::files::FileError;
 use glovebox_vfs::{SourceError, VfsError};
 
 use crate::{ExecuteError, mount::MountError};
@@ -92,6 +93,32 @@ pub enum FilesError {
 impl From<ExecuteError> for FilesError {
     fn from(error: ExecuteError) -> Self {
         Self::Session(Box::new(error))
+    }
+}
+
+impl From<FileError> for FilesError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Path { path, reason } => Self::Path { path, reason },
+            FileError::Pattern { pattern, reason } => Self::Pattern { pattern, reason },
+            FileError::Exists { path } => Self::Exists { path },
+            FileError::Refused { action, path, source } => Self::Refused { action, path, source },
+        }
+    }
+}
+
+impl TryFrom<FilesError> for FileError {
+    type Error = FilesError;
+
+    /// What of it concerns the workspace alone.
+    fn try_from(error: FilesError) -> Result<Self, FilesError> {
+        match error {
+            FilesError::Path { path, reason } => Ok(Self::Path { path, reason }),
+            FilesError::Pattern { pattern, reason } => Ok(Self::Pattern { pattern, reason }),
+            FilesError::Exists { path } => Ok(Self::Exists { path }),
+            FilesError::Refused { action, path, source } => Ok(Self::Refused { action, path, source }),
+            error => Err(error),
+        }
     }
 }
 

@@ -12,19 +12,17 @@
 
 mod archive;
 mod carry;
-mod change;
 mod entry;
 mod error;
-mod path;
 mod place;
 mod session;
 mod snapshot;
-mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use entry::{CopyReport, FileEntry, IfExists};
+pub use entry::CopyReport;
 pub use error::FilesError;
+pub use glovebox_core::files::{FileEntry, IfExists};
 pub use session::SessionFiles;
 pub use snapshot::Files;

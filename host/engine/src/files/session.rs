@@ -2,9 +2,10 @@
 
 use std::{fmt, io::Read, io::Write, path::Path};
 
+use glovebox_core::files::change;
 use glovebox_vfs::{InodeId, RootId, Vfs};
 
-use super::{CopyReport, FileEntry, Files, FilesError, IfExists, archive, carry, change};
+use super::{CopyReport, FileEntry, Files, FilesError, IfExists, archive, carry};
 use crate::{Session, SharedWorkspace, events};
 
 /// The files of a session, or of a workspace that several share, as they are between two executions: to be had by
@@ -116,7 +117,7 @@ impl SessionFiles {
     /// directory; [`FilesError::Session`].
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
         self.told("write", path);
-        self.change(|vfs, root, _| change::write(vfs, root, path, bytes.as_ref(), if_exists))
+        self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
     /// Removes a file, a link or an empty directory. What the guest has open it can go on using.
@@ -126,7 +127,7 @@ impl SessionFiles {
     /// directory is not empty; [`FilesError::Session`].
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
         self.told("delete", path);
-        self.change(|vfs, root, _| change::delete(vfs, root, path))
+        self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
     }
 
     /// As [`delete`](Self::delete), with all that is below a directory.
@@ -135,7 +136,7 @@ impl SessionFiles {
     /// As there.
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
         self.told("delete", path);
-        self.change(|vfs, root, _| change::delete_all(vfs, root, path))
+        self.change(|vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
     }
 
     /// Gives a file, directory or link another name. The directory that it comes to must exist.
@@ -144,7 +145,7 @@ impl SessionFiles {
     /// [`FilesError::Path`]; [`FilesError::Exists`]; [`FilesError::Refused`]; [`FilesError::Session`].
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         self.told("rename", from);
-        self.change(|vfs, root, _| change::rename(vfs, root, from, to, if_exists))
+        self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
     }
 
     /// Copies a file of the host, or a directory with all that is below it: `host` becomes `to` (`""` for a directory's

@@ -1,15 +1,15 @@
 //! What sessions do with a guest besides running scripts in it.
 
+use glovebox_core::{After, Refusal};
 use glovebox_interpreters::{DriverError, MachineError, Raised};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    ExecuteError, GuestValue, Limits, Outcome, imports,
-    outcome::TrapKind,
+    ExecuteError, GuestValue, Limits, imports,
     runtime::{Drive, Image, Runtime},
 };
 
-use super::{After, Guest, unanswered};
+use super::{Guest, unanswered};
 
 impl Guest {
     /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
@@ -52,30 +52,24 @@ impl Guest {
         self.answered(limits, name, set)
     }
 
-    /// Reads a driver's answer about a variable, by the rules of [`conclude`](Self::conclude).
+    /// Reads a driver's answer about a variable.
     fn answered<T>(
         &self,
         limits: &Limits,
         name: &str,
         answer: Result<Result<Result<T, Raised>, DriverError>, ExecuteError>,
     ) -> (Result<T, ExecuteError>, After) {
-        if let Ok(answer) = &answer {
-            self.end(answer);
-        }
-        let wrong = |reason: String| Err(ExecuteError::Variable { name: name.to_owned(), reason });
-        match answer {
-            Ok(Ok(Ok(value))) => (Ok(value), After::Alive),
-            Ok(Ok(Err(raised))) => (wrong(Outcome::Raised(raised.into()).describe()), After::Alive),
-            Ok(Err(DriverError::Machine(MachineError::Stopped(stop)))) => {
-                let after = After::of(&stop);
-                (wrong(self.stopped(limits, stop).describe()), after)
-            }
-            Ok(Err(DriverError::Report(_) | DriverError::Machine(_))) => {
-                (wrong(Outcome::Trapped { trap: TrapKind::BadReport }.describe()), After::Unwound)
-            }
-            Ok(Err(error)) => (Err(unanswered(error)), After::Unwound),
-            Err(error) => (Err(error), After::Untouched),
-        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return (Err(error), After::Untouched),
+        };
+        let left = self.end(&answer);
+        let (result, after) = self.spent(limits, left).answer(answer);
+        let error = |refusal| match refusal {
+            Refusal::Guest(reason) => ExecuteError::Variable { name: name.to_owned(), reason },
+            Refusal::Driver(error) => unanswered(error),
+        };
+        (result.map_err(error), after)
     }
 
     /// Runs the exit handlers of a kept interpreter.

@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
+use glovebox_core::{
+    After,
+    session::{Checkpoint, CheckpointId, CheckpointInfo, History, Pages, Place, Saved},
+};
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    ExecuteError, Execution, Files, GuestValue, Sandbox,
     budget::Keeper,
     current::Run,
-    guest::{After, Guest},
+    guest::Guest,
     own_commits::OwnCommits,
     run::Setting,
     runtime::Image,
     session::{
-        CheckpointId, CheckpointInfo, SharedWorkspace,
-        checkpoint::{Awaken, Checkpoint},
-        history::{History, Saved},
+        SharedWorkspace,
+        checkpoint::{Awaken, EngineCheckpoint as _},
         info::Status,
-        ledger::Place,
-        pages::Pages,
         shared,
     },
     workspace::Roots,
@@ -72,10 +73,6 @@ impl Live {
         keeper: Keeper,
         place: Place,
     ) -> Self {
-        let entropy_key = match sandbox.0.policy.entropy {
-            Entropy::Host => None,
-            Entropy::Seeded(seed) => seeded_key(seed),
-        };
         let mut live = Self {
             sandbox: sandbox.clone(),
             id,
@@ -90,7 +87,7 @@ impl Live {
             went_back: 0,
             commits: OwnCommits::default(),
             forks: 0,
-            entropy_key,
+            entropy_key: sandbox.0.policy.entropy.key(),
             keeper,
             place: Some(place),
         };
@@ -239,11 +236,7 @@ impl Live {
             return Err(self.has_ended(reason));
         }
         let is_new = self.changed || matches!(self.life, Life::Unwound(_));
-        let saved = match to {
-            Some(id) => self.history.find(id),
-            None if is_new => self.history.last(),
-            None => self.history.before_last(),
-        };
+        let saved = self.history.undo_target(to, is_new);
         let saved = saved.cloned().ok_or_else(|| ExecuteError::NoCheckpoint { id: self.id.to_string(), wanted: to })?;
         // The new instance first: if there is none to be had, the session stays as it is.
         let guest = self.awaken(&saved)?;
@@ -259,7 +252,7 @@ impl Live {
     /// The files as they are. Looking at them is no change that a checkpoint would be due for.
     pub(super) fn files(&mut self) -> Result<Files, ExecuteError> {
         let mut guest = self.take()?;
-        let files = Files { vfs: guest.wasi_mut().vfs_mut().clone(), root: self.roots.workspace() };
+        let files = Files::of(guest.wasi_mut().vfs_mut().clone(), self.roots.workspace());
         self.life = Life::Resting(guest);
         Ok(files)
     }
@@ -355,12 +348,4 @@ fn said<T>(result: &Result<T, ExecuteError>) -> String {
 
 fn image(sandbox: &Sandbox) -> Result<&Image, ExecuteError> {
     sandbox.0.runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() })
-}
-
-/// The key of a policy's seed.
-fn seeded_key(seed: u64) -> Option<[u8; 32]> {
-    match glovebox_wasi::Entropy::seeded(seed) {
-        glovebox_wasi::Entropy::Seeded(key) => Some(key),
-        glovebox_wasi::Entropy::Host => None,
-    }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
+use glovebox_core::files::{fill, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Builder, EntryType, Header};
 
-use crate::files::{CopyReport, FilesError, snapshot, walk};
+use crate::files::{CopyReport, FilesError};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -19,7 +20,7 @@ struct Contents<'v> {
 
 impl Read for Contents<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = snapshot::fill(self.vfs, self.inode, self.at, into).map_err(io::Error::other)?;
+        let read = fill(self.vfs, self.inode, self.at, into).map_err(io::Error::other)?;
         self.at = self.at.saturating_add(read as u64);
         Ok(read)
     }

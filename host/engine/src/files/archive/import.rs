@@ -2,12 +2,13 @@
 
 use std::io::Read;
 
+use glovebox_core::files::{FileError, path};
 use glovebox_vfs::{InodeId, Vfs};
 use tar::Archive;
 
 use super::header::{Kind, Reader, Told, refused};
 use crate::files::place::Placer;
-use crate::files::{CopyReport, FilesError, IfExists, path};
+use crate::files::{CopyReport, FilesError, IfExists};
 
 /// Each entry of an archive may have a long name, a long target and an extended header before it, and every directory
 /// may be named once more than it needs.
@@ -61,7 +62,7 @@ pub(in crate::files) fn import(
 
 fn name(told: &Told) -> Result<String, FilesError> {
     path::inside(&told.path).map_err(|error| match error {
-        FilesError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
-        other => other,
+        FileError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
+        other => other.into(),
     })
 }

@@ -3,11 +3,12 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use glovebox_core::files::path;
 use glovebox_vfs::{FileKind, InodeId, MountSource as _, SourceError, Vfs, VfsError};
 
 use super::{Place, host_path, place};
 use crate::files::place::Placer;
-use crate::files::{CopyReport, FilesError, IfExists, path};
+use crate::files::{CopyReport, FilesError, IfExists};
 use crate::mount::HostDirectory;
 
 /// One file of a host directory, from its beginning.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use glovebox_core::files::{path, walk};
 use glovebox_vfs::{CommitStep, FileKind, Follow, InodeId, MountSource as _, SourceStat, Vfs, VfsLimits};
 
 use super::{Place, file_place, place};
-use crate::files::{CopyReport, FilesError, IfExists, path, walk};
+use crate::files::{CopyReport, FilesError, IfExists};
 use crate::mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError};
 
 /// Copies a file or directory of the workspace to the host, by the journalled commit that mounts use.

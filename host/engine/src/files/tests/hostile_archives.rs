@@ -1,11 +1,12 @@
 //! Archives that somebody made to do harm.
 
+use glovebox_core::files::change;
 use std::io::Read;
 
 use glovebox_vfs::{VfsError, VfsLimits};
 use tar::{Builder, EntryType, Header};
 
-use super::{FilesError, IfExists, Space, archive, change, refusal};
+use super::{FilesError, IfExists, Space, archive, refusal};
 
 /// An entry with whatever name, as the bytes stand in the header.
 fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {

@@ -6,9 +6,10 @@ mod changing;
 mod hostile_archives;
 mod reading;
 
+use glovebox_core::files::change;
 use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{Files, FilesError, IfExists, archive, carry, change};
+use super::{Files, FilesError, IfExists, archive, carry};
 
 /// A workspace with nothing in it.
 struct Space {
@@ -56,7 +57,7 @@ impl Space {
     }
 
     fn files(&self) -> Files {
-        Files { vfs: self.vfs.clone(), root: Some(self.root) }
+        Files::of(self.vfs.clone(), Some(self.root))
     }
 
     fn text(&self, path: &str) -> String {
@@ -91,22 +92,22 @@ impl Space {
 
     fn put(&mut self, path: &str, contents: &str, if_exists: IfExists) -> Result<(), FilesError> {
         let root = self.root;
-        change::whole(&mut self.vfs, |vfs| change::write(vfs, root, path, contents.as_bytes(), if_exists))
+        Ok(change::whole(&mut self.vfs, |vfs| change::write(vfs, root, path, contents.as_bytes(), if_exists))?)
     }
 
     fn delete(&mut self, path: &str) -> Result<(), FilesError> {
         let root = self.root;
-        change::whole(&mut self.vfs, |vfs| change::delete(vfs, root, path))
+        Ok(change::whole(&mut self.vfs, |vfs| change::delete(vfs, root, path))?)
     }
 
     fn delete_all(&mut self, path: &str) -> Result<(), FilesError> {
         let root = self.root;
-        change::whole(&mut self.vfs, |vfs| change::delete_all(vfs, root, path))
+        Ok(change::whole(&mut self.vfs, |vfs| change::delete_all(vfs, root, path))?)
     }
 
     fn rename(&mut self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         let root = self.root;
-        change::whole(&mut self.vfs, |vfs| change::rename(vfs, root, from, to, if_exists))
+        Ok(change::whole(&mut self.vfs, |vfs| change::rename(vfs, root, from, to, if_exists))?)
     }
 }
 

@@ -41,7 +41,8 @@ impl Guest {
         toolbox: &Arc<Toolbox>,
         edit: impl FnOnce(&mut Limits),
     ) -> Self {
-        let mut limits = Limits { timeout_ms: 60_000, ..Limits::default() };
+        let mut limits = Limits::default();
+        limits.timeout_ms = 60_000;
         edit(&mut limits);
         let wake = CancelToken::new();
         let (toolbox, threads, session) = (Arc::clone(toolbox), Arc::clone(threads), Some(session_id.to_owned()));

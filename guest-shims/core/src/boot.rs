@@ -1,0 +1,72 @@
+//! The world that an image boots with, and that its instances wake up to.
+
+use glovebox_vfs::{Access, Vfs, VfsLimits};
+use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
+
+use crate::{Clock, Entropy, Limits};
+
+/// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
+pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
+
+/// Where the monotonic clock stands at boot, and so where every guest's begins.
+pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
+
+/// The guest path of the workspace.
+pub const WORKSPACE: &str = "/app";
+
+/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to.
+///
+/// A booted libc keeps the list of its preopened directories: `/app` as descriptor 3 and, for every mount there may ever
+/// be, the virtual directory `/` as descriptor 4. Instances of the image must have the same.
+pub fn boot_wasi(args: Vec<String>, env: Vec<(String, String)>) -> Result<Wasi, WasiError> {
+    let mut vfs = Vfs::new(VfsLimits::default());
+    let root = vfs.add_root(Access::ReadWrite);
+    let mut config = WasiConfig::new(vfs);
+    config.mounts = vec![Mount::new(WORKSPACE, root)];
+    config.root_preopen = true;
+    config.args = args;
+    config.env = env;
+    config.clock = WasiClock::Fixed { realtime_ns: BOOT_REALTIME_NS, monotonic_ns: BOOT_MONOTONIC_NS };
+    config.entropy = WasiEntropy::seeded(0);
+    let mut wasi = Wasi::new(config)?;
+    wasi.allow_parking(true);
+    Ok(wasi)
+}
+
+/// What an instance of an image finds outside its memory.
+#[derive(Debug)]
+pub struct GuestWorld<'a> {
+    /// Arguments: none for an image, whose libc holds those of its boot; scripts get theirs from the driver.
+    pub args: Vec<String>,
+    /// Environment variables: as for `args`.
+    pub env: Vec<(String, String)>,
+    /// The files.
+    pub vfs: Vfs,
+    /// Where they are seen, `/app` first.
+    pub mounts: Vec<Mount>,
+    /// What descriptors and streams are held to.
+    pub limits: &'a Limits,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// The time.
+    pub clock: Clock,
+    /// The randomness.
+    pub entropy: Entropy,
+}
+
+impl GuestWorld<'_> {
+    /// The WASI state of a new instance.
+    pub fn wasi(self) -> Result<Wasi, WasiError> {
+        let mut wasi = boot_wasi(self.args, self.env)?;
+        wasi.allow_parking(false);
+        wasi.set_file_system(self.vfs, self.mounts)?;
+        wasi.set_limits(self.limits.wasi());
+        wasi.set_stdin(self.stdin);
+        wasi.set_clock(match self.clock {
+            Clock::Host => WasiClock::Host,
+            Clock::Fixed(realtime_ns) => WasiClock::Fixed { realtime_ns, monotonic_ns: BOOT_MONOTONIC_NS },
+        });
+        wasi.set_entropy(self.entropy.wasi());
+        Ok(wasi)
+    }
+}

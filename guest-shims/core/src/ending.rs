@@ -1,0 +1,353 @@
+//! What became of a call into a guest: the one place where that is decided, for every backend.
+
+use std::time::Duration;
+
+use glovebox_interpreters::{Diagnostic, Driver, DriverError, Interrupt, MachineError, Raised, Report};
+use glovebox_wasi::Stop;
+
+use crate::{GuestValue, Limits, Outcome, RaisedOutcome, Resource, TrapKind};
+
+/// What a guest is good for after an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It can be entered again.
+    Alive,
+    /// As before: it was not entered.
+    Untouched,
+    /// It left for good: `os._exit`.
+    Left,
+    /// It was unwound or damaged itself, and must never be entered again.
+    Unwound,
+}
+
+impl After {
+    /// After a call that was ended.
+    #[must_use]
+    pub fn of(stop: &Stop) -> Self {
+        if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
+    }
+}
+
+/// What a guest did and what it cost.
+#[derive(Debug)]
+pub struct Ran {
+    /// What it did.
+    pub outcome: Outcome,
+    /// The exception by which the script ended when it was asked to stop.
+    pub interrupted: Option<RaisedOutcome>,
+    /// The value of the script's last expression, where it has one and was asked for it.
+    pub value: Option<GuestValue>,
+    /// Fuel.
+    pub fuel_consumed: u64,
+    /// The most memory that was in use.
+    pub memory_used_bytes: u64,
+    /// What a refused growth would have taken, if one was refused.
+    pub memory_refused_bytes: Option<u64>,
+    /// What the guest is good for.
+    pub after: After,
+}
+
+/// What is known of a call into a guest when it is over, beside what its driver says.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent<'a> {
+    /// What it was held to.
+    pub limits: &'a Limits,
+    /// The fuel it was given, at most `limits.fuel`.
+    pub fuel_limit: u64,
+    /// What is left of it.
+    pub fuel_left: u64,
+    /// How long it took; zero where there is no clock.
+    pub elapsed: Duration,
+    /// The most memory that was in use.
+    pub memory_used_bytes: u64,
+    /// What a refused growth would have taken, if one was refused.
+    pub memory_refused_bytes: Option<u64>,
+    /// The trap that ended it, if one did.
+    pub trapped: Option<TrapKind>,
+}
+
+/// What a driver said at the end of an execution, and what the guest had been asked for.
+pub struct Ending<'a> {
+    /// The guest's driver; none for a plain command.
+    pub driver: Option<&'a dyn Driver>,
+    /// What it said.
+    pub result: Result<Report, DriverError>,
+    /// What the script was asked to stop for, if it was.
+    pub asked: Option<Interrupt>,
+}
+
+/// Why there is no answer about a variable.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What the guest said, or what stopped it, in words.
+    Guest(String),
+    /// The image and its driver do not fit: an error.
+    Driver(DriverError),
+}
+
+/// The same for any call.
+enum Stopped {
+    Guest(Outcome, After),
+    Driver(DriverError),
+}
+
+impl Spent<'_> {
+    /// Turns a driver's answer into an outcome.
+    pub fn conclude(&self, ending: Ending<'_>) -> Result<Ran, DriverError> {
+        let Ending { driver, result, asked } = ending;
+        let (limits, refused) = (self.limits, self.memory_refused_bytes);
+        let (mut fuel_left, mut interrupted, mut value) = (self.fuel_left, None, None);
+        let (outcome, after) = match result {
+            Ok(Report::Completed(shown)) => {
+                value = shown.map(GuestValue::from);
+                (Outcome::Completed, After::Alive)
+            }
+            Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
+            Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
+                interrupted = Some(raised.into());
+                if interrupt == Interrupt::Fuel {
+                    // How far it came is the host's scheduling; what it was allowed is used.
+                    fuel_left = 0;
+                }
+                (self.interrupted(interrupt), After::Alive)
+            }
+            // Without having been asked, a guest that says so made it up.
+            Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
+                let ran_out = driver.is_some_and(|driver| driver.is_out_of_memory(&raised));
+                match refused {
+                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), After::Alive),
+                    _ => (Outcome::Raised(raised.into()), After::Alive),
+                }
+            }
+            Err(error) if driver.is_some() => match self.stopped_by(error) {
+                Stopped::Guest(outcome, after) => (outcome, after),
+                Stopped::Driver(error) => return Err(error),
+            },
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => {
+                let after = After::of(&stop);
+                (self.stopped(&stop), after)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Ran {
+            fuel_consumed: self.fuel_limit.saturating_sub(fuel_left),
+            memory_used_bytes: self.memory_used_bytes,
+            memory_refused_bytes: refused,
+            outcome,
+            value,
+            interrupted,
+            after,
+        })
+    }
+
+    /// Reads what an image's driver said about a variable.
+    pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, After) {
+        match answer {
+            Ok(Ok(value)) => (Ok(value), After::Alive),
+            Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised.into()).describe())), After::Alive),
+            Err(error) => match self.stopped_by(error) {
+                Stopped::Guest(outcome, after) => (Err(Refusal::Guest(outcome.describe())), after),
+                Stopped::Driver(error) => (Err(Refusal::Driver(error)), After::Unwound),
+            },
+        }
+    }
+
+    /// Reads what an image's parser said.
+    pub fn diagnose(&self, said: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
+        match said {
+            // The parser itself met a limit: that is what is wrong with the source.
+            Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
+                line: 1,
+                column: 1,
+                message: format!("the parser was stopped: {}", self.stopped(&stop).describe()),
+            }]),
+            said => said,
+        }
+    }
+
+    /// What the error of an image's driver says of the guest.
+    fn stopped_by(&self, error: DriverError) -> Stopped {
+        match error {
+            DriverError::Machine(MachineError::Stopped(stop)) => Stopped::Guest(self.stopped(&stop), After::of(&stop)),
+            // The guest gave its driver addresses or reports that its driver never gives.
+            DriverError::Report(_) | DriverError::Machine(_) => {
+                Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound)
+            }
+            error => Stopped::Driver(error),
+        }
+    }
+
+    /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
+    fn interrupted(&self, interrupt: Interrupt) -> Outcome {
+        match interrupt {
+            Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
+            Interrupt::Time => exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(self.elapsed)),
+            Interrupt::Cancelled => Outcome::Cancelled,
+        }
+    }
+
+    fn stopped(&self, stop: &Stop) -> Outcome {
+        match stop {
+            Stop::Exit(code) => Outcome::Exited { code: *code },
+            Stop::OutOfFuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
+            Stop::Deadline => {
+                let over = self.elapsed.max(Duration::from_millis(self.limits.timeout_ms));
+                exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(over))
+            }
+            Stop::Cancelled => Outcome::Cancelled,
+            // An interpreter that gets no memory where it cannot go on without aborts.
+            _ => match (self.memory_refused_bytes, self.trapped) {
+                (Some(used), Some(TrapKind::Unreachable)) => {
+                    exhausted(Resource::Memory, self.limits.memory_bytes, used)
+                }
+                (_, trap) => Outcome::Trapped { trap: trap.unwrap_or(TrapKind::Other) },
+            },
+        }
+    }
+}
+
+fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
+    Outcome::Exhausted { resource, limit, used }
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox_interpreters::Python;
+
+    use super::*;
+
+    fn spent(limits: &Limits) -> Spent<'_> {
+        Spent {
+            limits,
+            fuel_limit: 1_000,
+            fuel_left: 400,
+            elapsed: Duration::from_millis(7),
+            memory_used_bytes: 5,
+            memory_refused_bytes: None,
+            trapped: None,
+        }
+    }
+
+    fn raised(type_name: &str) -> Raised {
+        Raised { type_name: type_name.into(), message: "m".into(), ..Raised::default() }
+    }
+
+    fn stop(stop: Stop) -> Result<Report, DriverError> {
+        Err(MachineError::Stopped(stop).into())
+    }
+
+    fn concluded(spent: &Spent<'_>, result: Result<Report, DriverError>, asked: Option<Interrupt>) -> Ran {
+        spent.conclude(Ending { driver: Some(&Python), result, asked }).unwrap()
+    }
+
+    #[test]
+    fn every_answer_has_its_outcome() {
+        let limits = Limits { timeout_ms: 100, memory_bytes: 50, ..Limits::default() };
+        let spent = spent(&limits);
+        let time = |used| exhausted(Resource::Time, 100, used);
+        let report = || Err(DriverError::Report("?".into()));
+        for (result, outcome, after) in [
+            (Ok(Report::Completed(None)), Outcome::Completed, After::Alive),
+            (Ok(Report::Exited(3)), Outcome::Exited { code: 3 }, After::Alive),
+            (Ok(Report::Raised(raised("E"))), Outcome::Raised(raised("E").into()), After::Alive),
+            (Ok(Report::Interrupted(raised("E"))), Outcome::Raised(raised("E").into()), After::Alive),
+            (stop(Stop::Exit(4)), Outcome::Exited { code: 4 }, After::Left),
+            (stop(Stop::OutOfFuel), exhausted(Resource::Fuel, 1_000, 1_000), After::Unwound),
+            (stop(Stop::Deadline), time(100), After::Unwound),
+            (stop(Stop::Cancelled), Outcome::Cancelled, After::Unwound),
+            (stop(Stop::Trap("?".into())), Outcome::Trapped { trap: TrapKind::Other }, After::Unwound),
+            (report(), Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound),
+            (Err(MachineError::OutOfBounds(7).into()), Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound),
+        ] {
+            let ran = concluded(&spent, result, None);
+            assert_eq!((ran.outcome, ran.after, ran.fuel_consumed), (outcome, after, 600));
+        }
+        let late = Spent { elapsed: Duration::from_millis(101), ..spent };
+        assert_eq!(concluded(&late, stop(Stop::Deadline), None).outcome, time(101));
+    }
+
+    #[test]
+    fn who_was_asked_to_stop_and_did_is_taken_at_its_word() {
+        let limits = Limits { timeout_ms: 100, ..Limits::default() };
+        let spent = spent(&limits);
+        for (asked, outcome, fuel) in [
+            (Interrupt::Fuel, exhausted(Resource::Fuel, 1_000, 1_000), 1_000),
+            (Interrupt::Time, exhausted(Resource::Time, 100, 7), 600),
+            (Interrupt::Cancelled, Outcome::Cancelled, 600),
+        ] {
+            let ran = concluded(&spent, Ok(Report::Interrupted(raised("KeyboardInterrupt"))), Some(asked));
+            assert_eq!((ran.outcome, ran.fuel_consumed, ran.after), (outcome, fuel, After::Alive), "{asked:?}");
+            assert_eq!(ran.interrupted.map(|raised| raised.type_name).as_deref(), Some("KeyboardInterrupt"));
+            let other = concluded(&spent, Ok(Report::Raised(raised("E"))), Some(asked));
+            assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E").into()), None), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_what_ran_out_only_where_some_was_refused() {
+        let limits = Limits { memory_bytes: 50, ..Limits::default() };
+        let out = exhausted(Resource::Memory, 50, 60);
+        for (refused, trapped, is_out) in [
+            (None, TrapKind::Unreachable, false),
+            (Some(60), TrapKind::Unreachable, true),
+            (Some(60), TrapKind::OutOfBounds, false),
+        ] {
+            let spent = Spent { memory_refused_bytes: refused, trapped: Some(trapped), ..spent(&limits) };
+            let ran = concluded(&spent, stop(Stop::Trap("?".into())), None);
+            assert_eq!(ran.outcome == out, is_out, "{refused:?}, {trapped:?}");
+            assert!(is_out || ran.outcome == Outcome::Trapped { trap: trapped });
+            let said = concluded(&spent, Ok(Report::Raised(raised("MemoryError"))), None);
+            assert_eq!((said.outcome == out, said.after), (refused.is_some(), After::Alive));
+        }
+    }
+
+    #[test]
+    fn a_driver_that_does_not_fit_is_an_error() {
+        let limits = Limits::default();
+        let spent = spent(&limits);
+        let unfit = || Err(DriverError::Anchor("a".into()));
+        assert!(spent.conclude(Ending { driver: Some(&Python), result: unfit(), asked: None }).is_err());
+        let report = Err(DriverError::Report("?".into()));
+        assert!(
+            spent.conclude(Ending { driver: None, result: report, asked: None }).is_err(),
+            "a command has no driver"
+        );
+        assert!(matches!(
+            spent.answer::<()>(Err(DriverError::Anchor("a".into()))),
+            (Err(Refusal::Driver(_)), After::Unwound)
+        ));
+    }
+
+    #[test]
+    fn an_answer_about_a_variable_says_what_stopped_it() {
+        let limits = Limits::default();
+        let spent = spent(&limits);
+        assert!(matches!(spent.answer(Ok(Ok(7))), (Ok(7), After::Alive)));
+        let said = |answer| match spent.answer::<()>(answer) {
+            (Err(Refusal::Guest(text)), after) => (text, after),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said(Ok(Err(raised("E")))), ("raised E: m".into(), After::Alive));
+        let stopped = |stop| Err(MachineError::Stopped(stop).into());
+        assert_eq!(said(stopped(Stop::OutOfFuel)), ("out of fuel: all 1000 units are used".into(), After::Unwound));
+        assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), After::Left));
+        assert_eq!(
+            said(Err(DriverError::Report("?".into()))),
+            ("the interpreter broke: BadReport".into(), After::Unwound)
+        );
+    }
+
+    #[test]
+    fn a_parser_that_met_a_limit_says_so_of_the_source() {
+        let limits = Limits::default();
+        let said = spent(&limits).diagnose(Err(MachineError::Stopped(Stop::OutOfFuel).into())).unwrap();
+        let [diagnostic] = &said[..] else { panic!("{said:?}") };
+        assert_eq!((diagnostic.line, diagnostic.column), (1, 1));
+        assert_eq!(diagnostic.message, "the parser was stopped: out of fuel: all 1000 units are used");
+        assert!(spent(&limits).diagnose(Err(DriverError::Report("?".into()))).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! Single changes of a workspace. Each is made to a copy that takes the workspace's place if it succeeds.
+
+use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
+
+use super::{FileError, IfExists, path};
+
+/// Makes a change: all of it or nothing.
+pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
+    let mut changed = vfs.clone();
+    let result = change(&mut changed)?;
+    *vfs = changed;
+    Ok(result)
+}
+
+/// The workspace's directory.
+pub fn top(vfs: &Vfs, root: RootId) -> Result<InodeId, FileError> {
+    vfs.root_dir(root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))
+}
+
+/// Refuses when something has the name, be it a link to nowhere.
+fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> Result<(), FileError> {
+    if if_exists == IfExists::Replace {
+        return Ok(());
+    }
+    match vfs.lookup(top, path.as_bytes(), Follow::No) {
+        Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
+        // What else is wrong with it, the operation itself will say.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes a file, and makes the directories above it.
+pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
+    let path = path::below(path)?;
+    let top = top(vfs, root)?;
+    check_free(vfs, top, &path, if_exists)?;
+    vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
+}
+
+/// Removes a file, a link or an empty directory.
+pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
+    let path = path::below(path)?;
+    let refused = || FileError::refused("delete", &path);
+    let top = top(vfs, root)?;
+    let found = vfs.lookup(top, path.as_bytes(), Follow::No).map_err(refused())?;
+    match vfs.stat(found).map_err(refused())?.kind {
+        FileKind::Directory => vfs.remove_dir(top, path.as_bytes()),
+        FileKind::File | FileKind::Symlink => vfs.unlink(top, path.as_bytes()),
+    }
+    .map_err(refused())
+}
+
+/// Removes whatever is there, with all that is below it.
+pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
+    let path = path::below(path)?;
+    vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))
+}
+
+/// Gives a file, directory or link another name.
+pub fn rename(vfs: &mut Vfs, root: RootId, from: &str, to: &str, if_exists: IfExists) -> Result<(), FileError> {
+    let (from, to) = (path::below(from)?, path::below(to)?);
+    let top = top(vfs, root)?;
+    check_free(vfs, top, &to, if_exists)?;
+    vfs.rename(top, from.as_bytes(), top, to.as_bytes()).map_err(FileError::refused("rename", &from))
+}

@@ -1,0 +1,45 @@
+//! Paths as the embedder gives them.
+
+use super::FileError;
+
+/// The path without `.` and doubled slashes; `""` for the workspace itself.
+///
+/// The file system would resolve `..` inside the workspace and refuse it where it leads out. It is refused wholly: what
+/// a path with `..` means depends on the links that the guest made.
+pub fn inside(path: &str) -> Result<String, FileError> {
+    if let Some(reason) = fault(path) {
+        return Err(FileError::Path { path: path.to_owned(), reason });
+    }
+    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    Ok(names.join("/"))
+}
+
+/// As [`inside`], for what the workspace itself cannot be.
+pub fn below(path: &str) -> Result<String, FileError> {
+    let inner = inside(path)?;
+    if inner.is_empty() {
+        let reason = "is the workspace itself; name a file or directory in it";
+        return Err(FileError::Path { path: path.to_owned(), reason });
+    }
+    Ok(inner)
+}
+
+/// Why a path, or a pattern of paths, leads out of the workspace or nowhere.
+#[must_use]
+pub fn fault(path: &str) -> Option<&'static str> {
+    if path.starts_with('/') {
+        Some("is absolute; give it relative to the workspace, `a/b` for `/app/a/b`")
+    } else if path.split('/').any(|name| name == "..") {
+        Some("contains `..`; give it relative to the workspace and without it")
+    } else if path.contains('\0') {
+        Some("contains a zero byte; no name may")
+    } else {
+        None
+    }
+}
+
+/// The path in the file system's terms.
+#[must_use]
+pub fn bytes(path: &str) -> &[u8] {
+    if path.is_empty() { b"." } else { path.as_bytes() }
+}

@@ -1,0 +1,113 @@
+//! A workspace as it was at one moment.
+
+use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
+
+use super::{FileEntry, FileError, path, pattern::Pattern, walk};
+
+/// The most bytes that are brought into memory at once.
+const READ_BYTES_MOST: u64 = 1 << 30;
+
+/// A workspace as it was at one moment. A copy that shares what has not changed since.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    vfs: Vfs,
+    root: Option<RootId>,
+}
+
+impl Snapshot {
+    /// The workspace that is a file system's root; without one there is nothing to be had.
+    #[must_use]
+    pub fn new(vfs: Vfs, root: Option<RootId>) -> Self {
+        Self { vfs, root }
+    }
+
+    /// Those of what has no workspace.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { vfs: Vfs::new(VfsLimits::default()), root: None }
+    }
+
+    /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
+    /// too. No links are gone through.
+    pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
+        let Pattern { matcher, prefix, depth_most } = Pattern::parse(pattern)?;
+        let (mut vfs, mut top) = self.state()?;
+        for name in &prefix {
+            // Beneath a link there is nothing: it is no directory itself.
+            top = match vfs.lookup(top, name.as_bytes(), Follow::No) {
+                Ok(inode) => inode,
+                Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(Vec::new()),
+                Err(error) => return Err(FileError::refused("list", name)(error)),
+            };
+        }
+        if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
+            return Ok(Vec::new());
+        }
+        let found = walk::below(&mut vfs, top, depth_most);
+        let mut entries = Vec::new();
+        for walk::Walked { path, inode, .. } in
+            found.map_err(|(path, error)| FileError::refused("list", &path)(error))?
+        {
+            let path = prefix.iter().map(String::as_str).chain([path.as_str()]).collect::<Vec<_>>().join("/");
+            if matcher.is_match(&path) {
+                let stat = vfs.stat(inode).map_err(FileError::refused("list", &path))?;
+                entries.push(FileEntry::new(path, &stat));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// What is known of a path. A link at its end is described itself; those before it are followed.
+    pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
+        let (mut vfs, root) = self.state()?;
+        let path = path::inside(path)?;
+        let inode = vfs.lookup(root, path::bytes(&path), Follow::No).map_err(FileError::refused("stat", &path))?;
+        let stat = vfs.stat(inode).map_err(FileError::refused("stat", &path))?;
+        Ok(FileEntry::new(path, &stat))
+    }
+
+    /// At most `len_bytes` of a file, from the byte `offset` on: fewer only at its end, none behind it. Without a length, all of
+    /// it.
+    pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
+        let (mut vfs, root) = self.state()?;
+        let path = path::below(path)?;
+        let refused = || FileError::refused("read", &path);
+        let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
+        let left = vfs.stat(inode).map_err(refused())?.size_bytes.saturating_sub(offset);
+        let len = len_bytes.unwrap_or(u64::MAX).min(left);
+        if len > READ_BYTES_MOST {
+            return Err(refused()(VfsError::FileTooBig));
+        }
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| refused()(VfsError::FileTooBig))?];
+        let done = fill(&mut vfs, inode, offset, &mut bytes).map_err(refused())?;
+        bytes.truncate(done);
+        Ok(bytes)
+    }
+
+    /// What the files take, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.vfs.bytes_used()
+    }
+
+    /// A file system to read from, which remembers what it looked up, and the workspace's directory.
+    pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
+        let top = self.root.and_then(|root| self.vfs.root_dir(root));
+        let top = top.ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
+        Ok((self.vfs.clone(), top))
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
+    let mut done = 0_usize;
+    // Zero bytes of a directory are still not to be had.
+    while let Some(rest) = into.get_mut(done..) {
+        let read = vfs.read_at(inode, offset.saturating_add(done as u64), rest)?;
+        if read == 0 {
+            break;
+        }
+        done = done.saturating_add(read);
+    }
+    Ok(done)
+}

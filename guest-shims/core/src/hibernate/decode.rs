@@ -1,0 +1,172 @@
+//! From bytes to a session. The bytes are anybody's.
+
+use std::{io::Read, sync::Arc};
+
+use super::{
+    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked,
+    header::Envelope,
+    seal::{Seal, SealKind},
+};
+
+/// Reads a session, if it is authentic, of this image, and within the caps.
+pub fn decode(
+    bytes: &[u8],
+    image: &ImageView<'_>,
+    codec: &dyn Codec,
+    caps: &Caps,
+    key: Option<&SessionKey>,
+    bound_to: &str,
+) -> Result<Saved, ResumeError> {
+    let envelope = opened(bytes, key, bound_to)?;
+    let info = &envelope.info;
+    if info.image_sha256 != image.identity {
+        return Err(ResumeError::Image {
+            found: info.image_sha256.clone(),
+            found_runtime: info.runtime.clone(),
+            expected: image.identity.to_owned(),
+            runtime: image.runtime.to_owned(),
+        });
+    }
+    if info.memory_bytes > caps.memory_bytes {
+        let (bytes, most) = (info.memory_bytes, caps.memory_bytes);
+        return Err(ResumeError::TooLarge { what: "linear memory", key: "memory_bytes", bytes, most });
+    }
+    if info.memory_bytes < image.memory_bytes {
+        return Err(damaged("its memory is smaller than the image's"));
+    }
+    if info.wasi_bytes > caps.wasi_bytes {
+        let (bytes, most) = (info.wasi_bytes, caps.wasi_bytes);
+        return Err(ResumeError::TooLarge { what: "files", key: "workspace_bytes", bytes, most });
+    }
+    let mut body = Body::new(codec, envelope.body)?;
+    let globals = body.globals(image)?;
+    let entropy_key = match body.array()? {
+        [0] => None,
+        [1] => Some(body.array()?),
+        _ => return Err(damaged("its entropy is of no known kind")),
+    };
+    let forks = u64::from_le_bytes(body.array()?);
+    let pages = body.pages(info.page_count, info.memory_bytes, image)?;
+    let wasi = body.wasi(info.wasi_bytes)?;
+    body.end()?;
+    Ok(Saved { executions: info.executions, memory_bytes: info.memory_bytes, globals, entropy_key, forks, pages, wasi })
+}
+
+/// Seals authentic bytes anew, under another key or another name, without unpacking them.
+pub fn reseal(
+    bytes: &[u8],
+    key: Option<&SessionKey>,
+    bound_to: &str,
+    rebound_to: &str,
+) -> Result<Vec<u8>, ResumeError> {
+    let envelope = opened(bytes, key, bound_to)?;
+    let mut seal = Seal::new(key, rebound_to);
+    seal.update(envelope.sealed);
+    let mut resealed = envelope.sealed.to_vec();
+    resealed.extend_from_slice(&seal.finish());
+    Ok(resealed)
+}
+
+/// Takes the bytes apart and checks the seal.
+fn opened<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Envelope<'a>, ResumeError> {
+    let envelope = Envelope::split(bytes)?;
+    match (envelope.seal, key) {
+        (SealKind::Sha256, Some(_)) => return Err(ResumeError::Unauthenticated),
+        (SealKind::HmacSha256, None) => return Err(ResumeError::KeyMissing),
+        _ => {}
+    }
+    let mut seal = Seal::new(key, bound_to);
+    seal.update(envelope.sealed);
+    match (seal.verify(envelope.trailer), envelope.seal) {
+        (true, _) => Ok(envelope),
+        (false, SealKind::Sha256) => Err(damaged("its checksum does not fit")),
+        (false, SealKind::HmacSha256) => Err(ResumeError::NotAuthentic),
+    }
+}
+
+fn damaged(reason: &str) -> ResumeError {
+    ResumeError::Damaged { reason: reason.to_owned() }
+}
+
+/// The body, being unpacked. Nothing is allocated before the bytes for it have come out.
+struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
+
+impl<'a> Body<'a> {
+    fn new(codec: &dyn Codec, packed: &'a [u8]) -> Result<Self, ResumeError> {
+        codec.unpack(packed).map(Self).map_err(|_| damaged("its body cannot be unpacked"))
+    }
+
+    fn fill(&mut self, into: &mut [u8]) -> Result<(), ResumeError> {
+        self.0.read_exact(into).map_err(|_| damaged("its body cannot be unpacked, or ends too early"))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ResumeError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The globals, which rest at the image's values between executions: anything else is no session of ours, and a
+    /// stack pointer of a stranger's choice.
+    fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
+        let wrong = || damaged("its globals are not the image's");
+        let [count] = self.array()?;
+        if usize::from(count) != image.globals.len() {
+            return Err(wrong());
+        }
+        for (name, bits) in image.globals {
+            let [length] = self.array()?;
+            let mut found = [0; u8::MAX as usize];
+            let found = found.get_mut(..usize::from(length)).ok_or_else(wrong)?;
+            self.fill(found)?;
+            if found != name.as_bytes() || u64::from_le_bytes(self.array()?) != *bits {
+                return Err(wrong());
+            }
+        }
+        Ok(image.globals.to_vec())
+    }
+
+    fn pages(&mut self, count: u32, memory_bytes: u64, image: &ImageView<'_>) -> Result<Pages, ResumeError> {
+        let wrong = || damaged("its page numbers are out of order or out of bounds");
+        let end = u32::try_from(memory_bytes / PAGE_BYTES as u64).map_err(|_| wrong())?;
+        let range_count = u32::from_le_bytes(self.array()?);
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        let (mut next, mut total) = (0_u32, 0_u32);
+        for _ in 0..range_count {
+            let first = u32::from_le_bytes(self.array()?);
+            let length = u32::from_le_bytes(self.array()?);
+            // There is one way only to write a set of pages: ranges that touch are one.
+            let follows = if ranges.is_empty() { first >= next } else { first > next };
+            let stop = first.checked_add(length).filter(|stop| follows && length > 0 && *stop <= end);
+            next = stop.ok_or_else(wrong)?;
+            total = total.checked_add(length).filter(|total| *total <= count).ok_or_else(wrong)?;
+            ranges.push((first, length));
+        }
+        if total != count {
+            return Err(wrong());
+        }
+        let mut pages = Pages::default();
+        for number in ranges.into_iter().flat_map(|(first, length)| first..first.saturating_add(length)) {
+            let mut page: Page = self.array()?;
+            image.difference(number, &mut page);
+            if !pages.push(number, Arc::new(page)) {
+                return Err(wrong());
+            }
+        }
+        Ok(pages)
+    }
+
+    fn wasi(&mut self, length: u64) -> Result<Vec<u8>, ResumeError> {
+        let failed = |_| damaged("its body cannot be unpacked");
+        let mut wasi = Vec::new();
+        self.0.by_ref().take(length).read_to_end(&mut wasi).map_err(failed)?;
+        if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
+    }
+
+    /// Nothing may follow, in the body or after it.
+    fn end(mut self) -> Result<(), ResumeError> {
+        let mut more = [0];
+        let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;
+        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("something follows its end")) }
+    }
+}

@@ -1,0 +1,185 @@
+//! The limit on memory: all that an execution holds, in one sum.
+
+use std::sync::Arc;
+
+use crate::tools::Account;
+
+/// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
+const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
+
+/// Holds linear memory and what the host keeps for the guest under one limit.
+#[derive(Debug, Default)]
+pub struct MemoryLimiter {
+    limit_bytes: u64,
+    /// What of it linear memory may not take.
+    reserve_bytes: u64,
+    /// What the host holds beside calls of tools: kept current by every WASI call.
+    host_bytes: u64,
+    linear_bytes: u64,
+    /// What the host holds for calls of tools, in the current execution.
+    tools: Arc<Account>,
+    /// The most that all were together.
+    peak_bytes: u64,
+    /// What a refused growth would have brought the sum to, in the current execution.
+    refused_bytes: Option<u64>,
+}
+
+impl MemoryLimiter {
+    /// For a guest that has no memory yet, and that the host holds this much for.
+    #[must_use]
+    pub fn new(limit_bytes: u64, host_bytes: u64) -> Self {
+        let reserve_bytes = OUTPUT_RESERVE_BYTES.min(limit_bytes / 8);
+        let mut limiter = Self { limit_bytes, reserve_bytes, ..Self::default() };
+        limiter.set_host_bytes(host_bytes);
+        limiter.see_peak();
+        limiter
+    }
+
+    /// Linear memory, in bytes.
+    #[must_use]
+    pub fn linear_bytes(&self) -> u64 {
+        self.linear_bytes
+    }
+
+    /// Linear memory and what calls of tools hold: what the guest's files and output cannot have.
+    #[must_use]
+    pub fn taken_bytes(&self) -> u64 {
+        self.linear_bytes.saturating_add(self.tools.held_bytes())
+    }
+
+    /// The most that was in use in the current execution.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.peak_bytes.max(self.sum_bytes())
+    }
+
+    /// What a refused growth would have brought the sum to, in the current execution.
+    #[must_use]
+    pub fn refused_bytes(&self) -> Option<u64> {
+        self.refused_bytes
+    }
+
+    /// Says what the host holds beside calls of tools.
+    pub fn set_host_bytes(&mut self, bytes: u64) {
+        self.host_bytes = bytes;
+        self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
+    }
+
+    /// What is in use now may be the most.
+    pub fn see_peak(&mut self) {
+        self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
+    }
+
+    /// Begins an execution, whose calls of tools are on this account.
+    pub fn begin(&mut self, tools: Arc<Account>) {
+        self.refused_bytes = None;
+        self.peak_bytes = 0;
+        self.tools = tools;
+        self.set_host_bytes(self.host_bytes);
+    }
+
+    /// Lets linear memory have what is kept free of it; says how much that is, for [`keep_free`](Self::keep_free).
+    pub fn free_all(&mut self) -> u64 {
+        std::mem::take(&mut self.reserve_bytes)
+    }
+
+    /// Keeps this much free of linear memory.
+    pub fn keep_free(&mut self, bytes: u64) {
+        self.reserve_bytes = bytes;
+    }
+
+    /// Whether a memory may grow from `current` to `desired` bytes, of which it may itself have `maximum`; if so, it has
+    /// grown.
+    pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
+        let grown = desired.saturating_sub(current);
+        let sum = self.sum_bytes().saturating_add(grown);
+        // The memory that an instance begins with is not the guest's to choose.
+        let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
+        let linear_bytes = self.linear_bytes.saturating_add(grown);
+        let others = linear_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
+        let fits = maximum.is_none_or(|most| desired <= most)
+            && self.limit_bytes.checked_sub(others).is_some_and(|left| {
+                // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
+                self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
+            });
+        if !fits {
+            self.refused_bytes = Some(sum);
+            return false;
+        }
+        self.linear_bytes = linear_bytes;
+        self.peak_bytes = self.peak_bytes.max(sum);
+        true
+    }
+
+    fn sum_bytes(&self) -> u64 {
+        self.linear_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is kept free.
+    fn limiter(limit_bytes: u64) -> MemoryLimiter {
+        MemoryLimiter { limit_bytes, ..MemoryLimiter::default() }
+    }
+
+    #[test]
+    fn linear_memory_and_host_memory_share_one_limit() {
+        let mut limiter = limiter(100);
+        limiter.set_host_bytes(30);
+        assert!(limiter.grow(0, 40, None), "under");
+        assert!(limiter.grow(40, 70, None), "at");
+        assert!(!limiter.grow(70, 71, None), "over");
+        assert_eq!(limiter.refused_bytes(), Some(101));
+        limiter.set_host_bytes(29);
+        assert!(limiter.grow(70, 71, None), "usable once the host holds less");
+    }
+
+    #[test]
+    fn memory_and_calls_of_tools_share_one_limit() {
+        let tools = Arc::new(Account::default());
+        let mut limiter = limiter(100);
+        limiter.set_host_bytes(30);
+        limiter.begin(Arc::clone(&tools));
+        let held = tools.hold(20).unwrap();
+        assert!(limiter.grow(0, 49, None), "under");
+        assert!(tools.hold(2).is_none(), "over");
+        assert!(limiter.grow(49, 50, None), "at");
+        assert!(!limiter.grow(50, 51, None), "over");
+        assert!(tools.hold(1).is_none(), "over");
+        assert_eq!((limiter.refused_bytes(), limiter.used_bytes()), (Some(101), 100));
+        drop(held);
+        assert!(limiter.grow(50, 51, None), "usable once the tools hold less");
+        assert!(tools.hold(19).is_some(), "and they in turn have what is left");
+    }
+
+    #[test]
+    fn linear_memory_leaves_room_for_output() {
+        let mut limiter = MemoryLimiter::new(80, 0);
+        assert!(limiter.grow(0, 60, None));
+        assert!(limiter.grow(60, 70, None), "at");
+        assert!(!limiter.grow(70, 71, None), "over");
+        let kept_free = limiter.free_all();
+        assert_eq!(kept_free, 10);
+        assert!(limiter.grow(70, 71, None), "it may have that, too");
+        limiter.keep_free(kept_free);
+        assert!(!limiter.grow(71, 72, None), "no longer");
+        assert_eq!(MemoryLimiter::new(1 << 30, 0).free_all(), OUTPUT_RESERVE_BYTES);
+    }
+
+    #[test]
+    fn several_memories_are_summed() {
+        let mut limiter = limiter(100);
+        assert!(limiter.grow(0, 60, None));
+        assert!(!limiter.grow(0, 60, None), "a second memory of the same size does not fit");
+    }
+
+    #[test]
+    fn a_memory_has_a_most_of_its_own() {
+        let mut limiter = limiter(100);
+        assert!(!limiter.grow(0, 51, Some(50)), "over");
+        assert!(limiter.grow(0, 50, Some(50)), "at");
+    }
+}

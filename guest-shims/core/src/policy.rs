@@ -1,0 +1,198 @@
+//! What a policy says in every backend.
+
+use std::collections::BTreeMap;
+
+use glovebox_wasi::Entropy as WasiEntropy;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    LimitError, Limits,
+    session::{Checkpoints, SessionPolicy},
+};
+
+/// The time a guest sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The host's clocks.
+    #[default]
+    Host,
+    /// A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z; a sleep advances it at once.
+    Fixed(u64),
+}
+
+/// The randomness a guest sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entropy {
+    /// The host's generator.
+    #[default]
+    Host,
+    /// ChaCha20 from this seed: the same numbers every time. Not for secrets.
+    Seeded(u64),
+}
+
+impl Clock {
+    /// Whether it says the same every time.
+    #[must_use]
+    pub fn is_repeatable(self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+}
+
+impl Entropy {
+    /// Whether it gives the same every time.
+    #[must_use]
+    pub fn is_repeatable(self) -> bool {
+        matches!(self, Self::Seeded(_))
+    }
+
+    /// What a guest draws from.
+    #[must_use]
+    pub fn wasi(self) -> WasiEntropy {
+        match self {
+            Self::Host => WasiEntropy::Host,
+            Self::Seeded(seed) => WasiEntropy::seeded(seed),
+        }
+    }
+
+    /// The key that seeded numbers are drawn with. None with the host's.
+    #[must_use]
+    pub fn key(self) -> Option<[u8; 32]> {
+        match self.wasi() {
+            WasiEntropy::Seeded(key) => Some(key),
+            WasiEntropy::Host => None,
+        }
+    }
+}
+
+/// A policy that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The text is no TOML, or has a key or a value that a policy does not know.
+    #[error("the policy is not valid: {0}")]
+    Syntax(String),
+    /// A limit is impossible.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// Sessions cannot be kept like this.
+    #[error("{0}")]
+    Session(String),
+    /// An environment variable cannot be.
+    #[error("`env.{key}`: {reason}")]
+    Env {
+        /// The variable.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An argument cannot be.
+    #[error("`args[{index}]` holds a NUL byte; remove it")]
+    Arg {
+        /// Its place in the list.
+        index: usize,
+    },
+    /// Arguments and environment together are too large.
+    #[error("`args` and `env` take {bytes} bytes together; the most is {most}")]
+    TooLarge {
+        /// What they take.
+        bytes: usize,
+        /// What they may take.
+        most: usize,
+    },
+    /// A mount cannot be.
+    #[error("mount `{mount}`: {reason}")]
+    Mount {
+        /// The mount, as given.
+        mount: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What of a policy can be wrong in every backend.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyParts<'a> {
+    /// How much may be used.
+    pub limits: &'a Limits,
+    /// How sessions keep and lose their state.
+    pub session: &'a SessionPolicy,
+    /// Arguments after the script's name.
+    pub args: &'a [String],
+    /// Environment variables.
+    pub env: &'a BTreeMap<String, String>,
+}
+
+impl PolicyParts<'_> {
+    /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
+    pub const ARGS_AND_ENV_BYTES_MOST: usize = 128 << 10;
+
+    /// Checks what the types cannot: limits, variable names.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        self.limits.check()?;
+        if self.session.checkpoints == Checkpoints::Every(0) {
+            return Err(PolicyError::Session("`session.checkpoints.every` must be at least 1".into()));
+        }
+        if self.session.checkpoints_kept == 0 {
+            return Err(PolicyError::Session("`session.checkpoints_kept` must be at least 1".into()));
+        }
+        for (key, value) in self.env {
+            let wrong = |reason: &str| PolicyError::Env { key: key.clone(), reason: reason.into() };
+            if key.is_empty() || key.contains(['=', '\0']) {
+                return Err(wrong("a variable's name is not empty and has neither `=` nor NUL in it"));
+            }
+            if value.contains('\0') {
+                return Err(wrong("a variable's value has no NUL in it"));
+            }
+        }
+        if let Some(index) = self.args.iter().position(|arg| arg.contains('\0')) {
+            return Err(PolicyError::Arg { index });
+        }
+        let args: usize = self.args.iter().map(|arg| arg.len() + 1).sum();
+        let env: usize = self.env.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
+        if args + env > Self::ARGS_AND_ENV_BYTES_MOST {
+            return Err(PolicyError::TooLarge { bytes: args + env, most: Self::ARGS_AND_ENV_BYTES_MOST });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(args: &[String], env: &[(&str, &str)]) -> Result<(), PolicyError> {
+        let (limits, session) = (&Limits::default(), &SessionPolicy::default());
+        let env = &env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        PolicyParts { limits, session, args, env }.check()
+    }
+
+    #[test]
+    fn arguments_and_environment_have_a_most() {
+        const MOST: usize = PolicyParts::ARGS_AND_ENV_BYTES_MOST;
+        // Each argument ends with a zero byte, each variable has `=` besides.
+        for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
+            assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_to_a_guest_is_refused() {
+        assert!(check(&["a b".into()], &[("K", "a=b")]).is_ok());
+        assert!(matches!(check(&["a".into(), "\0".into()], &[]), Err(PolicyError::Arg { index: 1 })));
+        for env in [("", "v"), ("a=b", "v"), ("a\0", "v"), ("a", "\0")] {
+            assert!(matches!(check(&[], &[env]), Err(PolicyError::Env { .. })), "{env:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_is_refused() {
+        let (limits, env) = (&Limits::default(), &BTreeMap::new());
+        for (checkpoints, checkpoints_kept, fits) in
+            [(Checkpoints::Every(0), 1, false), (Checkpoints::Every(1), 1, true), (Checkpoints::Auto, 0, false)]
+        {
+            let session = &SessionPolicy { checkpoints, checkpoints_kept, ..SessionPolicy::default() };
+            assert_eq!(PolicyParts { limits, session, args: &[], env }.check().is_ok(), fits);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What one execution is asked to do, held to its limits before anything runs.
+
+use crate::Limits;
+
+/// The most bytes a script's name may have, as for any path.
+const NAME_BYTES_MOST: usize = 4096;
+
+/// A request is over its limits, or cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// More source than `limits.source_bytes`.
+    #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
+    SourceTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// More standard input than `limits.stdin_bytes`.
+    #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
+    StdinTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// A script's name holds a NUL byte or is too long; its beginning.
+    #[error("the script's name `{0}` cannot be used; it must be at most 4096 bytes without NUL")]
+    Name(String),
+}
+
+/// Refuses what is over the limits.
+pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
+    let (source, stdin) = (source.len() as u64, stdin.len() as u64);
+    if source > limits.source_bytes {
+        return Err(RequestError::SourceTooLarge { bytes: source, most: limits.source_bytes });
+    }
+    if stdin > limits.stdin_bytes {
+        return Err(RequestError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
+    }
+    if name.len() > NAME_BYTES_MOST || name.contains('\0') {
+        return Err(RequestError::Name(name.chars().take(100).collect()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_has_bounds() {
+        let limits = Limits { source_bytes: 2, stdin_bytes: 3, ..Limits::default() };
+        for (source, fits) in [("", true), ("12", true), ("123", false)] {
+            assert_eq!(check_request(&limits, source, "", b"").is_ok(), fits, "{source}");
+        }
+        assert_eq!(check_request(&limits, "123", "", b""), Err(RequestError::SourceTooLarge { bytes: 3, most: 2 }));
+        assert_eq!(check_request(&limits, "", "", b"123"), Ok(()));
+        assert_eq!(check_request(&limits, "", "", b"1234"), Err(RequestError::StdinTooLarge { bytes: 4, most: 3 }));
+        for (name, fits) in [("n".repeat(4095), true), ("n".repeat(4096), true), ("n".repeat(4097), false)] {
+            assert_eq!(check_request(&limits, "", &name, b"").is_ok(), fits, "{}", name.len());
+        }
+        assert_eq!(check_request(&limits, "", "a\0b", b""), Err(RequestError::Name("a\0b".into())));
+    }
+}

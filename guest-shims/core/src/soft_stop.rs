@@ -1,0 +1,288 @@
+//! Asking a script to stop, before its interpreter is unwound.
+//!
+//! The driver says beforehand which words in guest memory make its interpreter raise an exception at the next point where it
+//! looks. They are written once in an execution: when no more than the reserve of its fuel or time is left, or when it is
+//! cancelled. Whether the script then ends is its own affair; what holds is the hard stop behind it.
+//!
+//! Fuel is read at the ticks of the epoch and in host calls. Compiled code keeps its count in a register and saves it at
+//! calls, so that what is read can be too much by what one function did since its last call: all of it, for a loop that
+//! calls nothing. Where the figure has not moved since the last tick, the interpreter is nudged, and the next tick sees it.
+//!
+//! Times here are counted from the beginning of the execution.
+
+use std::time::Duration;
+
+use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
+
+/// The memory of a guest, word by word. What lies outside it is not read and not written.
+pub trait WordMemory {
+    /// The word at an address.
+    fn word(&self, at: u32) -> Option<u32>;
+
+    /// Writes a word.
+    fn set_word(&mut self, at: u32, word: u32);
+}
+
+impl WordMemory for [u8] {
+    fn word(&self, at: u32) -> Option<u32> {
+        let at = usize::try_from(at).ok()?;
+        self.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    fn set_word(&mut self, at: u32, word: u32) {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if let Some(bytes) = self.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+}
+
+/// What to write for each reason.
+#[derive(Debug, Default)]
+pub struct Pokes {
+    /// Fuel is nearly used up.
+    pub fuel: Vec<Poke>,
+    /// Time is nearly over.
+    pub time: Vec<Poke>,
+    /// It was cancelled.
+    pub cancelled: Vec<Poke>,
+    /// What has a guest call a function, so that its fuel is saved.
+    pub nudge: Vec<Poke>,
+}
+
+impl Pokes {
+    /// What asks an image's interpreter to stop.
+    pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
+        let of = |interrupt| driver.interrupt(anchors, interrupt);
+        Ok(Self {
+            fuel: of(Interrupt::Fuel)?,
+            time: of(Interrupt::Time)?,
+            cancelled: of(Interrupt::Cancelled)?,
+            nudge: driver.nudge(anchors)?,
+        })
+    }
+}
+
+/// The soft stop of one execution. By default there is none.
+#[derive(Debug, Default)]
+pub struct SoftStop {
+    fuel_reserve: u64,
+    time_reserve: Duration,
+    /// None while the guest cannot be asked: before its script runs, and where the driver knows no way.
+    pokes: Option<Pokes>,
+    asked: Option<Interrupt>,
+    /// The fuel that was left at the last tick.
+    fuel_seen: u64,
+    /// Until when a cancelled script may go on.
+    grace: Option<Duration>,
+}
+
+impl SoftStop {
+    /// A reserve of 0 is none.
+    #[must_use]
+    pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
+        Self { fuel_reserve, time_reserve, ..Self::default() }
+    }
+
+    /// From now on the guest can be asked, by these.
+    pub fn arm(&mut self, pokes: Pokes) {
+        self.pokes = Some(pokes);
+    }
+
+    /// From now on the guest cannot be asked any longer. What it was asked stays known.
+    pub fn disarm(&mut self) {
+        self.pokes = None;
+    }
+
+    /// What the guest was asked for, if it was.
+    #[must_use]
+    pub fn asked(&self) -> Option<Interrupt> {
+        self.asked
+    }
+
+    /// Asks the guest to stop if it is time to. `left`: until the deadline.
+    pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl WordMemory + ?Sized)) {
+        if self.asked.is_some() {
+            return;
+        }
+        if self.time_reserve > left {
+            self.ask(Interrupt::Time, memory);
+        } else if self.fuel_reserve > fuel_left {
+            self.ask(Interrupt::Fuel, memory);
+        }
+    }
+
+    /// Between two ticks a guest at work has used fuel: where none is seen to be used, it is nudged.
+    pub fn tick(&mut self, fuel_left: u64, memory: &mut (impl WordMemory + ?Sized)) {
+        if self.fuel_seen == fuel_left && self.fuel_reserve > 0 && self.asked.is_none() {
+            write(self.pokes.as_ref().map_or(&[], |pokes| &pokes.nudge), memory);
+        }
+        self.fuel_seen = fuel_left;
+    }
+
+    /// Until when a guest that is cancelled may go on; none: it may not.
+    pub fn cancelled(&mut self, now: Duration, memory: &mut (impl WordMemory + ?Sized)) -> Option<Duration> {
+        if self.grace.is_none() {
+            self.ask(Interrupt::Cancelled, memory);
+            if self.asked.is_some() && !self.time_reserve.is_zero() {
+                self.grace = now.checked_add(self.time_reserve);
+            }
+        }
+        self.grace
+    }
+
+    /// Whether the guest was cancelled and may go on for a while.
+    #[must_use]
+    pub fn is_in_grace(&self) -> bool {
+        self.grace.is_some()
+    }
+
+    /// When a guest that waits is next to be looked at.
+    #[must_use]
+    pub fn next_look(&self, deadline: Duration) -> Duration {
+        let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
+        self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
+    }
+
+    /// Whether the guest was asked and has not looked yet: it must not be kept waiting.
+    #[must_use]
+    pub fn is_unread(&self, memory: &(impl WordMemory + ?Sized)) -> bool {
+        let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));
+        pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at) == Some(poke.word))
+    }
+
+    fn pokes(&self, interrupt: Interrupt) -> Option<&[Poke]> {
+        let pokes = self.pokes.as_ref()?;
+        let of = match interrupt {
+            Interrupt::Fuel => &pokes.fuel,
+            Interrupt::Time => &pokes.time,
+            Interrupt::Cancelled => &pokes.cancelled,
+        };
+        (!of.is_empty()).then_some(of)
+    }
+
+    fn ask(&mut self, interrupt: Interrupt, memory: &mut (impl WordMemory + ?Sized)) {
+        let Some(pokes) = self.pokes(interrupt) else { return };
+        if self.asked.is_some() {
+            return;
+        }
+        write(pokes, memory);
+        self.asked = Some(interrupt);
+    }
+}
+
+fn write(pokes: &[Poke], memory: &mut (impl WordMemory + ?Sized)) {
+    for poke in pokes {
+        memory.set_word(poke.at, poke.word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESERVE: Duration = Duration::from_millis(100);
+
+    fn pokes() -> Pokes {
+        let at = |word| vec![Poke { at: 4, word }, Poke { at: 8, word: 1 }];
+        Pokes { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke { at: 12, word: 1 }] }
+    }
+
+    fn armed() -> SoftStop {
+        let mut soft = SoftStop::new(1000, RESERVE);
+        soft.arm(pokes());
+        soft
+    }
+
+    #[test]
+    fn fuel_is_asked_for_when_less_than_the_reserve_is_left() {
+        for (left, asked) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
+            let (mut soft, mut memory) = (armed(), [0; 16]);
+            soft.look(left, Duration::MAX, &mut memory[..]);
+            assert_eq!(soft.asked(), asked, "{left}");
+            assert_eq!(memory[4], if asked.is_some() { 10 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn time_is_asked_for_when_less_than_the_reserve_is_left() {
+        for (left, asked) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
+            let (mut soft, mut memory) = (armed(), [0; 16]);
+            soft.look(u64::MAX, Duration::from_millis(left), &mut memory[..]);
+            assert_eq!(soft.asked(), asked, "{left}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_asked_once() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        soft.look(0, Duration::MAX, &mut memory[..]);
+        memory.fill(0);
+        soft.look(0, Duration::ZERO, &mut memory[..]);
+        assert!(soft.cancelled(Duration::from_secs(7), &mut memory[..]).is_some(), "but it has its grace");
+        assert_eq!((soft.asked(), memory), (Some(Interrupt::Fuel), [0; 16]));
+    }
+
+    #[test]
+    fn a_guest_that_cannot_be_asked_has_no_grace() {
+        let now = Duration::from_secs(7);
+        let mut memory = [0; 16];
+        let unarmed = SoftStop::new(1000, RESERVE);
+        let mut without_reserve = SoftStop::new(0, Duration::ZERO);
+        without_reserve.arm(pokes());
+        let mut without_pokes = SoftStop::new(1000, RESERVE);
+        without_pokes.arm(Pokes::default());
+        for mut soft in [unarmed, without_reserve, without_pokes] {
+            soft.look(0, Duration::ZERO, &mut memory[..]);
+            assert_eq!(soft.cancelled(now, &mut memory[..]), None, "{soft:?}");
+        }
+    }
+
+    #[test]
+    fn grace_is_given_once() {
+        let (mut soft, mut memory, now) = (armed(), [0; 16], Duration::from_secs(7));
+        let end = soft.cancelled(now, &mut memory[..]).unwrap();
+        assert_eq!(end, now + RESERVE);
+        assert_eq!(soft.cancelled(now + RESERVE, &mut memory[..]), Some(end));
+        assert_eq!((soft.asked(), memory[4]), (Some(Interrupt::Cancelled), 30));
+    }
+
+    #[test]
+    fn a_word_stays_unread_until_the_guest_has_changed_it() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        assert!(!soft.is_unread(&memory[..]), "it was not asked");
+        soft.look(0, Duration::MAX, &mut memory[..]);
+        assert!(soft.is_unread(&memory[..]));
+        memory[8] = 0;
+        assert!(!soft.is_unread(&memory[..]));
+    }
+
+    #[test]
+    fn a_guest_whose_fuel_does_not_move_is_nudged() {
+        let (mut soft, mut memory) = (armed(), [0; 16]);
+        soft.tick(5_000, &mut memory[..]);
+        soft.tick(4_000, &mut memory[..]);
+        assert_eq!(memory[12], 0, "it moves");
+        soft.tick(4_000, &mut memory[..]);
+        assert_eq!(memory[12], 1);
+        memory[12] = 0;
+        soft.look(0, Duration::MAX, &mut memory[..]);
+        soft.tick(4_000, &mut memory[..]);
+        assert_eq!(memory[12], 0, "it was asked");
+        let mut unlimited = SoftStop::new(0, RESERVE);
+        unlimited.arm(pokes());
+        unlimited.tick(4_000, &mut memory[..]);
+        unlimited.tick(4_000, &mut memory[..]);
+        assert_eq!(memory[12], 0, "nobody will look at its fuel");
+    }
+
+    #[test]
+    fn words_outside_memory_are_not_written() {
+        let mut soft = SoftStop::new(1000, RESERVE);
+        soft.arm(Pokes { fuel: vec![Poke { at: 13, word: 7 }, Poke { at: u32::MAX, word: 7 }], ..Pokes::default() });
+        let mut memory = [0; 16];
+        soft.look(0, Duration::MAX, &mut memory[..]);
+        assert_eq!(memory, [0; 16]);
+        assert!(!soft.is_unread(&memory[..]));
+    }
+}

@@ -1,0 +1,252 @@
+//! What it costs to hold arguments to a schema.
+//!
+//! A script chooses the arguments, nobody can stop a check that has begun, and a schema that refers to itself from several
+//! places takes exponential time: each level of the arguments multiplies what the one below it costs. So the schema is
+//! gone through once as a graph, for the most that a value at each depth can cost, and before arguments are checked, that is
+//! added up over their values.
+
+use std::{collections::HashMap, ptr};
+
+use serde_json::{Map, Value};
+
+use super::{Failure, ToolErrorKind};
+
+/// The most schemas that one tool's consists of.
+const SCHEMAS_MOST: usize = 1_000;
+
+/// The most regular expressions of one tool.
+const PATTERNS_MOST: usize = 64;
+
+/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. With the arguments' own depth it bounds how deep
+/// a check recurses.
+const IN_PLACE_MOST: usize = 32;
+
+/// How deep a schema's text nests: as deep as JSON text that is read.
+const DEPTH_MOST: usize = 127;
+
+/// The most that one check may cost: about a schema, an element of an `enum` or a name of `required` each. A second or so.
+const COST_MOST: u64 = 100_000_000;
+
+/// Keywords whose schemas depend on where they are reached from, or on other documents.
+const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
+
+/// The most that the check of one value costs, by its depth in the arguments.
+pub(super) struct Costs(Vec<u64>);
+
+/// One schema of the graph: the others that it applies, by index.
+#[derive(Default)]
+struct Node {
+    /// What it costs by itself.
+    own: u64,
+    /// How often what it applies is gone through.
+    times: u64,
+    /// Those that it applies to the same value.
+    here: Vec<usize>,
+    /// To a value below: at most one of these,
+    either: Vec<usize>,
+    /// and all of these.
+    also: Vec<usize>,
+}
+
+/// The graph while it is made.
+struct Graph<'a> {
+    root: &'a Value,
+    found: Vec<&'a Value>,
+    /// By address: a schema that several refer to is one.
+    index: HashMap<*const Value, usize>,
+    patterns: usize,
+}
+
+impl Costs {
+    /// Goes through a schema.
+    pub(super) fn of(schema: &Value) -> Result<Self, String> {
+        check_depth(schema, DEPTH_MOST, true)?;
+        let mut graph = Graph { root: schema, found: Vec::new(), index: HashMap::new(), patterns: 0 };
+        graph.add(schema)?;
+        let mut nodes = Vec::new();
+        while let Some(next) = graph.found.get(nodes.len()) {
+            nodes.push(graph.node(next)?);
+        }
+        let order = in_place(&nodes)?;
+        Ok(Self(by_depth(&nodes, &order)))
+    }
+
+    /// Refuses arguments whose check would take too long.
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), Failure> {
+        let mut level = vec![arguments];
+        let mut sum = 0_u64;
+        for cost in &self.0 {
+            sum = sum.saturating_add(cost.saturating_mul(level.len() as u64));
+            if sum > COST_MOST {
+                break;
+            }
+            level = level.into_iter().flat_map(below).collect();
+            if level.is_empty() {
+                return Ok(());
+            }
+        }
+        let message = "the arguments nest too deep, or are too many, to be held to the tool's schema";
+        Err(Failure::new(ToolErrorKind::InvalidArguments, message))
+    }
+}
+
+fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(values) => Box::new(values.iter()),
+        Value::Object(values) => Box::new(values.values()),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// Refuses what nests too deep, and what gives a part of the schema a name of its own, which would change what references mean.
+fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
+    let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
+        return Err(format!("it nests more than {DEPTH_MOST} levels deep"));
+    };
+    if !is_root && value.get("$id").is_some_and(Value::is_string) {
+        return Err("only the whole schema can have an `$id`".into());
+    }
+    below(value).try_for_each(|value| check_depth(value, left, false))
+}
+
+/// How many values one is.
+fn size(value: &Value) -> u64 {
+    below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
+}
+
+impl<'a> Graph<'a> {
+    fn add(&mut self, schema: &'a Value) -> Result<usize, String> {
+        if let Some(index) = self.index.get(&ptr::from_ref(schema)) {
+            return Ok(*index);
+        }
+        let index = self.found.len();
+        if index == SCHEMAS_MOST {
+            return Err(format!("it consists of more than {SCHEMAS_MOST} schemas"));
+        }
+        self.found.push(schema);
+        self.index.insert(ptr::from_ref(schema), index);
+        Ok(index)
+    }
+
+    fn add_all(&mut self, to: &mut Vec<usize>, schemas: impl IntoIterator<Item = &'a Value>) -> Result<(), String> {
+        for schema in schemas {
+            to.push(self.add(schema)?);
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, schema: &'a Value) -> Result<Node, String> {
+        let mut node = Node { own: 1, times: 1, ..Node::default() };
+        let Value::Object(keywords) = schema else { return Ok(node) };
+        for (keyword, value) in keywords {
+            match keyword.as_str() {
+                refused if REFUSED.contains(&refused) => return Err(format!("`{refused}` cannot be used")),
+                "$ref" => {
+                    let target = self.referred(value)?;
+                    node.here.push(self.add(target)?);
+                }
+                "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => {
+                    self.add_all(&mut node.here, one_or_several(value))?;
+                }
+                "dependencies" | "dependentSchemas" => {
+                    node.own = node.own.saturating_add(size(value));
+                    let schemas = named(value).filter(|schema| !schema.is_array());
+                    self.add_all(&mut node.here, schemas)?;
+                }
+                "properties" => {
+                    node.own = node.own.saturating_add(value.as_object().map_or(0, Map::len) as u64);
+                    self.add_all(&mut node.either, named(value))?;
+                }
+                "additionalProperties" | "items" | "prefixItems" | "additionalItems" => {
+                    self.add_all(&mut node.either, one_or_several(value))?;
+                }
+                "patternProperties" => {
+                    self.add_patterns(value.as_object().map_or(0, Map::len))?;
+                    self.add_all(&mut node.also, named(value))?;
+                }
+                "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
+                "unevaluatedItems" | "unevaluatedProperties" => {
+                    // Each schema in place may be gone through once more for each that it is in.
+                    node.times = IN_PLACE_MOST as u64 + 1;
+                    self.add_all(&mut node.also, [value])?;
+                }
+                "pattern" => self.add_patterns(1)?,
+                "enum" | "const" | "required" | "dependentRequired" => node.own = node.own.saturating_add(size(value)),
+                _ => {}
+            }
+        }
+        Ok(node)
+    }
+
+    fn add_patterns(&mut self, more: usize) -> Result<(), String> {
+        self.patterns = self.patterns.saturating_add(more);
+        if self.patterns > PATTERNS_MOST {
+            return Err(format!("it has more than {PATTERNS_MOST} regular expressions"));
+        }
+        Ok(())
+    }
+
+    /// What a reference leads to.
+    fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
+        let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
+        let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
+        // An encoded pointer would have to be read as the validator reads it.
+        if pointer.contains('%') {
+            return Err(format!("`$ref` {reference}: it must be written without `%`"));
+        }
+        self.root.pointer(pointer).ok_or_else(wrong)
+    }
+}
+
+fn one_or_several(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(schemas) => Box::new(schemas.iter()),
+        schema => Box::new(std::iter::once(schema)),
+    }
+}
+
+fn named(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_object().into_iter().flat_map(Map::values)
+}
+
+/// The schemas in an order in which each comes after those that it applies in place.
+fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
+    let mut depths = vec![0_usize; nodes.len()];
+    for _ in 0..=IN_PLACE_MOST {
+        let deeper = |node: &Node| node.here.iter().filter_map(|at| depths.get(*at)).max().map_or(0, |most| most + 1);
+        let next: Vec<usize> = nodes.iter().map(deeper).collect();
+        if next == depths {
+            let mut order: Vec<usize> = (0..nodes.len()).collect();
+            order.sort_by_key(|at| depths.get(*at).copied());
+            return Ok(order);
+        }
+        depths = next;
+    }
+    Err(format!("more than {IN_PLACE_MOST} schemas apply to one value through one another, or one refers to itself"))
+}
+
+/// What the first schema costs at most for one value, by how deep in the arguments that is.
+fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
+    let mut above = vec![0_u64; nodes.len()];
+    let mut costs = Vec::new();
+    for depth in 0..=DEPTH_MOST {
+        let mut level = vec![0_u64; nodes.len()];
+        for at in order {
+            let Some(node) = nodes.get(*at) else { continue };
+            let of = |costs: &[u64], at: &usize| costs.get(*at).copied().unwrap_or_default();
+            let below = if depth == 0 {
+                node.own
+            } else {
+                let either = node.either.iter().map(|at| of(&above, at)).max().unwrap_or_default();
+                node.also.iter().fold(either, |sum, at| sum.saturating_add(of(&above, at)))
+            };
+            let all = node.here.iter().fold(below, |sum, at| sum.saturating_add(of(&level, at)));
+            if let Some(cost) = level.get_mut(*at) {
+                *cost = all.saturating_mul(node.times);
+            }
+        }
+        costs.push(level.first().copied().unwrap_or_default());
+        above = level;
+    }
+    costs
+}

@@ -1,0 +1,95 @@
+//! Values that come out of a guest.
+
+use serde::{Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
+
+/// The most characters of a `repr`. The drivers cut there; a guest that damaged its driver is cut here.
+const REPR_CHARS_MOST: usize = 64 << 10;
+
+/// The most bytes of a value's JSON text that are taken out of a guest.
+const JSON_BYTES_MOST: usize = 1 << 20;
+
+/// A value of a guest's: of a script's last expression, or of a variable.
+///
+/// As JSON it is `{"repr": …}`, and `"json"` beside it where the value is JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestValue {
+    /// As the language shows it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
+    pub repr: String,
+    /// The value as JSON text, where it is JSON: null, booleans, finite numbers, strings, lists, and objects with strings
+    /// for keys. None where it is not, or where the text is over 1 MiB. It is well-formed; what it says is the guest's.
+    pub json: Option<String>,
+}
+
+impl GuestValue {
+    /// The JSON, parsed; none where there is none. Integers beyond 64 bits become floats, as in most readers of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(self.json.as_deref()?).ok()
+    }
+}
+
+impl From<glovebox_interpreters::GuestValue> for GuestValue {
+    /// Holds what the guest's driver says to what a driver may say.
+    fn from(value: glovebox_interpreters::GuestValue) -> Self {
+        let mut repr = value.repr;
+        if let Some((end, _)) = repr.char_indices().nth(REPR_CHARS_MOST) {
+            repr.truncate(end);
+        }
+        let is_sound =
+            |text: &String| text.len() <= JSON_BYTES_MOST && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        Self { repr, json: value.json.filter(is_sound) }
+    }
+}
+
+impl Serialize for GuestValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("repr", &self.repr)?;
+        if let Some(json) = self.to_json() {
+            out.serialize_entry("json", &json)?;
+        }
+        out.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(repr: &str, json: Option<&str>) -> GuestValue {
+        glovebox_interpreters::GuestValue { repr: repr.into(), json: json.map(str::to_owned) }.into()
+    }
+
+    #[test]
+    fn a_repr_is_cut_at_its_limit() {
+        for (length, kept) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
+            assert_eq!(taken(&"é".repeat(length), None).repr.chars().count(), kept);
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_json_is_none() {
+        for text in ["", "{", "nan", "[1,]", "1 2", &"[".repeat(1000)] {
+            assert_eq!(taken("", Some(text)).json, None, "{text}");
+        }
+        for text in ["null", "[1, 2.5]", r#"{"a": "b"}"#] {
+            assert_eq!(taken("", Some(text)).json.as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn json_over_a_mebibyte_is_none() {
+        for (length, kept) in [(JSON_BYTES_MOST, true), (JSON_BYTES_MOST + 1, false)] {
+            let text = format!("\"{}\"", "x".repeat(length - 2));
+            assert_eq!(taken("", Some(&text)).json.is_some(), kept, "{length}");
+        }
+    }
+
+    #[test]
+    fn as_json_it_says_null_only_where_the_value_is_null() {
+        let json = |value: GuestValue| serde_json::to_string(&value).unwrap();
+        assert_eq!(json(taken("None", Some("null"))), r#"{"repr":"None","json":null}"#);
+        assert_eq!(json(taken("<object>", None)), r#"{"repr":"<object>"}"#);
+        assert_eq!(json(taken("[1]", Some("[1]"))), r#"{"repr":"[1]","json":[1]}"#);
+    }
+}
