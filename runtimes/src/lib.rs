@@ -37,6 +37,7 @@ mod recipe;
 pub mod rewrite;
 mod runtimes;
 pub mod trusted;
+pub mod weave;
 mod wheel;
 
 pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};

@@ -19,6 +19,17 @@ pub enum DriverKind {
     QuickjsCommand,
 }
 
+impl DriverKind {
+    /// What recipes call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpython => "cpython",
+            Self::QuickjsReactor => "quickjs-reactor",
+            Self::QuickjsCommand => "quickjs-command",
+        }
+    }
+}
+
 /// A function that is added to a module, for the interpreter in it to call back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -134,6 +134,11 @@ impl Runtimes {
         PreparedStore::new(&self.cache, "prepared")
     }
 
+    /// Prepared modules in the same cache, as WebAssembly: kept where somebody asks for one.
+    pub fn modules(&self) -> PreparedStore<'_> {
+        PreparedStore::new(&self.cache, "modules")
+    }
+
     /// Compiled components in the same cache, apart from the images: they are the users' own, and make room for each other.
     pub fn components(&self) -> PreparedStore<'_> {
         PreparedStore::new(&self.cache, "components")

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use glovebox_vfs::{RootId, Vfs};
+use glovebox_vfs::{RootId, Vfs, VfsLimits};
 
 use crate::binding::{check_mounts, directory};
 use crate::clock::{ClockId, ClockState};
@@ -47,21 +47,14 @@ impl Wasi {
         let WasiConfig { vfs, mounts, root_preopen, limits, args, env, stdin, clock, entropy } = config;
         let mut wasi = Self {
             vfs,
-            mounts: Vec::new(),
-            table: Table::new(),
             args: Strings::new(args)?,
             env: environment(env)?,
             stdin: Stdin::new(stdin),
-            stdout: Capture::new(limits.stdout_bytes),
-            stderr: Capture::new(limits.stderr_bytes),
             clock: ClockState::new(clock),
             entropy: Generator::new(entropy),
-            tools: ToolsDevice::default(),
-            park: Park::default(),
-            events: EventLog::default(),
-            limits,
-            linear_memory_bytes: 0,
+            ..Self::default()
         };
+        wasi.set_limits(limits);
         for mount in &mounts {
             let target = directory(&wasi.vfs, mount)?;
             wasi.preopen(target, &mount.path)?;
@@ -279,6 +272,30 @@ impl Wasi {
     /// How many bytes the file system may have.
     pub(crate) fn vfs_ceiling_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_sub(self.linear_memory_bytes).saturating_sub(self.buffer_bytes())
+    }
+}
+
+impl Default for Wasi {
+    /// The state of a guest that has nothing: no files, default limits, clocks fixed at zero, entropy from seed 0.
+    fn default() -> Self {
+        let WasiConfig { vfs, limits, clock, entropy, .. } = WasiConfig::new(Vfs::new(VfsLimits::default()));
+        Self {
+            vfs,
+            mounts: Vec::new(),
+            table: Table::new(),
+            args: Strings::default(),
+            env: Strings::default(),
+            stdin: Stdin::new(Vec::new()),
+            stdout: Capture::new(limits.stdout_bytes),
+            stderr: Capture::new(limits.stderr_bytes),
+            clock: ClockState::new(clock),
+            entropy: Generator::new(entropy),
+            tools: ToolsDevice::default(),
+            park: Park::default(),
+            events: EventLog::default(),
+            limits,
+            linear_memory_bytes: 0,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Pooling {
 /// An engine and what it shows while it fetches and prepares.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
-    steps: Arc<Steps>,
+    pub(crate) steps: Arc<Steps>,
 }
 
 impl Host {

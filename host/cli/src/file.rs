@@ -12,16 +12,25 @@ use crate::terminal::Hinted;
 /// Writes a file for this user alone, in place of one that is there. Whoever reads it meanwhile, or after a crash, finds the
 /// old one or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    put(path, bytes).map_err(|error| {
+    put_or_explain(path, bytes, 0o600)
+}
+
+/// The same for a file that may be anybody's to read, as the process's mask has it.
+pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    put_or_explain(path, bytes, 0o666)
+}
+
+fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    put(path, bytes, mode).map_err(|error| {
         Hinted::new(format!("cannot write `{}`", path.display()), "name a file in a directory you can write to")
             .because(error)
             .into()
     })
 }
 
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = beside(path);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         // The other error is the one to tell.

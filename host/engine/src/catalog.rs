@@ -115,7 +115,8 @@ impl Engine {
     /// Running sandboxes are not disturbed.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
-        let mut freed = self.0.runtimes.prepared().remove(&entry.sha256)?;
+        let (prepared, modules) = (self.0.runtimes.prepared(), self.0.runtimes.modules());
+        let mut freed = prepared.remove(&entry.sha256)?.saturating_add(modules.remove(&entry.sha256)?);
         if self.0.runtimes.remove(entry)? {
             freed += entry.size_bytes;
         }
@@ -125,7 +126,8 @@ impl Engine {
     /// Removes every prepared image, those of binaries that were run by path too, and every compiled component; says how many
     /// bytes that freed. Running sandboxes and applications are not disturbed.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
-        let (prepared, components) = (self.0.runtimes.prepared().clear()?, self.0.runtimes.components().clear()?);
-        Ok(prepared.saturating_add(components))
+        let runtimes = &self.0.runtimes;
+        let stores = [runtimes.prepared(), runtimes.modules(), runtimes.components()];
+        stores.iter().try_fold(0u64, |freed, store| Ok(freed.saturating_add(store.clear()?)))
     }
 }

@@ -67,6 +67,7 @@ mod own_commits;
 mod pagemap;
 mod policy;
 mod prepare;
+mod prepared_module;
 mod request;
 mod resident;
 mod run;
@@ -106,6 +107,7 @@ pub use manager::{
     SessionsError, StorePolicy,
 };
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
+pub use prepared_module::PreparedModule;
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{Session, SessionInfo, SessionOptions, SharedWorkspace};

@@ -103,9 +103,14 @@ impl Inner {
         }
     }
 
+    /// What a runtime's prepared image is kept under.
+    pub(crate) fn image_key(&self, entry: &RuntimeEntry) -> ArtefactKey {
+        self.plan(entry, true).key(self)
+    }
+
     /// Whether a runtime's prepared image is in the cache.
     pub(crate) fn is_prepared(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        Ok(self.runtimes.prepared().open(&self.plan(entry, true).key(self))?.is_some())
+        Ok(self.runtimes.prepared().open(&self.image_key(entry))?.is_some())
     }
 
     /// The prepared image of a runtime of the manifest, made if there is none.

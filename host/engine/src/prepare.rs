@@ -22,6 +22,20 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Makes a runtime's prepared image and compiles it.
 pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe) -> Result<NewArtefact, RuntimeError> {
+    let (wasm, record) = module(inner, name, binary, recipe)?;
+    inner.progress.message(&format!("compiling the image of `{name}`"));
+    let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
+    let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
+    Ok(NewArtefact { aot, record })
+}
+
+/// Makes a runtime's prepared module, which is WebAssembly, and what is known about it.
+pub(crate) fn module(
+    inner: &Inner,
+    name: &str,
+    binary: &Binary,
+    recipe: &Recipe,
+) -> Result<(Vec<u8>, ImageRecord), RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
@@ -40,13 +54,10 @@ pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
 
-    inner.progress.message(&format!("compiling the image of `{name}`"));
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
     let image = Image { memory: machine.memory(), globals: &globals };
     let wasm = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
     let memory_bytes = machine.memory().len() as u64;
-    drop(machine);
-    let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
     let record = ImageRecord {
         sha256: Digest::of(&wasm),
         prepared: true,
@@ -55,7 +66,7 @@ pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe)
         globals: bootable.globals,
         notes: BTreeMap::new(),
     };
-    Ok(NewArtefact { aot, record })
+    Ok((wasm, record))
 }
 
 fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result<Vec<(u32, GlobalValue)>, String> {

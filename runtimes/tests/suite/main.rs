@@ -21,3 +21,5 @@ mod smoke;
 mod support;
 #[cfg(test)]
 mod trust;
+#[cfg(test)]
+mod weave;

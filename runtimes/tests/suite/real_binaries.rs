@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use glovebox_runtimes::rewrite::{self, GlobalKind, GlobalValue, Image, ItemKind, ModuleKind};
 use glovebox_runtimes::{Binary, CacheDir, Manifest, Quiet, Runtimes};
 
-fn load(name: &str) -> Option<Binary> {
+pub(crate) fn load(name: &str) -> Option<Binary> {
     let path = match std::env::var_os("GLOVEBOX_CACHE_DIR") {
         Some(path) => PathBuf::from(path),
         None => CacheDir::default_path().unwrap(),

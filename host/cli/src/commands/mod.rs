@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod runtimes;
 pub(crate) mod session;
 pub(crate) mod validate;
+pub(crate) mod weave;
 
 use crate::cli::{Cli, Command};
 
@@ -23,6 +24,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
+        Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),

@@ -1,0 +1,60 @@
+//! What `wit/` says, as Rust: made by `wit-bindgen`.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
+)]
+
+/// With tools: their types are those of an import.
+#[cfg(feature = "tools")]
+mod world {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "provider",
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "crate::bindings",
+    });
+    pub use glovebox::sandbox::types;
+}
+
+/// Without tools nothing is imported, and so the types are exported.
+#[cfg(not(feature = "tools"))]
+mod world {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "provider-closed",
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "crate::bindings",
+    });
+    pub use exports::glovebox::sandbox::types;
+}
+
+/// The clocks, a world of their own: what is imported is the sum of both.
+#[cfg(feature = "clock")]
+pub mod clocks {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package glovebox:component;
+
+            world clocks {
+                import wasi:clocks/monotonic-clock@0.2.12;
+                import wasi:clocks/wall-clock@0.2.12;
+            }
+        ",
+        world: "glovebox:component/clocks",
+    });
+}
+
+pub use world::*;

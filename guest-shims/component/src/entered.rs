@@ -1,0 +1,75 @@
+//! The guest that runs: where its calls out of the woven module find what they act on.
+//!
+//! A call into a guest comes back into this code in the middle: WASI calls, the counter of fuel at its end, growth of memory. For as
+//! long as it lasts the guest's [`State`] lies here, and whoever called has it back afterwards, also where the guest was unwound: the
+//! exception is thrown behind these functions' returns, so that none of them is ever left in its middle.
+
+use std::cell::RefCell;
+
+use glovebox_wasi::{Stop, Wasi};
+
+use crate::{GuestMemory, State, wasi_host::CallHost};
+
+/// What a function for the guest's code answers where the guest is to be unwound.
+pub const UNWIND: i32 = -1;
+
+struct Entered {
+    memory: GuestMemory,
+    state: Box<State>,
+}
+
+thread_local! {
+    static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
+}
+
+/// Runs a call into the guest, which may find `state` here until it is over.
+pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<State>, call: impl FnOnce() -> R) -> R {
+    let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
+    ENTERED.set(Some(entered));
+    let result = call();
+    if let Some(entered) = ENTERED.take() {
+        *state = entered.state;
+    }
+    result
+}
+
+/// Does something with the guest that runs. `None`: none does, or it is already being used, which both cannot be.
+fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut State) -> R) -> Option<R> {
+    ENTERED.with(|entered| {
+        let mut entered = entered.try_borrow_mut().ok()?;
+        let Entered { memory, state } = entered.as_mut()?;
+        Some(work(memory, state))
+    })
+}
+
+/// One WASI call: the errno, or [`UNWIND`].
+pub fn wasi<R: Into<u32>>(run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>) -> i32 {
+    let answer = with_entered(|memory, state| match state.with_wasi(memory, run) {
+        Ok(errno) => i32::try_from(errno.into()).unwrap_or(UNWIND),
+        Err(stop) => {
+            state.stop = Some(stop);
+            UNWIND
+        }
+    });
+    answer.unwrap_or(UNWIND)
+}
+
+/// The counter of fuel is at its end: 0 to go on with what it is set to now, 1 to unwind.
+#[must_use]
+pub fn refuel() -> i32 {
+    let answer = with_entered(|memory, state| match state.refuel(memory) {
+        Ok(()) => 0,
+        Err(stop) => {
+            state.stop = Some(stop);
+            1
+        }
+    });
+    answer.unwrap_or(1)
+}
+
+/// The guest wants so many pages more: the old size in pages, or -1.
+#[must_use]
+pub fn grow(pages: u32) -> i32 {
+    let old = with_entered(|memory, state| state.grow(memory, pages)).flatten();
+    old.and_then(|old| i32::try_from(old).ok()).unwrap_or(-1)
+}

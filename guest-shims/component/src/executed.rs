@@ -1,0 +1,57 @@
+//! An execution, and what it left behind.
+
+use std::{rc::Rc, time::Duration};
+
+use glovebox_core::{Ran, files::Snapshot};
+use glovebox_vfs::Changes;
+use glovebox_wasi::Output;
+
+use crate::{Runtime, bindings::types, convert};
+
+/// What one execution did, used, wrote and left.
+#[derive(Debug)]
+pub struct Executed {
+    /// What the guest did.
+    pub ran: Ran,
+    /// What it wrote to its streams, as far as it was kept.
+    pub output: Output,
+    /// What became of files.
+    pub changes: Changes,
+    /// How long it took.
+    pub duration: Duration,
+    /// The files as they are now.
+    pub files: Snapshot,
+    /// What it ran in.
+    pub runtime: Rc<Runtime>,
+}
+
+impl Executed {
+    /// The execution as the caller is told.
+    #[must_use]
+    pub fn told(&self) -> types::Execution {
+        let Self { ran, output, changes, duration, runtime, .. } = self;
+        types::Execution {
+            outcome: ran.outcome.clone().into(),
+            interrupted: ran.interrupted.clone().map(Into::into),
+            value: ran.value.clone().map(Into::into),
+            stdout: convert::output(&output.stdout),
+            stderr: convert::output(&output.stderr),
+            fuel_consumed: ran.fuel_consumed,
+            memory_used_bytes: ran.memory_used_bytes,
+            duration_ns: convert::nanoseconds(*duration),
+            files_created: changes.created.clone(),
+            files_modified: changes.modified.clone(),
+            files_deleted: changes.deleted.clone(),
+            tool_calls: Vec::new(),
+            session_id: None,
+            went_back: None,
+            metadata: types::Metadata {
+                runtime: runtime.language.into(),
+                runtime_name: runtime.name.clone(),
+                version: Some(runtime.version.clone()),
+                prepared: true,
+                image_sha256: Some(runtime.image_sha256.clone()),
+            },
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the weaver resolves: the shim's imports from `glovebox:machine`, and its exports for the guests' code.
+
+#![allow(
+    unsafe_code,
+    unreachable_pub,
+    reason = "functions of the woven module are called by raw signatures, and those for the guests exported by name"
+)]
+
+use crate::{Called, Guests, Unwound, entered};
+
+/// The guests beside this code.
+pub(crate) struct Woven;
+
+/// Addresses with a `*` are those of the shim's own memory.
+mod machine {
+    #[link(wasm_import_module = "glovebox:machine")]
+    unsafe extern "C" {
+        pub safe fn describe_len() -> u32;
+        pub fn describe(into: *mut u8);
+        pub safe fn memory_size(guest: u32) -> u32;
+        pub safe fn memory_grow(guest: u32, pages: u32) -> i32;
+        pub safe fn virtual_size(guest: u32) -> u32;
+        pub safe fn set_virtual_size(guest: u32, pages: u32);
+        pub fn memory_read(guest: u32, at: u32, into: *mut u8, len: usize);
+        pub fn memory_write(guest: u32, at: u32, from: *const u8, len: usize);
+        pub safe fn memory_fill(guest: u32, at: u32, byte: u32, len: u32);
+        pub fn memory_equals(guest: u32, at: u32, with: *const u8, len: usize) -> u32;
+        pub safe fn memory_is_zero(guest: u32, at: u32, len: u32) -> u32;
+        pub safe fn image_to_guest(guest: u32, run: u32, offset: u32, at: u32, len: u32);
+        pub fn image_to_shim(guest: u32, run: u32, offset: u32, into: *mut u8, len: usize);
+        pub safe fn global_get(guest: u32, global: u32) -> u64;
+        pub safe fn global_set(guest: u32, global: u32, bits: u64);
+        pub safe fn fuel_get() -> i64;
+        pub safe fn fuel_set(fuel: i64);
+        pub fn call_export(guest: u32, export: u32, args: *const u64, count: usize, result: *mut u64) -> u32;
+        pub fn call_table(guest: u32, slot: u32, args: *const u64, count: usize, result: *mut u64) -> u32;
+        pub safe fn unwound() -> u32;
+    }
+}
+
+/// Reads the status of a call.
+fn called(status: u32, result: u64) -> Called {
+    match status {
+        0 => Called::Nothing,
+        // Of the 64 bits that were written an `i32` is the lower half.
+        1 => Called::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
+        2 => Called::I64(result),
+        3 => Called::Unwound(match machine::unwound() {
+            1 => Unwound::Unreachable,
+            2 => Unwound::CallDepth,
+            _ => Unwound::Asked,
+        }),
+        _ => Called::Missing,
+    }
+}
+
+impl Guests for Woven {
+    fn describe(&self) -> Vec<u8> {
+        let mut text = vec![0; usize::try_from(machine::describe_len()).unwrap_or(0)];
+        // SAFETY: it writes `describe_len` bytes, and so many are there.
+        unsafe { machine::describe(text.as_mut_ptr()) };
+        text
+    }
+
+    fn memory_size(&self, guest: u32) -> u32 {
+        machine::memory_size(guest)
+    }
+
+    fn memory_grow(&self, guest: u32, pages: u32) -> bool {
+        machine::memory_grow(guest, pages) >= 0
+    }
+
+    fn virtual_size(&self, guest: u32) -> u32 {
+        machine::virtual_size(guest)
+    }
+
+    fn set_virtual_size(&self, guest: u32, pages: u32) {
+        machine::set_virtual_size(guest, pages);
+    }
+
+    fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]) {
+        // SAFETY: it writes to these bytes and no others.
+        unsafe { machine::memory_read(guest, at, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn memory_write(&self, guest: u32, at: u32, from: &[u8]) {
+        // SAFETY: it reads these bytes.
+        unsafe { machine::memory_write(guest, at, from.as_ptr(), from.len()) };
+    }
+
+    fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32) {
+        machine::memory_fill(guest, at, u32::from(byte), len);
+    }
+
+    fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool {
+        // SAFETY: it reads these bytes.
+        unsafe { machine::memory_equals(guest, at, with.as_ptr(), with.len()) != 0 }
+    }
+
+    fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool {
+        machine::memory_is_zero(guest, at, len) != 0
+    }
+
+    fn image_to_guest(&self, guest: u32, run: u32, offset: u32, at: u32, len: u32) {
+        machine::image_to_guest(guest, run, offset, at, len);
+    }
+
+    fn image_to_shim(&self, guest: u32, run: u32, offset: u32, into: &mut [u8]) {
+        // SAFETY: it writes to these bytes and no others.
+        unsafe { machine::image_to_shim(guest, run, offset, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn global_get(&self, guest: u32, global: u32) -> u64 {
+        machine::global_get(guest, global)
+    }
+
+    fn global_set(&self, guest: u32, global: u32, bits: u64) {
+        machine::global_set(guest, global, bits);
+    }
+
+    fn fuel(&self) -> i64 {
+        machine::fuel_get()
+    }
+
+    fn set_fuel(&self, fuel: i64) {
+        machine::fuel_set(fuel);
+    }
+
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
+        let mut result = 0;
+        // SAFETY: it reads these arguments and writes one word. While it runs the guest's code calls the exports below, which
+        // reach nothing that is borrowed here.
+        let status = unsafe { machine::call_export(guest, export, args.as_ptr(), args.len(), &raw mut result) };
+        called(status, result)
+    }
+
+    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called {
+        let mut result = 0;
+        // SAFETY: as for `call_export`.
+        let status = unsafe { machine::call_table(guest, slot, args.as_ptr(), args.len(), &raw mut result) };
+        called(status, result)
+    }
+}
+
+#[unsafe(export_name = "glovebox:machine/refuel")]
+extern "C" fn refuel() -> i32 {
+    entered::refuel()
+}
+
+#[unsafe(export_name = "glovebox:machine/grow")]
+extern "C" fn grow(pages: u32) -> i32 {
+    entered::grow(pages)
+}
+
+/// Exports all of WASI preview 1. Each answers with the errno, or less than 0 where the guest is to be unwound.
+macro_rules! export_preview1 {
+    ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
+        $(
+            #[unsafe(export_name = concat!("glovebox:wasi/", stringify!($name)))]
+            extern "C" fn $name($($arg: $ty),*) -> i32 {
+                entered::wasi(|wasi, host| wasi.$name(host, $($arg),*).map(u32::from))
+            }
+        )*
+    };
+}
+
+glovebox_wasi::wasi_preview1_functions!(export_preview1);

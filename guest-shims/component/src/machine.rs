@@ -1,0 +1,137 @@
+//! A guest as its driver sees it: [`Machine`] over the woven module.
+
+use std::rc::Rc;
+
+use glovebox_core::TrapKind;
+use glovebox_interpreters::{Callee, Machine, MachineError, Value};
+use glovebox_wasi::{Fault, Stop, Wasi};
+
+use crate::{Called, GuestMemory, Runtime, State, Unwound, entered};
+
+/// The most arguments of a function that drivers call.
+const ARGS_MOST: usize = 8;
+
+/// A guest, and how its last call ended.
+#[derive(Debug)]
+pub struct GuestMachine {
+    runtime: Rc<Runtime>,
+    memory: GuestMemory,
+    /// What is kept beside the memory.
+    pub state: Box<State>,
+    /// The trap that ended the last call, if one did.
+    pub trapped: Option<TrapKind>,
+}
+
+impl GuestMachine {
+    /// A guest with this memory as it is.
+    #[must_use]
+    pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: State) -> Self {
+        Self { runtime, memory, state: Box::new(state), trapped: None }
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    /// The fuel that is left.
+    #[must_use]
+    pub fn fuel(&self) -> u64 {
+        self.state.fuel(&self.memory)
+    }
+
+    /// Sets the fuel that is left.
+    pub fn set_fuel(&mut self, fuel: u64) {
+        self.state.set_fuel(&self.memory, fuel);
+    }
+
+    /// Why the guest was unwound.
+    fn stopped(&mut self, why: Unwound) -> Stop {
+        let kind = match why {
+            Unwound::Asked => match self.state.stop.take() {
+                Some(stop) => return stop,
+                None => TrapKind::Other,
+            },
+            Unwound::Unreachable => TrapKind::Unreachable,
+            Unwound::CallDepth => TrapKind::StackOverflow,
+        };
+        self.trapped = Some(kind);
+        Stop::Trap(format!("{kind:?}"))
+    }
+
+    /// The number of a global that the driver knows by its name.
+    fn global_number(&self, name: &str) -> Result<u32, MachineError> {
+        let number = self.runtime.global(name).and_then(|number| u32::try_from(number).ok());
+        number.ok_or_else(|| MachineError::Missing(name.to_owned()))
+    }
+}
+
+impl Machine for GuestMachine {
+    fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
+        let wrong = || MachineError::Missing(format!("{callee:?}"));
+        let mut words = [0; ARGS_MOST];
+        let words = words.get_mut(..args.len()).ok_or_else(wrong)?;
+        for (word, arg) in words.iter_mut().zip(args) {
+            *word = match *arg {
+                Value::I32(bits) => u64::from(bits),
+                Value::I64(bits) => bits,
+            };
+        }
+        let export = match callee {
+            Callee::Export(name) => Some(self.runtime.export(name).ok_or_else(wrong)?),
+            Callee::Table(_) => None,
+        };
+        let (guests, number) = (self.memory.guests(), self.memory.number());
+        let called = entered::during(&self.memory, &mut self.state, || match (export, callee) {
+            (Some(export), _) => guests.call_export(number, export, words),
+            (None, Callee::Table(slot)) => guests.call_table(number, slot, words),
+            (None, Callee::Export(_)) => Called::Missing,
+        });
+        match called {
+            Called::Nothing => Ok(None),
+            Called::I32(bits) => Ok(Some(Value::I32(bits))),
+            Called::I64(bits) => Ok(Some(Value::I64(bits))),
+            Called::Unwound(why) => Err(MachineError::Stopped(self.stopped(why))),
+            Called::Missing => Err(wrong()),
+        }
+    }
+
+    fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), MachineError> {
+        self.memory.read(at, into).map_err(|Fault| MachineError::OutOfBounds(at))
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError> {
+        self.memory.write(at, from).map_err(|Fault| MachineError::OutOfBounds(at))
+    }
+
+    fn memory_bytes(&mut self) -> u64 {
+        self.memory.bytes()
+    }
+
+    fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
+        let old = self.state.grow(&self.memory, pages);
+        old.ok_or_else(|| MachineError::Missing(format!("memory of {pages} pages more")))
+    }
+
+    fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {
+        let global = self.global_number(name)?;
+        self.memory.guests().global_set(self.memory.number(), global, u64::from(value));
+        Ok(())
+    }
+
+    fn global(&mut self, name: &str) -> Result<u32, MachineError> {
+        let global = self.global_number(name)?;
+        let bits = self.memory.guests().global_get(self.memory.number(), global);
+        // Of an `i32` the lower half.
+        u32::try_from(bits & u64::from(u32::MAX)).map_err(|_| MachineError::Missing(name.to_owned()))
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) {
+        self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
+    }
+
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.state.wasi
+    }
+}

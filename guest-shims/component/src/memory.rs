@@ -1,0 +1,141 @@
+//! One guest's memory, every address checked.
+
+use std::{fmt, rc::Rc};
+
+use glovebox_core::WordMemory;
+use glovebox_wasi::Fault;
+
+use crate::Guests;
+
+/// A WebAssembly page.
+pub(crate) const PAGE_BYTES: u64 = 1 << 16;
+
+/// The most pages that 32-bit addresses reach.
+pub(crate) const PAGES_MOST: u32 = 1 << 16;
+
+/// A guest's memory, of the size that the guest is told.
+#[derive(Clone)]
+pub struct GuestMemory {
+    guests: Rc<dyn Guests>,
+    number: u32,
+}
+
+impl fmt::Debug for GuestMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuestMemory")
+            .field("number", &self.number)
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
+    }
+}
+
+impl GuestMemory {
+    /// The memory of one of the guests.
+    #[must_use]
+    pub fn new(guests: Rc<dyn Guests>, number: u32) -> Self {
+        Self { guests, number }
+    }
+
+    /// The woven module, for what concerns this guest.
+    #[must_use]
+    pub fn guests(&self) -> &dyn Guests {
+        &*self.guests
+    }
+
+    /// The guest's number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its size in pages, as the guest is told.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.guests.virtual_size(self.number)
+    }
+
+    /// Its size in bytes, as the guest is told.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.pages()) * PAGE_BYTES
+    }
+
+    /// Whether these bytes lie inside.
+    fn check(&self, at: u32, len: usize) -> Result<(), Fault> {
+        let end = u64::from(at).checked_add(len as u64).ok_or(Fault)?;
+        if end > self.bytes() { Err(Fault) } else { Ok(()) }
+    }
+
+    /// Copies bytes out.
+    pub fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
+        self.check(at, into.len())?;
+        self.guests.memory_read(self.number, at, into);
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    pub fn write(&self, at: u32, from: &[u8]) -> Result<(), Fault> {
+        self.check(at, from.len())?;
+        self.guests.memory_write(self.number, at, from);
+        Ok(())
+    }
+
+    /// Makes the memory larger: the real one where that is too small. The bytes that come in are zero, or what this guest itself
+    /// wrote there, past its end.
+    #[must_use]
+    pub fn grow(&self, pages: u32) -> bool {
+        let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= PAGES_MOST) else {
+            return false;
+        };
+        let missing = wanted.saturating_sub(self.guests.memory_size(self.number));
+        if missing > 0 && !self.guests.memory_grow(self.number, missing) {
+            return false;
+        }
+        self.guests.set_virtual_size(self.number, wanted);
+        true
+    }
+
+    /// Fills the memory with zeros from `at` to its real end: code of a guest reaches all of it, whatever the guest is told.
+    pub fn clear_from(&self, at: u64) {
+        let end = u64::from(self.guests.memory_size(self.number)) * PAGE_BYTES;
+        self.clear(at, end);
+    }
+
+    /// Fills the real memory with zeros.
+    fn clear(&self, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            // A length is 32 bits, and a whole memory has one byte more.
+            let len = (to - at).min(1 << 30);
+            if let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(len)) {
+                self.guests.memory_fill(self.number, at, 0, len);
+            }
+            at += len;
+        }
+    }
+
+    /// Makes the memory what it is in the image: of this size, with these runs in it and zeros everywhere else, up to its real end.
+    pub fn reset(&self, pages: u32, runs: &[(u32, u32)]) {
+        let mut at = 0;
+        for (run, (start, len)) in (0..).zip(runs) {
+            self.clear(at, u64::from(*start));
+            self.guests.image_to_guest(self.number, run, 0, *start, *len);
+            at = u64::from(*start) + u64::from(*len);
+        }
+        self.clear_from(at);
+        self.guests.set_virtual_size(self.number, pages);
+    }
+}
+
+impl WordMemory for GuestMemory {
+    fn word(&self, at: u32) -> Option<u32> {
+        let mut word = [0; 4];
+        self.read(at, &mut word).ok()?;
+        Some(u32::from_le_bytes(word))
+    }
+
+    fn set_word(&mut self, at: u32, word: u32) {
+        // What lies outside is not written.
+        let _outside = self.write(at, &word.to_le_bytes());
+    }
+}

@@ -1,0 +1,141 @@
+//! What the component exports.
+
+use std::rc::Rc;
+
+use glovebox_core::Language;
+
+use crate::{
+    Description, Policy, Runtime, Sandbox, Started, World,
+    bindings::types::{self, SandboxError},
+};
+
+/// The provider: its runtimes, and what its host gives it.
+#[derive(Debug)]
+pub struct Provider {
+    world: World,
+    runtimes: Vec<Rc<Runtime>>,
+    /// Why there are no runtimes, if that is so.
+    broken: Option<String>,
+}
+
+impl Provider {
+    /// Reads what the weaver says of the guests. What is wrong with that every call will say.
+    #[must_use]
+    pub fn new(world: World) -> Self {
+        match runtimes(&world) {
+            Ok(runtimes) => Self { world, runtimes, broken: None },
+            Err(reason) => Self { world, runtimes: Vec::new(), broken: Some(reason) },
+        }
+    }
+
+    /// What there is beside guests.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// What it is and has.
+    #[must_use]
+    pub fn info(&self) -> types::ProviderInfo {
+        let clocks = self.world.clocks.as_ref();
+        let features = clocks.map_or(types::Features::empty(), |_| types::Features::WALL_CLOCK);
+        let runtimes = self.runtimes.iter().map(|runtime| types::RuntimeInfo {
+            name: runtime.name.clone(),
+            language: runtime.language.into(),
+            version: Some(runtime.version.clone()),
+        });
+        types::ProviderInfo {
+            name: "glovebox".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            features,
+            runtimes: runtimes.collect(),
+        }
+    }
+
+    /// What holds where nothing is asked for.
+    #[must_use]
+    pub fn default_policy(&self) -> types::Policy {
+        Policy::default_in(&self.world).spelled_out()
+    }
+
+    /// The runtime that is asked for.
+    fn runtime(&self, asked: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
+        if let Some(reason) = &self.broken {
+            return Err(SandboxError::Unavailable(reason.clone()));
+        }
+        let of = |language| self.runtimes.iter().find(|runtime| runtime.language == language);
+        let none = |language| SandboxError::UnknownRuntime(format!("this provider has no runtime for `{language}`"));
+        match asked {
+            types::Runtime::Python => of(Language::Python).ok_or_else(|| none("python")),
+            types::Runtime::Javascript => of(Language::JavaScript).ok_or_else(|| none("javascript")),
+            types::Runtime::Named(name) => {
+                self.runtimes.iter().find(|runtime| runtime.is_called(name)).ok_or_else(|| {
+                    SandboxError::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
+                })
+            }
+        }
+    }
+
+    /// The runtime that is asked for, with the policy that is asked for.
+    pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
+        let runtime = self.runtime(runtime)?;
+        let policy = Policy::asked(&self.world, policy)?;
+        Sandbox::new(&self.world, Rc::clone(runtime), policy)
+    }
+
+    /// Runs a script in a new interpreter with new files, and drops both.
+    pub fn execute(
+        &self,
+        runtime: &types::Runtime,
+        request: types::Request,
+        policy: types::Policy,
+    ) -> Result<types::Execution, SandboxError> {
+        let sandbox = self.sandbox(runtime, policy)?;
+        let task = sandbox.task(request)?;
+        Ok(sandbox.execute(&task)?.told())
+    }
+
+    /// What the language's own parser says about a source.
+    pub fn validate(
+        &self,
+        runtime: &types::Runtime,
+        request: types::Request,
+        policy: types::Policy,
+    ) -> Result<Vec<types::Diagnostic>, SandboxError> {
+        let sandbox = self.sandbox(runtime, policy)?;
+        let task = sandbox.task(types::Request { stdin: None, deadline_ms: None, ..request })?;
+        Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
+    }
+
+    /// Begins what `execute` does.
+    pub fn start(
+        &self,
+        runtime: &types::Runtime,
+        request: types::Request,
+        policy: types::Policy,
+        tools: &[types::Tool],
+    ) -> Result<Started, SandboxError> {
+        let sandbox = self.sandbox(runtime, policy)?;
+        let task = sandbox.task(request)?;
+        no_tools(tools)?;
+        Ok(Started::new(Box::new(move |is_cancelled| {
+            sandbox.execute(&if is_cancelled { task.cancelled() } else { task })
+        })))
+    }
+}
+
+/// Tools that the caller answers would need the guest to be suspended.
+pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
+    Err(SandboxError::Unsupported(text.into()))
+}
+
+fn runtimes(world: &World) -> Result<Vec<Rc<Runtime>>, String> {
+    let text = world.guests.describe();
+    let wrong = |error| format!("the weaver's description cannot be read: {error}");
+    let description: Description = serde_json::from_slice(&text).map_err(wrong)?;
+    (0..).zip(description.guests).map(|(number, guest)| Runtime::new(number, guest).map(Rc::new)).collect()
+}

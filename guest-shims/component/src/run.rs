@@ -1,0 +1,165 @@
+//! What holds for the current execution only.
+
+use std::{fmt, rc::Rc, time::Duration};
+
+use glovebox_core::{Pokes, SoftStop};
+use glovebox_interpreters::Interrupt;
+use glovebox_wasi::Stop;
+
+use crate::{Clocks, GuestMemory};
+
+/// How much fuel a guest is handed at a time where somebody looks at the clock: half a millisecond of work, for a look that takes
+/// less than a microsecond.
+const SLICE_FUEL: u64 = 2_000_000;
+
+/// The current execution of a guest: its clock, and what may stop it. By default there is no clock, and nothing does.
+#[derive(Default)]
+pub struct Run {
+    clocks: Option<Rc<dyn Clocks>>,
+    /// When the guest's instance was made: its monotonic clock counts from there.
+    made: Duration,
+    begun: Duration,
+    /// From its beginning.
+    timeout: Duration,
+    /// From its beginning, when it is cancelled without anybody's doing.
+    cancel_after: Option<Duration>,
+    cancelled: bool,
+    fuel_reserve: u64,
+    soft: SoftStop,
+}
+
+/// How much of fuel and time an execution has.
+#[derive(Clone, Copy, Debug)]
+pub struct RunBounds {
+    /// Wall-clock time.
+    pub timeout: Duration,
+    /// What of the time is for a last word.
+    pub timeout_reserve: Duration,
+    /// What of the fuel is for a last word.
+    pub fuel_reserve: u64,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("timeout", &self.timeout).field("soft", &self.soft).finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    /// Starts the clock of an execution.
+    #[must_use]
+    pub fn new(clocks: Option<Rc<dyn Clocks>>, bounds: RunBounds) -> Self {
+        let RunBounds { timeout, timeout_reserve, fuel_reserve } = bounds;
+        let begun = clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default();
+        let soft = SoftStop::new(fuel_reserve, timeout_reserve);
+        Self { clocks, made: begun, begun, timeout, cancel_after: None, cancelled: false, fuel_reserve, soft }
+    }
+
+    /// Is cancelled after this time, unless its own is over by then.
+    #[must_use]
+    pub fn cancelled_after(self, after: Option<Duration>) -> Self {
+        Self { cancel_after: after.filter(|after| *after < self.timeout), ..self }
+    }
+
+    /// Is cancelled before it has begun.
+    #[must_use]
+    pub fn cancelled(self) -> Self {
+        Self { cancelled: true, ..self }
+    }
+
+    /// Goes on with a kept guest: its monotonic clock continues.
+    pub fn renew(&mut self, next: Self) {
+        *self = Self { made: self.made, ..next };
+    }
+
+    /// From now on the script can be asked to stop.
+    pub fn arm(&mut self, pokes: Pokes) {
+        self.soft.arm(pokes);
+    }
+
+    /// The script is over; says what it was asked for, if it was.
+    pub fn disarm(&mut self) -> Option<Interrupt> {
+        self.soft.disarm();
+        self.soft.asked()
+    }
+
+    fn now(&self) -> Duration {
+        self.clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default()
+    }
+
+    /// How long it has lasted; nothing without a clock.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.now().saturating_sub(self.begun)
+    }
+
+    /// How long the guest's instance has been there; nothing without a clock.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.now().saturating_sub(self.made)
+    }
+
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn realtime_ns(&self) -> u64 {
+        self.clocks.as_ref().map_or(0, |clocks| clocks.realtime_ns())
+    }
+
+    /// How much of the fuel that is left the guest is handed before somebody looks again.
+    #[must_use]
+    pub fn slice(&self, left: u64) -> u64 {
+        let most = if self.clocks.is_some() { SLICE_FUEL } else { u64::MAX };
+        // Not beyond the point where it is asked to stop.
+        let before_reserve = left.checked_sub(self.fuel_reserve).map_or(left, |before| before.max(1));
+        most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
+    }
+
+    /// Whether the guest must stop before it has begun.
+    pub fn check(&self) -> Result<(), Stop> {
+        let elapsed = self.elapsed();
+        if self.is_cancelled(elapsed) {
+            return Err(Stop::Cancelled);
+        }
+        if self.clocks.is_some() && elapsed >= self.timeout { Err(Stop::Deadline) } else { Ok(()) }
+    }
+
+    fn is_cancelled(&self, elapsed: Duration) -> bool {
+        self.cancelled || self.cancel_after.is_some_and(|after| self.clocks.is_some() && elapsed >= after)
+    }
+
+    /// Looks whether the guest must stop now, and asks it to where it is to stop soon.
+    pub fn look(&mut self, fuel_left: u64, memory: &mut GuestMemory) -> Result<(), Stop> {
+        let elapsed = self.elapsed();
+        if self.is_cancelled(elapsed) {
+            match self.soft.cancelled(elapsed, memory) {
+                Some(grace) if elapsed < grace => {}
+                _ => return Err(Stop::Cancelled),
+            }
+        }
+        let left = match &self.clocks {
+            Some(_) if elapsed >= self.timeout => return Err(Stop::Deadline),
+            Some(_) => self.timeout - elapsed,
+            None => Duration::MAX,
+        };
+        self.soft.look(fuel_left, left, memory);
+        Ok(())
+    }
+
+    /// Waits for a guest that sleeps: until the time is over, the guest is asked to stop, or it must.
+    pub fn sleep(&mut self, duration: Duration, fuel_left: u64, memory: &mut GuestMemory) -> Result<(), Stop> {
+        let end = self.elapsed().saturating_add(duration);
+        loop {
+            self.look(fuel_left, memory)?;
+            let elapsed = self.elapsed();
+            let Some(clocks) = &self.clocks else { return Ok(()) };
+            if self.soft.is_unread(memory) || elapsed >= end {
+                return Ok(());
+            }
+            let until = end.min(self.soft.next_look(self.timeout));
+            // In its grace a cancelled guest may wait.
+            let cancel_after = self.cancel_after.filter(|_| !self.soft.is_in_grace());
+            let until = cancel_after.map_or(until, |after| after.min(until));
+            clocks.sleep(until.saturating_sub(elapsed));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A runtime that was woven in.
+
+use std::fmt;
+
+use glovebox_core::Language;
+use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
+
+use crate::{GlobalDescription, GuestDescription, memory::PAGE_BYTES};
+
+/// A runtime: what the weaver says of it, and how it is driven.
+pub struct Runtime {
+    /// The guest's number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// The language of its scripts.
+    pub language: Language,
+    /// The interpreter's version.
+    pub version: String,
+    /// The identity of its image.
+    pub image_sha256: String,
+    /// The size of the image's memory in pages.
+    pub memory_pages: u32,
+    /// How it is driven.
+    pub driver: Box<dyn Driver>,
+    /// Addresses in the image.
+    pub anchors: Anchors,
+    /// Where the image is not zero.
+    pub runs: Vec<(u32, u32)>,
+    /// Its mutable globals, in the order of their numbers.
+    pub globals: Vec<GlobalDescription>,
+    exports: Vec<String>,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("number", &self.number).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// Reads a description; what is wrong with it, if something is.
+    pub fn new(number: u32, guest: GuestDescription) -> Result<Self, String> {
+        let unknown = |what: &str, name: &str| {
+            format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
+        };
+        let language = guest.language.parse().map_err(|_| unknown("language", &guest.language))?;
+        let driver: Box<dyn Driver> = match guest.driver.as_str() {
+            "cpython" => Box::new(Python),
+            "quickjs-reactor" => Box::new(JavaScript::reactor()),
+            "quickjs-command" => Box::new(JavaScript::command()),
+            other => return Err(unknown("driver", other)),
+        };
+        let GuestDescription {
+            name,
+            aliases,
+            version,
+            image_sha256,
+            memory_pages,
+            anchors,
+            exports,
+            globals,
+            runs,
+            ..
+        } = guest;
+        Ok(Self {
+            number,
+            name,
+            aliases,
+            language,
+            version,
+            image_sha256,
+            memory_pages,
+            driver,
+            anchors: Anchors(anchors),
+            runs,
+            globals,
+            exports,
+        })
+    }
+
+    /// The size of the image's memory in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        u64::from(self.memory_pages) * PAGE_BYTES
+    }
+
+    /// The number of a function that drivers call.
+    #[must_use]
+    pub fn export(&self, name: &str) -> Option<u32> {
+        self.exports.iter().position(|export| export == name).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// The number of a mutable global.
+    #[must_use]
+    pub fn global(&self, name: &str) -> Option<usize> {
+        self.globals.iter().position(|global| global.export == name)
+    }
+
+    /// Whether it is called this.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}

@@ -1,0 +1,167 @@
+//! A runtime with a policy, and what runs in it.
+
+use std::{rc::Rc, time::Duration};
+
+use glovebox_core::{GuestWorld, WORKSPACE, check_request, files::Snapshot};
+use glovebox_interpreters::{Diagnostic, Script, SourceKind};
+use glovebox_vfs::{Access, Vfs};
+use glovebox_wasi::{Mount, Wasi};
+
+use crate::{
+    Executed, Guest, Policy, Run, Runtime, World,
+    bindings::types::{self, SandboxError},
+    convert,
+    run::RunBounds,
+};
+
+/// The name that tracebacks show when a script has no file.
+const SANDBOX_NAME: &str = "<sandbox>";
+
+/// A runtime and what its executions may do.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// What there is beside guests.
+    pub world: World,
+    /// What runs.
+    pub runtime: Rc<Runtime>,
+    /// What it may do.
+    pub policy: Policy,
+}
+
+/// A request that fits its limits.
+#[derive(Clone, Debug)]
+pub struct Task {
+    source: String,
+    name: String,
+    kind: SourceKind,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    cancel_after: Option<Duration>,
+    wants_value: bool,
+    is_cancelled: bool,
+}
+
+impl Task {
+    /// The same, with the value of the script's last expression to be reported.
+    #[must_use]
+    pub fn wanting_value(self) -> Self {
+        Self { wants_value: true, ..self }
+    }
+
+    /// The same, cancelled before it has begun.
+    #[must_use]
+    pub fn cancelled(self) -> Self {
+        Self { is_cancelled: true, ..self }
+    }
+}
+
+impl Sandbox {
+    /// Checks that the runtime's image fits the limits.
+    pub fn new(world: &World, runtime: Rc<Runtime>, policy: Policy) -> Result<Self, SandboxError> {
+        let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, runtime.memory_bytes());
+        if needed_bytes > limit_bytes {
+            return Err(SandboxError::InvalidPolicy(format!(
+                "`limits.memory-bytes` is {limit_bytes}; `{}` alone takes {needed_bytes}",
+                runtime.name
+            )));
+        }
+        Ok(Self { world: world.clone(), runtime, policy })
+    }
+
+    /// Checks a request against the limits.
+    pub fn task(&self, request: types::Request) -> Result<Task, SandboxError> {
+        let types::Request { source, name, kind, stdin, deadline_ms } = request;
+        let name = name.unwrap_or_else(|| SANDBOX_NAME.to_owned());
+        let stdin = stdin.unwrap_or_default();
+        check_request(&self.policy.limits, &source, &name, &stdin)?;
+        Ok(Task {
+            source,
+            name,
+            kind: convert::source_kind(kind),
+            stdin,
+            cancel_after: deadline_ms.map(Duration::from_millis),
+            wants_value: false,
+            is_cancelled: false,
+        })
+    }
+
+    /// Starts the clock of an execution.
+    #[must_use]
+    pub fn start(&self, task: &Task) -> Run {
+        let run = self.passing_run().cancelled_after(task.cancel_after);
+        if task.is_cancelled { run.cancelled() } else { run }
+    }
+
+    /// The same for what is no script's: access to variables, exit handlers.
+    #[must_use]
+    pub fn passing_run(&self) -> Run {
+        let limits = &self.policy.limits;
+        // Where executions are to be the same every time, only what the guest itself does may stop it.
+        let fuel_reserve = if self.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(limits.fuel) };
+        let (timeout, timeout_reserve) = (limits.timeout(), limits.effective_timeout_reserve());
+        Run::new(self.world.clocks.clone(), RunBounds { timeout, timeout_reserve, fuel_reserve })
+    }
+
+    /// What the driver is given. `last`: the guest is dropped afterwards.
+    fn script<'a>(&'a self, task: &'a Task, last: bool) -> Script<'a> {
+        Script {
+            source: &task.source,
+            name: &task.name,
+            kind: task.kind,
+            args: &self.policy.args,
+            env: &self.policy.env,
+            has_stdin: !task.stdin.is_empty(),
+            last,
+            wants_value: task.wants_value,
+        }
+    }
+
+    /// The WASI state of a new guest: an empty workspace.
+    pub fn wasi(&self, stdin: Vec<u8>) -> Result<Wasi, SandboxError> {
+        let Policy { limits, clock, entropy, .. } = &self.policy;
+        let mut vfs = Vfs::new(limits.vfs());
+        let root = vfs.add_root(Access::ReadWrite);
+        vfs.mark();
+        let world = GuestWorld {
+            args: Vec::new(),
+            env: Vec::new(),
+            vfs,
+            mounts: vec![Mount::new(WORKSPACE, root)],
+            limits,
+            stdin,
+            clock: *clock,
+            entropy: *entropy,
+        };
+        let wrong = |error| SandboxError::Unavailable(format!("the guest's WASI state cannot be set up: {error}"));
+        world.wasi().map_err(wrong)
+    }
+
+    /// A new guest, awake.
+    pub fn guest(&self, stdin: Vec<u8>, run: Run) -> Result<Guest, SandboxError> {
+        Guest::new(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, run)
+    }
+
+    /// Runs a script in a guest of its own, which is gone afterwards.
+    pub fn execute(&self, task: &Task) -> Result<Executed, SandboxError> {
+        let mut guest = self.guest(task.stdin.clone(), self.start(task))?;
+        self.execute_in(&mut guest, task, true)
+    }
+
+    /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
+    pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
+        let ran = guest.run(&self.policy.limits, &self.script(task, last))?;
+        let duration = guest.machine.state.run.elapsed();
+        let wasi = guest.wasi_mut();
+        let output = wasi.take_output();
+        let root = wasi.mount_root(WORKSPACE);
+        let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
+        let files = Snapshot::new(wasi.vfs().clone(), root);
+        Ok(Executed { ran, output, changes, duration, files, runtime: Rc::clone(&self.runtime) })
+    }
+
+    /// Parses a script in a guest of its own.
+    pub fn validate(&self, task: &Task) -> Result<Vec<Diagnostic>, SandboxError> {
+        let mut guest = self.guest(task.stdin.clone(), self.start(task))?;
+        guest.validate(&self.policy.limits, &self.script(task, true))
+    }
+}

@@ -1,0 +1,92 @@
+//! What is kept for a guest beside its memory.
+
+use glovebox_core::MemoryLimiter;
+use glovebox_wasi::{Stop, Wasi};
+
+use crate::{
+    GuestMemory, Run,
+    memory::{PAGE_BYTES, PAGES_MOST},
+    wasi_host::CallHost,
+};
+
+/// Everything of a guest that is not in its memory and its globals.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Its descriptors, files, streams, clocks, random numbers.
+    pub wasi: Wasi,
+    /// What it may hold.
+    pub limiter: MemoryLimiter,
+    /// The current execution.
+    pub run: Run,
+    /// The fuel that is left beside what the guest's code is handed in its counter.
+    reserve_fuel: u64,
+    /// Why the guest is being unwound.
+    pub stop: Option<Stop>,
+}
+
+impl State {
+    /// For a guest that is asleep, with a memory of this size.
+    #[must_use]
+    pub fn new(wasi: Wasi, limit_bytes: u64, run: Run) -> Self {
+        let limiter = MemoryLimiter::new(limit_bytes, wasi.host_bytes());
+        Self { wasi, limiter, run, ..Self::default() }
+    }
+
+    /// The fuel that is left.
+    #[must_use]
+    pub fn fuel(&self, memory: &GuestMemory) -> u64 {
+        // What was charged beyond the counter's end is on the reserve.
+        self.reserve_fuel.saturating_add_signed(memory.guests().fuel())
+    }
+
+    /// Sets the fuel that is left. The guest is handed a slice of it.
+    pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
+        let slice = self.run.slice(left);
+        self.reserve_fuel = left - slice;
+        memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
+    }
+
+    /// The counter is at its end: hands out the next slice.
+    pub fn refuel(&mut self, memory: &mut GuestMemory) -> Result<(), Stop> {
+        let left = self.fuel(memory);
+        // As Wasmtime's own rule has it: the fuel is out when what was charged reaches the budget.
+        if left == 0 {
+            return Err(Stop::OutOfFuel);
+        }
+        self.run.look(left, memory)?;
+        self.set_fuel(memory, left);
+        Ok(())
+    }
+
+    /// Grows the guest's memory by so many pages, if that is within the limits; its old size in pages.
+    pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
+        let old = memory.pages();
+        if pages == 0 {
+            return Some(old);
+        }
+        let desired_bytes = u64::from(old).saturating_add(u64::from(pages)) * PAGE_BYTES;
+        let most_bytes = u64::from(PAGES_MOST) * PAGE_BYTES;
+        (self.limiter.grow(memory.bytes(), desired_bytes, Some(most_bytes)) && memory.grow(pages)).then_some(old)
+    }
+
+    /// Does something with the WASI state, the guest's memory and the world; what that charges is taken from the fuel.
+    pub fn with_wasi<R>(
+        &mut self,
+        memory: &mut GuestMemory,
+        work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
+    ) -> R {
+        let fuel_left = self.fuel(memory);
+        let Self { wasi, limiter, run, .. } = self;
+        // The tools' share is taken like linear memory: what is left is for files and output.
+        wasi.set_linear_memory_bytes(limiter.taken_bytes());
+        let mut host = CallHost::new(memory, run, fuel_left);
+        let result = work(wasi, &mut host);
+        let charged_to = host.fuel_left();
+        limiter.set_host_bytes(wasi.host_bytes());
+        limiter.see_peak();
+        if charged_to != fuel_left {
+            self.set_fuel(memory, charged_to);
+        }
+        result
+    }
+}

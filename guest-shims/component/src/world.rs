@@ -1,0 +1,32 @@
+//! What the component's host gives it.
+
+use std::{fmt, rc::Rc, time::Duration};
+
+use crate::Guests;
+
+/// The clocks of the host.
+pub trait Clocks {
+    /// The time since some moment, which never goes back.
+    fn now(&self) -> Duration;
+
+    /// Nanoseconds since 1970.
+    fn realtime_ns(&self) -> u64;
+
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+}
+
+/// All that there is beside a guest.
+#[derive(Clone)]
+pub struct World {
+    /// The guests of the woven module.
+    pub guests: Rc<dyn Guests>,
+    /// The clocks; without them there are no limits on time.
+    pub clocks: Option<Rc<dyn Clocks>>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("has_clocks", &self.clocks.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! `glovebox weave`: a component that has the sandbox in it, for any component host.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::RuntimeInfo;
+use glovebox_runtimes::{
+    Digest, Progress as _,
+    weave::{self, WeaveOptions, Woven},
+};
+use serde::Serialize;
+
+use crate::{
+    cli::GlobalArgs,
+    engine::{Host, Pooling, answers_to},
+    file, interrupt,
+    terminal::{Hinted, bytes, out, out_json},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  guest-shims/component/build                          builds the shim and weaves every provider
+  glovebox weave python --output glovebox-python.wasm
+  glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
+  glovebox weave --output glovebox.wasm                Python and JavaScript in one
+
+What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
+woven into its code. The same shim and interpreters give the same bytes.";
+
+/// Where `guest-shims/component/build` puts the shim.
+const SHIM: &str = "target/providers/shim.wasm";
+
+/// Make a component of interpreters, which gives the sandbox to other components in any host
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct WeaveArgs {
+    /// Names or aliases, as `glovebox runtimes list` prints them [default: each language's default]
+    #[arg(value_name = "RUNTIME")]
+    names: Vec<String>,
+
+    /// The core module that exports the interface, which `guest-shims/component/build` makes
+    #[arg(long, value_name = "FILE", default_value = SHIM)]
+    shim: PathBuf,
+
+    /// Where the component goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Write the core module that is in the component as well
+    #[arg(long, value_name = "FILE")]
+    core: Option<PathBuf>,
+
+    /// Leave the counting of fuel out, to measure what it costs: nothing bounds what scripts do
+    #[arg(long, hide = true)]
+    unmetered: bool,
+
+    /// Print what was made as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made.
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    file: String,
+    runtimes: Vec<&'a str>,
+    bytes: usize,
+    sha256: String,
+    code_bytes: usize,
+    data_bytes: usize,
+    stack_bytes: u32,
+    imports: &'a [String],
+    exports: &'a [String],
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    let shim = read_shim(args)?;
+    let host = Host::open(global, Pooling::Single)?;
+    let names = select(&host.engine.runtimes()?, &args.names)?;
+    let mut modules = Vec::new();
+    for name in &names {
+        let module = host.with_progress(|engine| engine.prepared_module(name));
+        modules.push(module.with_context(|| format!("cannot prepare `{name}`"))?);
+    }
+    let guests: Vec<_> = modules.iter().map(|module| module.guest()).collect();
+    let mut options = WeaveOptions::default();
+    options.metered = !args.unmetered;
+    host.steps.message(&format!("weaving {}", names.join(" and ")));
+    let woven = host.with_progress(|_| weave::weave(&shim, &guests, &options)).context("cannot weave the provider")?;
+    file::replace_shared(&args.output, &woven.component)?;
+    if let Some(path) = &args.core {
+        file::replace_shared(path, &woven.core)?;
+    }
+    let made = Made::new(args, &names, &woven);
+    if args.json {
+        out_json(&made)?;
+    } else {
+        out(&made.to_string())?;
+    }
+    Ok(0)
+}
+
+fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
+    fs::read(&args.shim).map_err(|error| {
+        let message = format!("cannot read the shim `{}`", args.shim.display());
+        Hinted::new(message, "build it with `guest-shims/component/build`, or say where it is with --shim FILE")
+            .because(error)
+            .into()
+    })
+}
+
+/// The names of the runtimes that are meant, each once.
+fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>> {
+    if names.is_empty() {
+        return Ok(known.iter().filter(|runtime| runtime.default).map(|runtime| runtime.name.clone()).collect());
+    }
+    let mut selected = Vec::new();
+    for name in names {
+        let Some(runtime) = known.iter().find(|runtime| answers_to(runtime, name)) else {
+            let all: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
+            let hint = format!("use one of: {}", all.join(", "));
+            return Err(Hinted::new(format!("there is no runtime `{name}`"), hint).into());
+        };
+        if selected.contains(&runtime.name) {
+            return Err(Hinted::new(format!("`{name}` is named twice"), "name each runtime once").into());
+        }
+        selected.push(runtime.name.clone());
+    }
+    Ok(selected)
+}
+
+impl<'a> Made<'a> {
+    fn new(args: &WeaveArgs, names: &'a [String], woven: &'a Woven) -> Self {
+        Self {
+            file: args.output.display().to_string(),
+            runtimes: names.iter().map(String::as_str).collect(),
+            bytes: woven.component.len(),
+            sha256: Digest::of(&woven.component).to_string(),
+            code_bytes: woven.code_bytes,
+            data_bytes: woven.data_bytes,
+            stack_bytes: woven.description.weave.stack_bytes,
+            imports: &woven.imports,
+            exports: &woven.exports,
+        }
+    }
+}
+
+impl std::fmt::Display for Made<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = |size: usize| bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        let (all, code, data) = (size(self.bytes), size(self.code_bytes), size(self.data_bytes));
+        writeln!(f, "{}: {all} ({code} code, {data} data), {}", self.file, self.runtimes.join(" and "))?;
+        writeln!(f, "  sha256   {}", self.sha256)?;
+        let list = |items: &[String]| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
+        writeln!(f, "  imports  {}", list(self.imports))?;
+        write!(f, "  exports  {}", list(self.exports))
+    }
+}

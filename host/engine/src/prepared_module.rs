@@ -1,0 +1,88 @@
+//! Prepared modules as WebAssembly: what images are compiled of, and what providers are woven of.
+
+use std::io::Read as _;
+
+use glovebox_runtimes::{BuildError, Digest, ImageRecord, NewArtefact, RuntimeEntry, weave};
+
+use crate::{Engine, RuntimeError, engine::Inner, prepare};
+
+/// A runtime's prepared module: an interpreter that was booted and parked, its memory the module's initial data.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PreparedModule {
+    /// What the manifest says of the runtime.
+    pub entry: RuntimeEntry,
+    /// The module.
+    pub wasm: Vec<u8>,
+    /// What is known of the image: its identity is the module's digest.
+    pub record: ImageRecord,
+    /// The driver that calls it, as recipes name it.
+    pub driver: &'static str,
+    /// The functions that the driver calls.
+    pub exports: Vec<String>,
+}
+
+impl PreparedModule {
+    /// The same as a guest of a provider.
+    #[must_use]
+    pub fn guest(&self) -> weave::Guest<'_> {
+        weave::Guest {
+            name: &self.entry.name,
+            aliases: &self.entry.aliases,
+            language: self.entry.language.as_str(),
+            driver: self.driver,
+            version: &self.entry.version,
+            module: &self.wasm,
+            image_sha256: self.record.sha256,
+            anchors: &self.record.anchors,
+            globals: &self.record.globals,
+            exports: &self.exports,
+        }
+    }
+}
+
+impl Engine {
+    /// A runtime's prepared module. It is booted for this if it has not been for the same before: that takes half a minute for
+    /// Python, whether or not its image is in the cache, since an image is compiled code only.
+    pub fn prepared_module(&self, name: &str) -> Result<PreparedModule, RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        let recipe = self.0.runtimes.recipe_of(entry)?;
+        let (wasm, record) = match self.0.read_module(entry)? {
+            Some(module) => module,
+            // A damaged one is made again: nothing but this reads it.
+            None => {
+                self.0.runtimes.modules().remove(&entry.sha256)?;
+                self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
+                    name: name.to_owned(),
+                    reason: "its prepared module is not what was written a moment ago".to_owned(),
+                })?
+            }
+        };
+        let exports = recipe.exports.functions.clone();
+        Ok(PreparedModule { entry: entry.clone(), wasm, record, driver: recipe.driver.as_str(), exports })
+    }
+}
+
+impl Inner {
+    /// The module from the cache, made if it is not there. `None`: its file has other bytes than were written.
+    fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
+        let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
+        let store = self.runtimes.modules();
+        let built = store.open_or_build(&self.image_key(entry), &*self.progress, || {
+            let binary = self.runtimes.load_or_fetch(entry, &*self.progress)?;
+            let recipe = self.runtimes.recipe_of(entry)?;
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            let made = self.stacks.run(|| prepare::module(self, &entry.name, &binary, &recipe));
+            let (wasm, record) = made.map_err(RuntimeError::Stack)??;
+            Ok(NewArtefact { aot: wasm, record })
+        });
+        let mut artefact = built.map_err(|error| match error {
+            BuildError::Build(error) => error,
+            BuildError::Store(error) => error.into(),
+            other => loading(other.to_string()),
+        })?;
+        let mut wasm = Vec::new();
+        artefact.aot.read_to_end(&mut wasm).map_err(|error| loading(error.to_string()))?;
+        Ok((Digest::of(&wasm) == artefact.record.sha256).then_some((wasm, artefact.record)))
+    }
+}

@@ -1,0 +1,92 @@
+//! Where everything is in the woven module.
+
+use wasm_encoder::{Function, ValType};
+
+use super::{assembly::Assembly, guest::Read, shift::Shift};
+
+/// The indices that functions of ours use.
+pub(super) struct Plan<'a> {
+    /// The tag of the one exception.
+    pub(super) tag: u32,
+    /// The counter of fuel, an `i64`.
+    pub(super) fuel: u32,
+    /// Why the last call was unwound, an `i32`.
+    pub(super) reason: u32,
+    /// What is left of the native stack, an `i32`.
+    pub(super) depth: u32,
+    /// The data segment with the description, and its length.
+    pub(super) description: (u32, u32),
+    pub(super) guests: Vec<Placed<'a>>,
+}
+
+/// A guest and where it is.
+pub(super) struct Placed<'a> {
+    pub(super) read: Read<'a>,
+    pub(super) shift: Shift,
+    /// The global with its virtual size in pages.
+    pub(super) virtual_size: u32,
+    /// The data segment with the first run of its image.
+    pub(super) first_run: u32,
+}
+
+impl Placed<'_> {
+    /// The index of its memory.
+    pub(super) fn memory(&self) -> u32 {
+        self.shift.memories
+    }
+}
+
+/// Why a call was unwound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The shim wanted it, and knows why.
+    Asked = 0,
+    /// `unreachable` was reached.
+    Unreachable = 1,
+    /// Calls went too deep.
+    Depth = 2,
+}
+
+/// Functions of ours, whose indices are known before what is in them.
+pub(super) struct Own {
+    first: u32,
+    functions: Vec<Option<(u32, Function)>>,
+}
+
+impl Own {
+    /// `first` is the index of the first, behind all functions of the modules.
+    pub(super) fn new(first: u32) -> Self {
+        Self { first, functions: Vec::new() }
+    }
+
+    /// The index of one more.
+    pub(super) fn reserve(&mut self) -> u32 {
+        let at = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        self.functions.push(None);
+        self.first.saturating_add(at)
+    }
+
+    /// What is in one that was reserved.
+    pub(super) fn define(
+        &mut self,
+        assembly: &mut Assembly,
+        function: u32,
+        (parameters, results): (&[ValType], &[ValType]),
+        body: Function,
+    ) {
+        let signature = assembly.signature(parameters, results);
+        let at = usize::try_from(function.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        if let Some(slot) = self.functions.get_mut(at) {
+            *slot = Some((signature, body));
+        }
+    }
+
+    /// Writes them. `None`: one was reserved and not defined.
+    pub(super) fn finish(self, assembly: &mut Assembly) -> Option<()> {
+        for function in self.functions {
+            let (signature, body) = function?;
+            assembly.define(signature, &body);
+        }
+        Some(())
+    }
+}
