@@ -25,6 +25,8 @@ mod description;
 pub mod entered;
 mod error;
 mod executed;
+#[cfg(test)]
+mod fake;
 mod files;
 mod guest;
 mod guests;
@@ -39,6 +41,8 @@ mod runtime;
 mod sandbox;
 mod started;
 mod state;
+#[cfg(test)]
+mod tests;
 mod wasi_host;
 mod world;
 
