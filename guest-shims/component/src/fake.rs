@@ -8,6 +8,7 @@
 //! | `fill FROM BYTE` | fills the memory from there to the real end |
 //! | `burn FUEL`, `spin` | uses fuel; uses all |
 //! | `sleep NS` | waits |
+//! | `send TEXT`, `reply` | writes a message to the tools; prints the next reply of theirs |
 //! | `write FILE` | makes a file |
 //! | `raise`, `exit CODE` | ends with an exception, with a code |
 //! | `leave CODE` | ends the instance |
@@ -115,6 +116,17 @@ impl Fake {
                 if self.asked(guest) {
                     return Ok(3);
                 }
+            }
+            "send" => {
+                answered(entered::wasi(|_, host| host.tool_send(rest.as_bytes()).map(|()| Errno::Success)))?;
+            }
+            "reply" => {
+                let mut reply = None;
+                answered(entered::wasi(|_, host| {
+                    reply = host.tool_receive()?;
+                    Ok(Errno::Success)
+                }))?;
+                self.print(guest, reply.as_deref().map_or("none", |text| std::str::from_utf8(text).unwrap()))?;
             }
             "write" => {
                 self.memory_write(guest, SCRATCH_AT, rest.as_bytes());
@@ -394,5 +406,5 @@ impl Clocks for FakeClocks {
 /// The fake's guests and no clock.
 pub(crate) fn closed_world() -> (Rc<Fake>, World) {
     let fake = Fake::new();
-    (Rc::clone(&fake), World { guests: fake, clocks: None })
+    (Rc::clone(&fake), World { guests: fake, clocks: None, tools: None })
 }

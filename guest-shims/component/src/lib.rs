@@ -20,6 +20,7 @@
 pub mod bindings;
 
 mod blob;
+mod calls;
 mod convert;
 mod description;
 pub mod entered;
@@ -32,6 +33,8 @@ mod guest;
 mod guests;
 #[cfg(feature = "clock")]
 mod host_clocks;
+#[cfg(feature = "tools")]
+mod host_tools;
 mod machine;
 mod memory;
 mod policy;
@@ -43,7 +46,9 @@ mod started;
 mod state;
 #[cfg(test)]
 mod tests;
+mod toolbox;
 mod wasi_host;
+mod watch;
 mod world;
 
 #[cfg(target_family = "wasm")]
@@ -52,6 +57,7 @@ mod entry;
 mod intrinsics;
 
 pub use blob::Blob;
+pub use calls::Calls;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
 pub use files::Files;
@@ -59,6 +65,8 @@ pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
+#[cfg(feature = "tools")]
+pub use host_tools::HostTools;
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use policy::Policy;
@@ -68,4 +76,6 @@ pub use runtime::Runtime;
 pub use sandbox::{Sandbox, Task};
 pub use started::Started;
 pub use state::State;
+pub use toolbox::{ToolHost, Toolbox};
+pub use watch::Stopwatch;
 pub use world::{Clocks, World};

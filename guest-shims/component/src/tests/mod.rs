@@ -6,6 +6,7 @@ mod memory;
 mod policy;
 mod started;
 mod time;
+mod tools;
 
 use std::rc::Rc;
 
@@ -53,7 +54,8 @@ pub(crate) fn request(source: &str) -> types::Request {
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
     let policy = crate::Policy::asked(world, policy)?;
-    Sandbox::new(world, runtime(0), policy)
+    let toolbox = crate::Toolbox::new(&world.tools.as_ref().map(|tools| tools.list()).unwrap_or_default()).unwrap();
+    Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }
 
 pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {

@@ -60,7 +60,9 @@ fn an_image_that_does_not_fit_is_told_of() {
     Rc::get_mut(&mut large).unwrap().memory_pages = 17;
     let (_, world) = closed_world();
     let policy = crate::Policy::asked(&world, limits(|limits| limits.memory_bytes = Some(1 << 20))).unwrap();
-    let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy).unwrap_err() else { panic!() };
+    let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy, Rc::default()).unwrap_err() else {
+        panic!()
+    };
     assert_eq!(text, "`limits.memory-bytes` is 1048576; `fake-0` alone takes 1114112");
 }
 
