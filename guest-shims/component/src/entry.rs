@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    Blob, Provider, Started, World,
+    Blob, Files, Provider, Started, World,
     bindings::{
         export,
         exports::glovebox::sandbox::sandbox::{
@@ -56,7 +56,7 @@ struct Exported;
 impl Guest for Exported {
     type Started = RefCell<Started>;
     type Session = NoSession;
-    type Files = NoFiles;
+    type Files = Files;
     type Blob = RefCell<Blob>;
 
     fn info() -> ProviderInfo {
@@ -90,13 +90,25 @@ impl GuestStarted for RefCell<Started> {
     }
 
     fn files(&self) -> Result<OwnFiles, SandboxError> {
-        let started = self.borrow();
-        started.done()?;
-        Ok(OwnFiles::new(NoFiles))
+        Ok(OwnFiles::new(self.borrow().files()?))
     }
 
     fn cancel(&self) {
         self.borrow_mut().cancel();
+    }
+}
+
+impl GuestFiles for Files {
+    fn list(&self, pattern: String) -> Result<Vec<FileEntry>, SandboxError> {
+        self.list(&pattern)
+    }
+
+    fn stat(&self, path: String) -> Result<FileEntry, SandboxError> {
+        self.stat(&path)
+    }
+
+    fn read(&self, path: String, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
+        self.read(&path, offset, len)
     }
 }
 
@@ -123,18 +135,6 @@ impl GuestBlob for RefCell<Blob> {
 
 export!(Exported with_types_in crate::bindings);
 
-struct NoFiles;
-impl GuestFiles for NoFiles {
-    fn list(&self, _: String) -> Result<Vec<FileEntry>, SandboxError> {
-        Err(SandboxError::Unsupported("files".into()))
-    }
-    fn stat(&self, _: String) -> Result<FileEntry, SandboxError> {
-        Err(SandboxError::Unsupported("files".into()))
-    }
-    fn read(&self, _: String, _: u64, _: u64) -> Result<Vec<u8>, SandboxError> {
-        Err(SandboxError::Unsupported("files".into()))
-    }
-}
 struct NoSession;
 fn none<T>() -> Result<T, SandboxError> {
     Err(SandboxError::Unsupported("sessions".into()))

@@ -25,6 +25,9 @@ mod description;
 pub mod entered;
 mod error;
 mod executed;
+#[cfg(test)]
+mod fake;
+mod files;
 mod guest;
 mod guests;
 #[cfg(feature = "clock")]
@@ -38,6 +41,8 @@ mod runtime;
 mod sandbox;
 mod started;
 mod state;
+#[cfg(test)]
+mod tests;
 mod wasi_host;
 mod world;
 
@@ -49,6 +54,7 @@ mod intrinsics;
 pub use blob::Blob;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
+pub use files::Files;
 pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
 #[cfg(feature = "clock")]

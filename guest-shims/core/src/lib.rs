@@ -19,9 +19,11 @@
 //! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
+mod duration;
 mod ending;
 pub mod files;
 pub mod hibernate;
+mod json;
 mod language;
 mod limits;
 mod memory;
@@ -34,7 +36,9 @@ pub mod tools;
 mod value;
 
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
+pub use duration::milliseconds;
 pub use ending::{After, Ending, Ran, Refusal, Spent};
+pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use memory::MemoryLimiter;
