@@ -1,14 +1,14 @@
 //! The sandbox as components have it, as a backend: the program `cases` in an application's sandbox.
 
-use std::{collections::BTreeMap, env, fs, path::PathBuf, sync::OnceLock};
+use std::{env, fs, path::PathBuf, sync::OnceLock};
 
 use glovebox::component::SandboxHost;
 use glovebox_application::{AppConfig, Application, Applications, Input, Output, OutputBuffer};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
-    Action, Backend, Case, DiagnosticSeen, Observed, Operation, Request, Step, StepResult, engine, program_path,
+    Backend, Case, StepResult,
+    case_line::{LineOptions, case_line, results},
+    engine, program_path,
 };
 
 /// The most that the results of one case may take.
@@ -56,7 +56,8 @@ fn host(case: &Case) -> SandboxHost {
 
 impl Backend for ComponentBackend {
     fn run(&self, case: &Case) -> Vec<StepResult> {
-        let mut line = serde_json::to_vec(&self.line(case)).expect("a case is JSON");
+        let options = LineOptions { stepped: self.stepped, ..LineOptions::default() };
+        let mut line = serde_json::to_vec(&case_line(case, &self.runtime, options)).expect("a case is JSON");
         line.push(b'\n');
         let stdout = OutputBuffer::new(RESULTS_BYTES);
         let stderr = OutputBuffer::new(64 << 10);
@@ -71,104 +72,6 @@ impl Backend for ComponentBackend {
             ended.outcome.describe(),
             String::from_utf8_lossy(&stderr.bytes())
         );
-        let results: Vec<Told> = serde_json::from_slice(&stdout.bytes()).expect("the program wrote results");
-        results.into_iter().map(Told::into_step_result).collect()
+        results(&stdout.bytes()).expect("the program wrote results")
     }
-}
-
-impl ComponentBackend {
-    /// The case as the program reads it.
-    fn line(&self, case: &Case) -> Value {
-        let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
-        // What components have no word for: host directories.
-        for key in ["workspace", "mounts", "commit"] {
-            policy.as_object_mut().expect("a policy is an object").remove(key);
-        }
-        let tool = |(name, tool): (&String, &crate::CaseTool)| {
-            let told = json!({
-                "description": tool.description,
-                "schema": tool.schema,
-                // As the engine's own tools write it: to the script, and to its fuel, every byte counts.
-                "reply": tool.reply.as_ref().map(|reply| compact(reply)),
-                "error": tool.error,
-                "delay_ms": tool.delay_ms,
-            });
-            (name.clone(), told)
-        };
-        json!({
-            "runtime": self.runtime,
-            "policy": policy,
-            "kept": case.kept,
-            "stepped": self.stepped,
-            "context": case.context.as_ref().map(Value::to_string),
-            "tools": case.tools.iter().map(tool).collect::<BTreeMap<_, _>>(),
-            "steps": case.steps.iter().map(step).collect::<Vec<_>>(),
-        })
-    }
-}
-
-fn compact(json: &str) -> String {
-    serde_json::from_str::<Value>(json).expect("a tool's reply is JSON").to_string()
-}
-
-fn step(step: &Step) -> Value {
-    let text = |value: &Value| value.to_string();
-    let action = match &step.action {
-        Action::Run { source, request } => match request.operation {
-            Operation::Execute => json!({"run": script(source, request)}),
-            Operation::Validate => json!({"validate": script(source, request)}),
-        },
-        Action::Get { name } => json!({"get": {"name": name}}),
-        Action::Set { values } => {
-            let values: BTreeMap<_, _> = values.iter().map(|(name, value)| (name, text(value))).collect();
-            json!({"set": {"values": values}})
-        }
-        Action::Fork { to } => json!({"fork": {"to": to}}),
-        Action::Checkpoint { label } => json!({"checkpoint": {"label": label}}),
-        Action::Undo { to } => json!({"undo": {"to": to}}),
-        Action::Hibernate { label } => json!({"hibernate": {"label": label}}),
-        Action::Resume { label } => json!({"resume": {"label": label}}),
-        Action::Write { files } => json!({"write": {"files": files}}),
-        Action::Delete { path } => json!({"delete": {"path": path}}),
-        Action::List { pattern } => json!({"list": {"pattern": pattern}}),
-    };
-    json!({"session": step.session, "action": action, "look": step.expect.files.keys().collect::<Vec<_>>()})
-}
-
-fn script(source: &str, request: &Request) -> Value {
-    json!({"source": source, "name": request.name, "kind": request.kind, "stdin": request.stdin})
-}
-
-/// A result as the program writes it.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Told {
-    Ran { observed: Box<Observed>, files: BTreeMap<String, String> },
-    Validated(Vec<DiagnosticSeen>),
-    Variable(Option<Value>),
-    Listed(Vec<String>),
-    Done { files: BTreeMap<String, String> },
-    Refused(String),
-}
-
-impl Told {
-    fn into_step_result(self) -> StepResult {
-        match self {
-            Self::Ran { observed, files } => StepResult::Ran { observed, files: contents(files) },
-            Self::Validated(found) => StepResult::Validated(found),
-            Self::Variable(value) => StepResult::Variable(value),
-            Self::Listed(paths) => StepResult::Listed(paths),
-            Self::Done { files } => StepResult::Done { files: contents(files) },
-            Self::Refused(error) => StepResult::Refused(error),
-        }
-    }
-}
-
-/// Files, whose bytes come in hexadecimal.
-fn contents(files: BTreeMap<String, String>) -> BTreeMap<String, Vec<u8>> {
-    let byte = |digits: &[u8]| {
-        let digits = std::str::from_utf8(digits).expect("the program wrote digits");
-        u8::from_str_radix(digits, 16).expect("the program wrote digits")
-    };
-    files.into_iter().map(|(name, hex)| (name, hex.as_bytes().chunks(2).map(byte).collect())).collect()
 }

@@ -5,6 +5,8 @@
 //!   and adds no cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`ComponentBackend`] is the same engine as components have it, through `glovebox:sandbox`.
+//! * [`everywhere`] is other hosts, in which the same cases run with the portable provider.
+//! * [`hostile`] reads the hostile scripts.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
 //! * [`mod@reference`] makes the contract's page in `docs/`.
@@ -23,7 +25,11 @@
     reason = "a test program's library: a panic is a failed test"
 )]
 
+pub mod case_line;
+pub mod compare;
+pub mod everywhere;
 pub mod fuzz;
+pub mod hostile;
 pub mod model;
 pub mod process;
 pub mod puppet;

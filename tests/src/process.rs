@@ -39,6 +39,14 @@ pub fn child_task() -> Option<String> {
     env::var(CHILD).ok()
 }
 
+/// This program again, as a child with a task, for test programs with a `main` of their own.
+#[must_use]
+pub fn child_command(task: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.env(CHILD, task);
+    command
+}
+
 /// Runs one `#[test]` of this program again in a process of its own, so that its memory is its own and an
 /// abort is seen instead of suffered. The test finds `task` in [`child_task`].
 ///

@@ -11,12 +11,13 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use std::{fs, path::Path, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use glovebox::Language;
-use glovebox_tests::{process, sandbox, short};
+use glovebox_tests::{
+    hostile::{Row, rows},
+    process, sandbox, short,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
-use serde::Deserialize;
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 64 * MIB;
@@ -30,71 +31,6 @@ const TIMEOUT_MS: u64 = 20_000;
 /// the half minute that other sandboxes take for some of these.
 const LATE_MS: u64 = 10_000;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    language: Option<Language>,
-    row: Vec<RowFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RowFile {
-    name: String,
-    language: Option<Language>,
-    source: Option<String>,
-    #[serde(default)]
-    setup: String,
-    call: Option<String>,
-    outcome: String,
-    #[serde(default)]
-    stdout: String,
-}
-
-struct Row {
-    name: String,
-    language: Language,
-    timeout_ms: u64,
-    source: String,
-    outcome: String,
-    stdout: String,
-}
-
-fn rows() -> Vec<Row> {
-    let mut rows = Vec::new();
-    for file in ["peers", "deep-python", "deep-javascript"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile").join(file).with_extension("toml");
-        let table: Table =
-            toml::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{file}: {error}"));
-        for row in table.row {
-            let language = row.language.or(table.language).expect("a row has a language");
-            let source = match (row.source, row.call) {
-                (Some(source), None) => source,
-                (None, Some(call)) => caught(language, &row.setup, &call),
-                _ => panic!("{file}: `{}` has either `source` or `call`", row.name),
-            };
-            let name = format!("{file}/{}", row.name);
-            let timeout_ms = if row.outcome == "exhausted time" { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS };
-            rows.push(Row { name, language, timeout_ms, source, outcome: row.outcome, stdout: row.stdout });
-        }
-    }
-    rows
-}
-
-/// A script that prints the exception that `call` ends in, and then shows that it is alive.
-fn caught(language: Language, setup: &str, call: &str) -> String {
-    match language {
-        Language::Python => format!(
-            "{setup}\ntry:\n    {call}\n    print('through')\nexcept Exception as e:\n    print(type(e).__name__)\n\
-             print('alive', sum(range(10)))"
-        ),
-        Language::JavaScript => format!(
-            "{setup};\ntry {{ {call}; console.log('through') }} catch (e) {{ console.log(e.name) }}\n\
-             console.log('alive', [1, 2, 3].map((x) => x * 2).join())"
-        ),
-    }
-}
-
 fn main() -> ExitCode {
     if let Some(name) = process::child_task() {
         child(&rows().into_iter().find(|row| row.name == name).expect("the parent names a row"));
@@ -105,10 +41,14 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, trials).exit_code()
 }
 
+fn timeout_ms(row: &Row) -> u64 {
+    if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS }
+}
+
 /// In the child: runs the script, prints outcome and growth on lines of their own, then what the script printed.
 fn child(row: &Row) {
     let sandbox = sandbox(row.language, |policy| {
-        policy.limits.timeout_ms = row.timeout_ms;
+        policy.limits.timeout_ms = timeout_ms(row);
         // What is unwound is to be seen here, not who heeds a last word.
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;
@@ -119,11 +59,7 @@ fn child(row: &Row) {
     let before = process::resident_bytes();
     let execution = sandbox.execute(&row.source).unwrap();
     let grown = process::peak_resident_bytes().saturating_sub(before);
-    let usable = match row.language {
-        Language::Python => "print('usable')",
-        Language::JavaScript => "console.log('usable')",
-    };
-    let after = sandbox.execute(usable).unwrap();
+    let after = sandbox.execute(row.usable()).unwrap();
     println!("outcome={}", short(&execution.outcome));
     println!("grown={grown}");
     println!("duration={}", execution.duration.as_millis());
@@ -159,7 +95,7 @@ fn show(row: &Row) -> Result<(), Failed> {
     if number("memory") > MEMORY_BYTES {
         wrong.push(format!("{} bytes of memory used at a limit of {MEMORY_BYTES}", number("memory")));
     }
-    if number("duration") > row.timeout_ms + LATE_MS {
+    if number("duration") > timeout_ms(row) + LATE_MS {
         wrong.push(format!("it took {} ms", number("duration")));
     }
     if wrong.is_empty() { Ok(()) } else { Err(Failed::from(format!("{}\n{text}", wrong.join("\n")))) }

@@ -20,16 +20,21 @@
 pub mod bindings;
 
 mod blob;
+mod calls;
 mod convert;
 mod description;
 pub mod entered;
 mod error;
 mod executed;
+#[cfg(test)]
+mod fake;
 mod files;
 mod guest;
 mod guests;
 #[cfg(feature = "clock")]
 mod host_clocks;
+#[cfg(feature = "tools")]
+mod host_tools;
 mod machine;
 mod memory;
 mod policy;
@@ -40,7 +45,11 @@ mod sandbox;
 mod session;
 mod started;
 mod state;
+#[cfg(test)]
+mod tests;
+mod toolbox;
 mod wasi_host;
+mod watch;
 mod world;
 
 #[cfg(target_family = "wasm")]
@@ -49,6 +58,7 @@ mod entry;
 mod intrinsics;
 
 pub use blob::Blob;
+pub use calls::Calls;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
 pub use files::Files;
@@ -56,6 +66,8 @@ pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
+#[cfg(feature = "tools")]
+pub use host_tools::HostTools;
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use policy::Policy;
@@ -66,4 +78,6 @@ pub use sandbox::{Sandbox, Task};
 pub use session::{Session, Sessions};
 pub use started::Started;
 pub use state::State;
+pub use toolbox::{ToolHost, Toolbox};
+pub use watch::Stopwatch;
 pub use world::{Clocks, World};

@@ -124,7 +124,7 @@ impl Live {
         let mut executed = match executed {
             Ok(executed) => executed,
             Err(error) => {
-                self.end(error.to_string());
+                self.end(text(&error));
                 return Err(error);
             }
         };
@@ -347,7 +347,7 @@ impl Live {
                 Ok(())
             }
             Err(error) => {
-                self.end(error.to_string());
+                self.end(text(&error));
                 Err(error)
             }
         }
@@ -521,7 +521,7 @@ pub(super) fn globals(sandbox: &Sandbox) -> Vec<(String, u64)> {
 fn awakened(sandbox: &Sandbox, state: &Checkpoint, awaken: Awaken) -> Result<Rc<RefCell<Kept>>, SandboxError> {
     let mut wasi: Wasi = state.wasi.clone();
     state.continue_entropy(&mut wasi);
-    let Sandbox { world, runtime, policy } = sandbox;
+    let Sandbox { world, runtime, policy, .. } = sandbox;
     let mut guest = Guest::asleep(world, runtime, wasi, &policy.limits, sandbox.passing_run())?;
     kept::grow(&mut guest, state.memory_bytes.saturating_sub(runtime.memory_bytes()))?;
     kept::write(&mut guest, &state.pages)?;
@@ -542,8 +542,16 @@ fn refused_variable(name: &str, refusal: &Refusal) -> SandboxError {
 /// What kept a guest from answering.
 fn said<T>(result: &Result<T, SandboxError>) -> String {
     match result {
-        Err(SandboxError::Variable(text)) => format!("variable {text}"),
-        Err(error) => error.to_string(),
+        Err(SandboxError::Variable(said)) => format!("variable {said}"),
+        Err(error) => text(error),
         Ok(_) => String::new(),
+    }
+}
+
+/// The words of an error that calls into guests give.
+fn text(error: &SandboxError) -> String {
+    match error {
+        SandboxError::Unavailable(text) => text.clone(),
+        error => error.to_string(),
     }
 }

@@ -10,6 +10,9 @@ mod kept;
 mod live;
 mod zstandard;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     cell::{Cell, RefCell, RefMut},
     fmt,

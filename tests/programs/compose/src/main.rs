@@ -1,19 +1,31 @@
-//! `compose APPLICATION PROVIDER OUT`: one component in which the application's imports are the provider's exports, as far as it
-//! has them. What is missing of either is imported.
+//! `compose OUT APPLICATION COMPONENT…`: one component in which each one's imports are the exports of those named after it, as far as
+//! they have them; each is there once, whoever imports it. What nobody has is imported, and what the application exports is exported.
 
 use std::{env, error::Error, fs, path::Path};
 
-use wac_graph::{CompositionGraph, EncodeOptions, PackageId, plug, types::Package};
+use wac_graph::{CompositionGraph, EncodeOptions, NodeId, PackageId, types::Package};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [application, provider, out] = args.as_slice() else {
-        return Err("usage: compose APPLICATION PROVIDER OUT".into());
-    };
+    let [out, components @ ..] = args.as_slice() else { return Err(usage()) };
+    if components.len() < 2 {
+        return Err(usage());
+    }
     let mut graph = CompositionGraph::new();
-    let [application, provider] =
-        [add(&mut graph, "application", application.as_ref())?, add(&mut graph, "provider", provider.as_ref())?];
-    plug(&mut graph, vec![provider], application)?;
+    let mut instances: Vec<(PackageId, NodeId)> = Vec::new();
+    // From the last to the application: what one imports is there before it.
+    for (number, file) in components.iter().enumerate().rev() {
+        let package = Package::from_file(&format!("component{number}"), None, file, graph.types_mut())?;
+        let package = graph.register_package(package)?;
+        let instance = graph.instantiate(package);
+        connect(&mut graph, package, instance, &instances)?;
+        instances.push((package, instance));
+    }
+    let (package, application) = *instances.last().ok_or_else(usage)?;
+    for name in exports(&graph, package) {
+        let export = graph.alias_instance_export(application, &name)?;
+        graph.export(export, &name)?;
+    }
     // Written beside and renamed: a build that was broken off leaves no half component.
     let out = Path::new(out);
     let beside = out.with_extension("part");
@@ -22,7 +34,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn add(graph: &mut CompositionGraph, name: &str, file: &Path) -> Result<PackageId, Box<dyn Error>> {
-    let package = Package::from_file(name, None, file, graph.types_mut())?;
-    Ok(graph.register_package(package)?)
+fn usage() -> Box<dyn Error> {
+    "usage: compose OUT APPLICATION COMPONENT…".into()
+}
+
+/// Gives an instance what it imports and one of the others exports: of several the one that is named first.
+fn connect(
+    graph: &mut CompositionGraph,
+    package: PackageId,
+    instance: NodeId,
+    others: &[(PackageId, NodeId)],
+) -> Result<(), Box<dyn Error>> {
+    let imports: Vec<String> = graph.types()[graph[package].ty()].imports.keys().cloned().collect();
+    for name in imports {
+        let has = |other: &&(PackageId, NodeId)| exports(graph, other.0).contains(&name);
+        if let Some((_, other)) = others.iter().rev().find(has).copied() {
+            let export = graph.alias_instance_export(other, &name)?;
+            graph.set_instantiation_argument(instance, &name, export)?;
+        }
+    }
+    Ok(())
+}
+
+fn exports(graph: &CompositionGraph, package: PackageId) -> Vec<String> {
+    graph.types()[graph[package].ty()].exports.keys().cloned().collect()
 }

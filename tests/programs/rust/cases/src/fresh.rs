@@ -5,7 +5,7 @@ use glovebox_guest::{Error, Sandbox};
 use crate::{
     case::{Action, Case, Script, Step},
     observed::{StepResult, look, refused},
-    tools::{finish, tools},
+    tools::{ANSWERED_HERE, finish, tools},
 };
 
 pub fn step(sandbox: &Sandbox, case: &Case, step: &Step) -> StepResult {
@@ -19,10 +19,15 @@ pub fn step(sandbox: &Sandbox, case: &Case, step: &Step) -> StepResult {
 
 fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script) -> Result<StepResult, Error> {
     // One call is enough where nobody wants the files, and there is no tool to answer.
-    if !case.stepped && case.tools.is_empty() && step.look.is_empty() {
+    if !must_be_stepped(case) && step.look.is_empty() {
         return Ok(StepResult::ran(&sandbox.execute(script.request())?, Default::default()));
     }
     let started = sandbox.start(script.request(), &tools(case))?;
     let execution = finish(&started, &case.tools)?;
     Ok(StepResult::ran(&execution, look(&started.files()?, &step.look)))
+}
+
+/// Whether executions of the case are stepped through: where it says so, and where this program has tools to answer.
+pub fn must_be_stepped(case: &Case) -> bool {
+    case.stepped || (ANSWERED_HERE && !case.tools.is_empty())
 }

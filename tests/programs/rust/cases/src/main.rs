@@ -1,12 +1,16 @@
 //! Runs conformance cases through `glovebox:sandbox`, in whatever host this component runs: a case per line of standard input as
 //! JSON ([`case`]), a line of standard output with the results of its steps ([`observed`]). It needs nothing else of a
 //! system.
+//!
+//! It answers the tools of a case itself. With the feature `provider-tools` they are the provider's own: it has them of the component
+//! `case-tools`, with which both are composed.
 
 mod case;
 mod fresh;
 mod observed;
 mod policy;
 mod sessions;
+#[cfg_attr(feature = "provider-tools", path = "provider_tools.rs")]
 mod tools;
 
 use std::{
@@ -31,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A result for each step.
 fn results(case: &Case) -> Vec<StepResult> {
+    tools::begin(case);
     let sandbox = Sandbox::named(&case.runtime).policy(case.policy.to_policy());
     if !case.kept {
         return case.steps.iter().map(|step| fresh::step(&sandbox, case, step)).collect();

@@ -1,4 +1,5 @@
 //! A case's policy, under the names that policy files have. Everything is spelled out: a default of the host's is not one of the case's.
+//! But for clock and entropy, which are the provider's default where the case is for any.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CasePolicy {
-    clock: CaseClock,
-    entropy: CaseEntropy,
+    clock: Option<CaseClock>,
+    entropy: Option<CaseEntropy>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     limits: CaseLimits,
@@ -95,11 +96,11 @@ impl CasePolicy {
         };
         Policy {
             limits: Some(self.limits.to_limits()),
-            clock: Some(match self.clock {
+            clock: self.clock.as_ref().map(|clock| match *clock {
                 CaseClock::Host => Clock::Host,
                 CaseClock::Fixed(time_ns) => Clock::Fixed(time_ns),
             }),
-            entropy: Some(match self.entropy {
+            entropy: self.entropy.as_ref().map(|entropy| match *entropy {
                 CaseEntropy::Host => Entropy::Host,
                 CaseEntropy::Seeded(seed) => Entropy::Seeded(seed),
             }),

@@ -6,6 +6,7 @@ use glovebox_guest::{Blob, IfExists, Sandbox, Session, SessionOptions};
 
 use crate::{
     case::{Action, Case, Step},
+    fresh::must_be_stepped,
     observed::{Hex, StepResult, look},
     tools::{finish, tools},
 };
@@ -44,7 +45,7 @@ impl<'a> Sessions<'a> {
         let session = self.sessions.get(step.session.as_str()).ok_or("there is no session of this name")?;
         match &step.action {
             Action::Run(script) => {
-                let execution = if self.case.stepped || !self.case.tools.is_empty() {
+                let execution = if must_be_stepped(self.case) {
                     finish(&session.start(script.request())?, &self.case.tools)?
                 } else {
                     session.execute(script.request())?

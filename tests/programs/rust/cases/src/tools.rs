@@ -10,6 +10,12 @@ use glovebox_guest::{Error, Execution, Started, Step, Tool, ToolAnswer, ToolRequ
 
 use crate::case::{Case, CaseTool};
 
+/// Whether this program answers the tools, and so has to step through executions that may call them.
+pub const ANSWERED_HERE: bool = true;
+
+/// Nothing to do: what the sandbox is told with each execution is all.
+pub fn begin(_: &Case) {}
+
 /// The tools as the sandbox is told of them.
 pub fn tools(case: &Case) -> Vec<Tool> {
     let tool = |(name, tool): (&String, &CaseTool)| {

@@ -1,0 +1,53 @@
+//! Tells the component `case-tools`, whose tools the provider imports, what those of a case answer.
+
+use std::collections::BTreeMap;
+
+use bindings::glovebox::cases::table;
+use glovebox_guest::{Error, Execution, Started, Step, Tool};
+
+use crate::case::{Case, CaseTool};
+
+mod bindings {
+    wit_bindgen::generate!({
+        path: "../case-tools/wit",
+        inline: "
+            package glovebox:cases-provider;
+
+            world cases {
+                import glovebox:cases/table@0.1.0;
+            }
+        ",
+        world: "glovebox:cases-provider/cases",
+        generate_all,
+    });
+}
+
+/// Whether this program answers the tools, and so has to step through executions that may call them.
+pub const ANSWERED_HERE: bool = false;
+
+/// Makes the provider's tools those of the case.
+pub fn begin(case: &Case) {
+    let told = |(name, tool): (&String, &CaseTool)| table::CaseTool {
+        name: name.clone(),
+        description: tool.description.clone(),
+        schema: tool.schema.clone(),
+        reply: tool.reply.clone(),
+        error: tool.error.clone(),
+        delay_ms: tool.delay_ms,
+    };
+    table::set(&case.tools.iter().map(told).collect::<Vec<_>>());
+}
+
+/// The tools that the sandbox is told of: none, since it has them.
+pub fn tools(_: &Case) -> Vec<Tool> {
+    Vec::new()
+}
+
+/// Steps through an execution to its end.
+pub fn finish(started: &Started, _: &BTreeMap<String, CaseTool>) -> Result<Execution, Error> {
+    loop {
+        if let Step::Done(execution) = started.step(&[])? {
+            return Ok(execution);
+        }
+    }
+}

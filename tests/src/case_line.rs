@@ -1,0 +1,132 @@
+//! What the program `cases` reads and writes: a case per line, and a line with the results of its steps.
+
+use std::collections::BTreeMap;
+
+use glovebox::{Clock, Entropy};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request, Step, StepResult};
+
+/// What a line says beside the case itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LineOptions {
+    /// Every execution is stepped through, and otherwise those only for which that is needed.
+    pub stepped: bool,
+    /// Whose clock and randomness it is, where the case wants a host's, is left to the provider: not every one has them.
+    pub any_clock_and_entropy: bool,
+}
+
+/// The case on a runtime as the program reads it.
+#[must_use]
+pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
+    let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
+    // What components have no word for: host directories.
+    let told = policy.as_object_mut().expect("a policy is an object");
+    for key in ["workspace", "mounts", "commit"] {
+        told.remove(key);
+    }
+    if options.any_clock_and_entropy {
+        if matches!(case.policy.clock, Clock::Host) {
+            told.insert("clock".into(), Value::Null);
+        }
+        if matches!(case.policy.entropy, Entropy::Host) {
+            told.insert("entropy".into(), Value::Null);
+        }
+    }
+    let tool = |(name, tool): (&String, &CaseTool)| {
+        let told = json!({
+            "description": tool.description,
+            "schema": tool.schema,
+            // As the engine's own tools write it: to the script, and to its fuel, every byte counts.
+            "reply": tool.reply.as_ref().map(|reply| compact(reply)),
+            "error": tool.error,
+            "delay_ms": tool.delay_ms,
+        });
+        (name.clone(), told)
+    };
+    json!({
+        "runtime": runtime,
+        "policy": policy,
+        "kept": case.kept,
+        "stepped": options.stepped,
+        "context": case.context.as_ref().map(Value::to_string),
+        "tools": case.tools.iter().map(tool).collect::<BTreeMap<_, _>>(),
+        "steps": case.steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}
+
+fn compact(json: &str) -> String {
+    serde_json::from_str::<Value>(json).expect("a tool's reply is JSON").to_string()
+}
+
+fn step(step: &Step) -> Value {
+    let text = |value: &Value| value.to_string();
+    let action = match &step.action {
+        Action::Run { source, request } => match request.operation {
+            Operation::Execute => json!({"run": script(source, request)}),
+            Operation::Validate => json!({"validate": script(source, request)}),
+        },
+        Action::Get { name } => json!({"get": {"name": name}}),
+        Action::Set { values } => {
+            let values: BTreeMap<_, _> = values.iter().map(|(name, value)| (name, text(value))).collect();
+            json!({"set": {"values": values}})
+        }
+        Action::Fork { to } => json!({"fork": {"to": to}}),
+        Action::Checkpoint { label } => json!({"checkpoint": {"label": label}}),
+        Action::Undo { to } => json!({"undo": {"to": to}}),
+        Action::Hibernate { label } => json!({"hibernate": {"label": label}}),
+        Action::Resume { label } => json!({"resume": {"label": label}}),
+        Action::Write { files } => json!({"write": {"files": files}}),
+        Action::Delete { path } => json!({"delete": {"path": path}}),
+        Action::List { pattern } => json!({"list": {"pattern": pattern}}),
+    };
+    json!({"session": step.session, "action": action, "look": step.expect.files.keys().collect::<Vec<_>>()})
+}
+
+fn script(source: &str, request: &Request) -> Value {
+    json!({"source": source, "name": request.name, "kind": request.kind, "stdin": request.stdin})
+}
+
+/// The results of a case as the program wrote them.
+///
+/// # Errors
+/// They are none.
+pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
+    let results: Vec<Told> = serde_json::from_slice(line)?;
+    Ok(results.into_iter().map(Told::into_step_result).collect())
+}
+
+/// A result as the program writes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Told {
+    Ran { observed: Box<Observed>, files: BTreeMap<String, String> },
+    Validated(Vec<DiagnosticSeen>),
+    Variable(Option<Value>),
+    Listed(Vec<String>),
+    Done { files: BTreeMap<String, String> },
+    Refused(String),
+}
+
+impl Told {
+    fn into_step_result(self) -> StepResult {
+        match self {
+            Self::Ran { observed, files } => StepResult::Ran { observed, files: contents(files) },
+            Self::Validated(found) => StepResult::Validated(found),
+            Self::Variable(value) => StepResult::Variable(value),
+            Self::Listed(paths) => StepResult::Listed(paths),
+            Self::Done { files } => StepResult::Done { files: contents(files) },
+            Self::Refused(error) => StepResult::Refused(error),
+        }
+    }
+}
+
+/// Files, whose bytes come in hexadecimal.
+fn contents(files: BTreeMap<String, String>) -> BTreeMap<String, Vec<u8>> {
+    let byte = |digits: &[u8]| {
+        let digits = std::str::from_utf8(digits).expect("the program wrote digits");
+        u8::from_str_radix(digits, 16).expect("the program wrote digits")
+    };
+    files.into_iter().map(|(name, hex)| (name, hex.as_bytes().chunks(2).map(byte).collect())).collect()
+}

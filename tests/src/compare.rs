@@ -1,0 +1,65 @@
+//! What is the same each time under a fixed clock and seeded entropy, in whatever host and by whichever way a case is run.
+
+use serde_json::Value;
+
+use crate::{Action, Case, Expect, Step, StepResult};
+
+/// Components have files before the first execution only in a session: each step becomes a session that they are written into.
+#[must_use]
+pub fn with_files_written(mut case: Case) -> Case {
+    if case.files.is_empty() {
+        return case;
+    }
+    assert!(!case.kept && case.steps.len() == 1, "{}: a case with files has one step", case.name);
+    let text = |(path, bytes)| (path, String::from_utf8(bytes).expect("the cases' files are text"));
+    let files = std::mem::take(&mut case.files).into_iter().map(text).collect();
+    let session = case.steps.first().map(|step| step.session.clone()).unwrap_or_default();
+    let write = Step { name: "files".into(), session, action: Action::Write { files }, expect: Expect::default() };
+    case.steps.insert(0, write);
+    case.kept = true;
+    case
+}
+
+/// Whether a result, and what comes after it in the same case, depends on when things happened, whatever clock the script sees: it was told
+/// that its time is nearly over, or calls of tools were under way at once.
+#[must_use]
+pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
+    let StepResult::Ran { observed, .. } = result else { return false };
+    let time = |call: &Value, key: &str| call[key].as_f64().expect("a call has its times");
+    let mut pairs = observed.tool_calls.iter().zip(observed.tool_calls.iter().skip(1));
+    let at_once =
+        pairs.any(|(one, next)| time(one, "started_ms") + time(one, "duration_ms") > time(next, "started_ms"));
+    let limits = &case.policy.limits;
+    at_once || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
+}
+
+/// What is the same each time under a fixed clock and seeded entropy.
+#[must_use]
+pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
+    match result.clone() {
+        StepResult::Ran { mut observed, files } => {
+            observed.duration_ms = 0.0;
+            // The sessions' ids are the host's.
+            observed.session_id = None;
+            if !observed.tool_calls.is_empty() {
+                // What is in the host's hands of a call counts, for as long as it is.
+                observed.memory_used_bytes = 0;
+            }
+            if by_time {
+                (observed.fuel_consumed, observed.memory_used_bytes) = (0, 0);
+                observed.outcome.remove("used");
+                (observed.interrupted, observed.stderr, observed.metadata.stderr_total_bytes) =
+                    (None, String::new(), 0);
+            }
+            for call in &mut observed.tool_calls {
+                for time in ["started_ms", "duration_ms"] {
+                    call.as_object_mut().expect("a call is an object").remove(time);
+                }
+            }
+            StepResult::Ran { observed, files }
+        }
+        // The engine's and the contract's words for the same refusal differ.
+        StepResult::Refused(_) => StepResult::Refused(String::new()),
+        other => other,
+    }
+}

@@ -1,0 +1,145 @@
+//! The hosts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use glovebox::component::SandboxHost;
+use glovebox_application::{AppConfig, Applications, Input, Output};
+
+use crate::{
+    engine,
+    process::child_command,
+    programs::{program_path, wasmtime_path},
+};
+
+/// A host of components, each with the stack that it has by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// The command-line tool of Wasmtime.
+    Wasmtime,
+    /// Node.js, through jco.
+    Node,
+    /// Python, through Wasmtime's package for it.
+    WasmtimePy,
+    /// Our own, as an application is run by it.
+    Own,
+}
+
+impl Host {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
+
+    /// What trials are named after it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wasmtime => "wasmtime",
+            Self::Node => "node",
+            Self::WasmtimePy => "wasmtime-py",
+            Self::Own => "host",
+        }
+    }
+
+    /// What a page calls it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Wasmtime => "`wasmtime` 49",
+            Self::Node => "Node.js 24",
+            Self::WasmtimePy => "wasmtime-py 50",
+            Self::Own => "`glovebox host`",
+        }
+    }
+
+    /// Whether all that a command in it needs is there.
+    ///
+    /// # Errors
+    /// The line that builds what is missing.
+    pub fn ready(self, program: &str) -> Result<(), String> {
+        self.command(program).map(drop)
+    }
+
+    /// A process that runs a program of `programs/build`, a command, with this process's standard streams. What is compiled is kept.
+    ///
+    /// # Errors
+    /// The line that builds what is missing.
+    pub fn command(self, program: &str) -> Result<Command, String> {
+        let component = program_path(program)?;
+        let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");
+        match self {
+            Self::Wasmtime => {
+                let mut command = Command::new(wasmtime_path()?);
+                let cache = format!("cache-config={}", cache_config().display());
+                command.env("RUST_BACKTRACE", "0");
+                command.args(["run", "-C", "cache=y", "-C", &cache]).arg(component);
+                Ok(command)
+            }
+            Self::Node => {
+                let transpiled = target().join("programs-node").join(program);
+                let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
+                command.arg(target().join("tools/node/command.mjs"));
+                command.arg(built(transpiled, program)?);
+                Ok(command)
+            }
+            Self::WasmtimePy => {
+                tool("wasmtime-py", "wasmtime-py/wasmtime")?;
+                let mut command = Command::new("python3");
+                command.env("PYTHONPATH", target().join("tools/wasmtime-py"));
+                command.arg(hosts.join("python/command.py")).arg(cache_config()).arg(component);
+                Ok(command)
+            }
+            Self::Own => Ok(child_command(&format!("run {program}"))),
+        }
+    }
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+/// A tool that `programs/build` installs.
+fn tool(name: &str, path: &str) -> Result<PathBuf, String> {
+    let path = target().join("tools").join(path);
+    if path.exists() { Ok(path) } else { Err(format!("not installed: tests/programs/build {name}")) }
+}
+
+fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
+    if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
+}
+
+/// Where Wasmtime keeps what it compiled, in both of its packages: compiling our provider takes half a minute.
+fn cache_config() -> PathBuf {
+    let cache = fs::canonicalize(target()).expect("a program was built").join("everywhere-cache");
+    fs::create_dir_all(&cache).expect("a directory in `target` can be made");
+    let config = cache.join("config.toml");
+    let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));
+    // Several test programs may come here at once: whoever reads it finds it whole.
+    let beside = cache.join(format!("config.{}", std::process::id()));
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, &config)).expect("a file in `target` can be written");
+    config
+}
+
+/// Runs a program of `programs/build` in our own host, with this process's standard streams: what a process of [`Host::Own`] does,
+/// whose `main` finds `run PROGRAM` as its task.
+///
+/// # Errors
+/// Why it did not end well.
+pub fn run_here(program: &str) -> Result<(), String> {
+    let bytes = program_path(program).and_then(|path| fs::read(path).map_err(|error| error.to_string()))?;
+    let applications = Applications::new(engine()).map_err(|error| error.to_string())?;
+    let application = applications.load_bytes(program, &bytes).map_err(|error| error.to_string())?;
+    // It imports no sandbox: this one is asked for nothing.
+    let host = SandboxHost::builder(engine()).build().map_err(|error| error.to_string())?;
+    let mut config = AppConfig::default();
+    config.limits.fuel = u64::MAX;
+    config.limits.timeout_ms = 3_600_000;
+    config.limits.memory_bytes = 8 << 30;
+    config.stdin = Input::Inherit;
+    config.stdout = Output::Inherit;
+    config.stderr = Output::InheritStderr;
+    let ended = application.run(&host, &config).map_err(|error| error.to_string())?;
+    if ended.outcome.is_success() { Ok(()) } else { Err(ended.outcome.describe()) }
+}

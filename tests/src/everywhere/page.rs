@@ -1,0 +1,110 @@
+//! `docs/cases.md`: which case passes where.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use glovebox::Language;
+
+use super::{
+    Host,
+    exceptions::{Differs, EXCEPTIONS, HOSTILE_EXCEPTIONS, expected},
+};
+use crate::Case;
+
+/// The page, of what [`EXCEPTIONS`] say, which is what the trials hold every case in every host to.
+#[must_use]
+pub fn page(cases: &[Case]) -> String {
+    let mut page = String::from(INTRODUCTION);
+    for host in Host::ALL {
+        for language in Language::ALL {
+            let here: Vec<_> = cases.iter().filter(|case| case.language == language).collect();
+            let count = |differs| {
+                let told = |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
+                here.iter().filter(told).count()
+            };
+            let (otherwise, figures) = (count(Differs::Outcome), count(Differs::Figures));
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} | {} | {figures} | {otherwise} |",
+                host.title(),
+                title(language),
+                here.len(),
+                here.len() - otherwise - figures,
+            );
+        }
+    }
+    page += DIFFERENCES;
+    for exception in EXCEPTIONS {
+        let (names, hosts) = (quoted(exception.cases), titles(exception.hosts));
+        let differs = match exception.differs {
+            Differs::Outcome => "outcome",
+            Differs::Figures => "figures",
+        };
+        let _ = writeln!(page, "| {names} | {hosts} | {differs} | {} |", exception.reason);
+    }
+    page += HOSTILE;
+    for exception in HOSTILE_EXCEPTIONS {
+        let (names, hosts) = (quoted(exception.rows), titles(exception.hosts));
+        let _ = writeln!(page, "| {names} | {hosts} | {} | {} |", exception.outcome, exception.reason);
+    }
+    page += ALL;
+    for language in Language::ALL {
+        let names: BTreeSet<_> =
+            cases.iter().filter(|case| case.language == language).map(|case| case.name.as_str()).collect();
+        let _ = writeln!(page, "\n**{}**: {}.", title(language), names.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    page
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn titles(hosts: &[Host]) -> String {
+    match hosts {
+        all if all == Host::ALL => "everywhere".into(),
+        some => some.iter().map(|host| host.title()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn title(language: Language) -> &'static str {
+    match language {
+        Language::Python => "Python",
+        Language::JavaScript => "JavaScript",
+    }
+}
+
+const INTRODUCTION: &str = "\
+# Which case passes where
+
+The portable provider, `glovebox.wasm`, in other hosts of components, held to the cases of [`tests/cases`](../tests/cases/README.md) as they
+are, and, under a fixed clock and seeded entropy, to what the Rust engine gives for each of their steps: outcome, output, files,
+values, memory, and fuel to the unit. Each host runs with the stack that it has by default.
+
+This page is generated, `BLESS=1 cargo test --workspace --test everywhere page`, from the table of exceptions that every trial of
+`tests/everywhere.rs` is held to: a case that differs and is not named here fails, and so does one that is named and does not
+differ.
+
+| host | language | cases | as the engine, to the unit | other figures | other outcome |
+|---|---|---|---|---|---|
+";
+
+const DIFFERENCES: &str = "
+## What differs
+
+| cases | where | in | why |
+|---|---|---|---|
+";
+
+const HOSTILE: &str = "
+## Hostile scripts
+
+Those of [`tests/hostile`](../tests/hostile) in the same hosts, by `tests/everywhere_hostile.rs`: each ends as its row says, and the same
+instance answers the next call, but for these.
+
+| scripts | where | end | why |
+|---|---|---|---|
+";
+
+const ALL: &str = "
+## All cases
+";

@@ -1,0 +1,125 @@
+//! A process that answers one line with another.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+use tempfile::NamedTempFile;
+
+/// How much of what a process said last is shown when it broke.
+const SHOWN_BYTES: usize = 2_000;
+
+/// What came of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A line.
+    Line(String),
+    /// The process ended, or did not answer in time; what it said last. The next line goes to a new one.
+    Broke(String),
+}
+
+/// Runs a command that answers each line of its standard input with a line of its standard output, and again once it has ended.
+#[derive(Debug)]
+pub struct Worker {
+    command: Command,
+    running: Option<Running>,
+    started: u32,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    said: NamedTempFile,
+}
+
+impl Worker {
+    /// A worker that starts its process with the first line.
+    #[must_use]
+    pub fn new(command: Command) -> Self {
+        Self { command, running: None, started: 0 }
+    }
+
+    /// How many processes there have been: a change says that what an earlier one held is gone.
+    #[must_use]
+    pub fn started(&self) -> u32 {
+        self.started
+    }
+
+    /// Gives it a line and waits for the answer, no longer than this.
+    pub fn ask(&mut self, line: &str, limit: Duration) -> Answer {
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => self.start(),
+        };
+        // It may have ended: then there is no answer either.
+        let _ = writeln!(running.stdin, "{line}").and_then(|()| running.stdin.flush());
+        match running.lines.recv_timeout(limit) {
+            Ok(answer) => {
+                self.running = Some(running);
+                Answer::Line(answer)
+            }
+            Err(RecvTimeoutError::Timeout) => Answer::Broke(format!("no answer within {limit:?}\n{}", running.end())),
+            Err(RecvTimeoutError::Disconnected) => Answer::Broke(running.end()),
+        }
+    }
+
+    fn start(&mut self) -> Running {
+        let said = NamedTempFile::new().expect("a temporary file can be made");
+        let stderr = File::create(said.path()).expect("it can be written");
+        let mut child = self
+            .command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .expect("a program that is there can be started");
+        let stdin = child.stdin.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        self.started += 1;
+        Running { child, stdin, lines, said }
+    }
+}
+
+impl Running {
+    /// Ends the process, if it has not ended, and tells how it went and what it said last.
+    fn end(mut self) -> String {
+        // It has closed its output: what is left of its end is waited for, but not for ever.
+        for _ in 0..100 {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let status = self.child.wait().expect("a child can be waited for");
+        let said = fs::read(self.said.path()).unwrap_or_default();
+        let tail = &said[said.len().saturating_sub(SHOWN_BYTES)..];
+        format!("{status}\n{}", String::from_utf8_lossy(tail))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            drop(running.stdin);
+            let mut child = running.child;
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

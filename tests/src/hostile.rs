@@ -1,0 +1,95 @@
+//! Hostile scripts: the rows of `hostile/*.toml`.
+
+use std::{fs, path::Path};
+
+use glovebox::Language;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    language: Option<Language>,
+    row: Vec<RowFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowFile {
+    name: String,
+    language: Option<Language>,
+    source: Option<String>,
+    #[serde(default)]
+    setup: String,
+    call: Option<String>,
+    outcome: String,
+    #[serde(default)]
+    stdout: String,
+}
+
+/// A script, and exactly what must come of it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// `peers/repeat` and so on, after the file.
+    pub name: String,
+    /// Its language.
+    pub language: Language,
+    /// The script.
+    pub source: String,
+    /// The outcome, as [`short`](crate::short) has it.
+    pub outcome: String,
+    /// What standard output contains.
+    pub stdout: String,
+}
+
+/// All of them.
+#[must_use]
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for file in ["peers", "deep-python", "deep-javascript"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile").join(file).with_extension("toml");
+        let table: Table =
+            toml::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for row in table.row {
+            let language = row.language.or(table.language).expect("a row has a language");
+            let source = match (row.source, row.call) {
+                (Some(source), None) => source,
+                (None, Some(call)) => caught(language, &row.setup, &call),
+                _ => panic!("{file}: `{}` has either `source` or `call`", row.name),
+            };
+            let name = format!("{file}/{}", row.name);
+            rows.push(Row { name, language, source, outcome: row.outcome, stdout: row.stdout });
+        }
+    }
+    rows
+}
+
+/// A script that prints the exception that `call` ends in, and then shows that it is alive.
+fn caught(language: Language, setup: &str, call: &str) -> String {
+    match language {
+        Language::Python => format!(
+            "{setup}\ntry:\n    {call}\n    print('through')\nexcept Exception as e:\n    print(type(e).__name__)\n\
+             print('alive', sum(range(10)))"
+        ),
+        Language::JavaScript => format!(
+            "{setup};\ntry {{ {call}; console.log('through') }} catch (e) {{ console.log(e.name) }}\n\
+             console.log('alive', [1, 2, 3].map((x) => x * 2).join())"
+        ),
+    }
+}
+
+impl Row {
+    /// Whether it never ends by itself, and only time stops it.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.outcome == "exhausted time"
+    }
+
+    /// A script that shows that the interpreter is usable afterwards: it prints `usable`.
+    #[must_use]
+    pub fn usable(&self) -> &'static str {
+        match self.language {
+            Language::Python => "print('usable')",
+            Language::JavaScript => "console.log('usable')",
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The hostile scripts with the portable provider, in other hosts of components: trials `wasmtime/peers/repeat` and so on.
+//!
+//! Each must end as its row says, and the same instance must answer the next call. What ends otherwise is in `everywhere::exceptions`,
+//! neither more nor less: so is a trap that ends the instance, which the host has to report, and a new instance answers then.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test program: a panic is a failed test"
+)]
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use glovebox::Policy;
+use glovebox_tests::{
+    Action, Case, Expect, Observed, Request, Step, StepResult,
+    everywhere::{
+        Host, Hosted,
+        exceptions::{INSTANCE_ENDS, expected_of_hostile},
+        run_here,
+    },
+    hostile::{Row, rows},
+    process, trial_with,
+};
+use libtest_mimic::{Arguments, Failed};
+
+const MEMORY_BYTES: u64 = 64 << 20;
+/// For what never ends by itself.
+const ENDLESS_TIMEOUT_MS: u64 = 2_000;
+/// For what does, and not sooner in the slowest host on a busy machine.
+const TIMEOUT_MS: u64 = 120_000;
+/// How long after its deadline a guest may end.
+const LATE_MS: f64 = 10_000.0;
+
+fn main() -> ExitCode {
+    if let Some(program) = process::child_task().as_deref().and_then(|task| task.strip_prefix("run ")) {
+        run_here(program).expect("the program runs");
+        return ExitCode::SUCCESS;
+    }
+    let args = Arguments::from_args();
+    let hosts = Hosted::all("everywhere");
+    let mut trials = Vec::new();
+    for row in rows() {
+        // Row by row, so that the hosts work side by side.
+        for (host, hosted) in &hosts {
+            let (host, row) = (*host, row.clone());
+            let name = format!("{}/{}", host.name(), row.name);
+            trials.push(trial_with(name, hosted.clone(), move |hosted| show(host, &hosted, &row)));
+        }
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
+    let timeout_ms = if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS };
+    let (hostile, next) = (case(row, &row.source, timeout_ms), case(row, row.usable(), TIMEOUT_MS));
+    let (results, one_instance) = hosted.run(row.language.name(), &[&hostile, &next]);
+    let named = expected_of_hostile(host, &row.name).map(|exception| exception.outcome);
+    let wanted = named.unwrap_or(&row.outcome);
+    let mut wrong = Vec::new();
+    match &results[0] {
+        Ok(results) => match ran(results) {
+            Ok(seen) => wrong.extend(compared(seen, row, wanted, timeout_ms)),
+            Err(other) => wrong.push(other),
+        },
+        // With its own words: an abort of the host would be no trap.
+        Err(broke) if wanted == INSTANCE_ENDS && is_reported(broke) => {}
+        Err(broke) => wrong.push(format!("expected `{wanted}`: {broke}")),
+    }
+    match results[1].as_ref().map(|results| ran(results)) {
+        Ok(Ok(seen)) if seen.stdout == "usable\n" => {}
+        other => wrong.push(format!("the next execution failed: {other:?}")),
+    }
+    if one_instance == (wanted == INSTANCE_ENDS) {
+        wrong.push(format!("the next execution was in the same instance: {one_instance}"));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failed::from(wrong.join("\n"))) }
+}
+
+/// Whether a host that ended told of a trap.
+fn is_reported(broke: &str) -> bool {
+    ["wasm trap", "RuntimeError", "RangeError", "trap"].iter().any(|word| broke.contains(word))
+}
+
+fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let outcome = short(seen);
+    if outcome != wanted {
+        wrong.push(format!("expected `{wanted}`, got `{outcome}`; standard error:\n{}", cut(&seen.stderr)));
+    }
+    if wanted == row.outcome && !seen.stdout.contains(&row.stdout) {
+        wrong.push(format!("standard output lacks {:?}:\n{}", row.stdout, cut(&seen.stdout)));
+    }
+    if seen.memory_used_bytes > MEMORY_BYTES {
+        wrong.push(format!("{} bytes of memory used at a limit of {MEMORY_BYTES}", seen.memory_used_bytes));
+    }
+    if seen.duration_ms > timeout_ms as f64 + LATE_MS {
+        wrong.push(format!("it took {} ms", seen.duration_ms));
+    }
+    wrong
+}
+
+/// What an execution of one step did.
+fn ran(results: &[StepResult]) -> Result<&Observed, String> {
+    match results {
+        [StepResult::Ran { observed, .. }] => Ok(observed),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The outcome as rows have it.
+fn short(seen: &Observed) -> String {
+    let told = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
+    let detail = ["code", "type", "resource", "trap"].into_iter().find_map(told);
+    let kind = told("kind").unwrap_or_default();
+    detail.map_or(kind.clone(), |detail| format!("{kind} {detail}"))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(2_000).collect()
+}
+
+fn case(row: &Row, source: &str, timeout_ms: u64) -> Case {
+    let mut policy = Policy::default();
+    policy.limits.timeout_ms = timeout_ms;
+    // What is unwound is to be seen here, not who heeds a last word.
+    policy.limits.timeout_reserve_ms = 0;
+    policy.limits.fuel_reserve = 0;
+    policy.limits.memory_bytes = MEMORY_BYTES;
+    policy.limits.fuel = 1_000_000_000_000;
+    let action = Action::Run { source: source.to_owned(), request: Request::default() };
+    let step = Step { name: "script".into(), session: "main".into(), action, expect: Expect::default() };
+    Case {
+        name: row.name.clone(),
+        language: row.language,
+        scenarios: Vec::new(),
+        kept: false,
+        context: None,
+        tools: BTreeMap::new(),
+        golden: false,
+        policy,
+        files: BTreeMap::new(),
+        steps: vec![step],
+    }
+}
