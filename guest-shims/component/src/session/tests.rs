@@ -1,0 +1,338 @@
+//! Sessions of the fake's guests: whatever interpreter it is.
+
+use std::rc::Rc;
+
+use super::*;
+use crate::{
+    Guests, World,
+    bindings::types::{Outcome, WentBack},
+    fake::{Fake, IMAGE, IMAGE_AT, SEED_AT, closed_world},
+    tests::{execute, limits, no_policy, printed, request, sandbox_in},
+};
+
+/// A provider's sessions on the fake's first guest.
+struct Space {
+    fake: Rc<Fake>,
+    world: World,
+    sessions: Rc<Sessions>,
+}
+
+impl Space {
+    fn new() -> Self {
+        let (fake, world) = closed_world();
+        Self { fake, world, sessions: Rc::default() }
+    }
+
+    fn sandbox(&self, policy: types::Policy) -> Sandbox {
+        sandbox_in(&self.world, policy).unwrap()
+    }
+
+    fn open_with(&self, policy: types::Policy) -> Result<Session, SandboxError> {
+        Session::open(&self.sessions, self.sandbox(policy), &no_options())
+    }
+
+    fn open(&self) -> Session {
+        self.open_with(no_policy()).unwrap()
+    }
+
+    fn resume(&self, bytes: &[u8], policy: types::Policy) -> Result<Session, SandboxError> {
+        Session::resume(&self.sessions, self.sandbox(policy), bytes, &no_options())
+    }
+}
+
+fn no_options() -> SessionOptions {
+    SessionOptions { context: None, tools: None }
+}
+
+fn checkpoints(checkpoints: types::Checkpoints, on_unwind: types::OnUnwind) -> types::Policy {
+    let session = types::SessionPolicy {
+        checkpoints: Some(checkpoints),
+        checkpoint_auto_bytes: None,
+        checkpoints_kept: None,
+        on_unwind: Some(on_unwind),
+    };
+    types::Policy { session: Some(session), ..no_policy() }
+}
+
+fn run(session: &Session, source: &str) -> types::Execution {
+    session.execute(request(source)).unwrap().told()
+}
+
+/// What a session prints.
+fn says(session: &Session, source: &str) -> String {
+    let execution = run(session, source);
+    assert_eq!(execution.outcome, Outcome::Completed);
+    printed(&execution).trim_end().to_owned()
+}
+
+#[test]
+fn a_session_keeps_what_its_scripts_did() {
+    let space = Space::new();
+    let session = space.open();
+    let first = run(&session, "set 5000 7\nwrite a.txt");
+    assert_eq!((first.session_id.as_deref(), first.went_back), (Some("session-1"), None));
+    assert_eq!(says(&session, "show 5000"), "7");
+    assert_eq!(session.files().unwrap().list("*").unwrap().len(), 1);
+    let info = session.info();
+    assert_eq!((info.id.as_str(), info.executions, info.memory_bytes, info.ended), ("session-1", 2, 65_536, None));
+}
+
+#[test]
+fn nothing_of_a_large_session_is_there_for_a_small_one_or_past_its_end() {
+    let space = Space::new();
+    let (large, small) = (space.open(), space.open());
+    run(&small, "set 5000 1");
+    // The secret is everywhere, and where nobody says that there is memory.
+    run(&large, "grow 5\nfill 1024 115");
+    assert!(space.fake.memory_grow(0, 3));
+    run(&large, "fill 1024 115");
+    assert_eq!(space.fake.real_memory(0).iter().filter(|byte| **byte == 115).count(), 9 * 65_536 - 1024);
+    assert_eq!(says(&small, "show 5000\ngrow 0"), "1\n1");
+    let memory = space.fake.real_memory(0);
+    assert!(!memory.contains(&115), "all of it, up to its real end");
+    assert_eq!(memory.len(), 9 * 65_536);
+    assert_eq!(memory[IMAGE_AT as usize..][..4], IMAGE);
+    assert_eq!(says(&large, "show 5000\nshow 393215\ngrow 0"), "115\n115\n6", "and it is all there for the large one");
+    drop(large);
+    execute(&space.sandbox(no_policy()), "print x");
+    assert!(!space.fake.real_memory(0).contains(&115));
+    assert_eq!(says(&small, "show 5000"), "1");
+}
+
+#[test]
+fn who_goes_on_with_a_session_copies_nothing() {
+    let space = Space::new();
+    let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::GoBack)).unwrap();
+    run(&session, "set 5000 1");
+    // Past the end of what the guest is told: it is there for as long as nobody else was in the memory.
+    assert!(space.fake.memory_grow(0, 1));
+    space.fake.memory_write(0, 70_000, b"x");
+    run(&session, "set 5001 1");
+    assert_eq!(space.fake.real_memory(0)[70_000], b'x', "it stayed where it was");
+    let other = space.open();
+    assert_eq!(space.fake.real_memory(0)[70_000], 0);
+    drop(other);
+    assert_eq!(says(&session, "show 5000\nshow 5001"), "1\n1");
+}
+
+#[test]
+fn guests_of_two_runtimes_do_not_put_each_other_away() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "set 5000 1");
+    let before = space.fake.real_memory(0);
+    let second = crate::fake::runtime(1);
+    let sandbox = Sandbox { runtime: second, ..space.sandbox(no_policy()) };
+    execute(&sandbox, "set 5000 9");
+    assert!(space.fake.real_memory(0) == before);
+    assert_eq!(says(&session, "show 5000"), "1");
+}
+
+#[test]
+fn a_session_that_is_unwound_goes_back_to_before_the_execution() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "set 5000 1\nwrite kept");
+    for ends in ["spin", "abort", "deep"] {
+        let execution = run(&session, &format!("set 5000 2\nwrite lost\ngrow 2\n{ends}"));
+        assert_eq!(execution.went_back, Some(WentBack { executions_lost: 0 }), "{ends}");
+        assert_eq!(says(&session, "show 5000\ngrow 0"), "1\n1", "{ends}");
+        assert_eq!(session.files().unwrap().list("*").unwrap().len(), 1, "{ends}");
+    }
+    let info = session.info();
+    assert_eq!((info.went_back, info.executions), (3, 4));
+    let raised = run(&session, "set 5000 3\nraise");
+    assert_eq!((raised.went_back, says(&session, "show 5000").as_str()), (None, "3"), "as in a notebook");
+}
+
+#[test]
+fn a_session_without_a_checkpoint_ends_when_it_is_unwound() {
+    let space = Space::new();
+    for policy in [
+        checkpoints(types::Checkpoints::Never, types::OnUnwind::GoBack),
+        checkpoints(types::Checkpoints::Always, types::OnUnwind::End),
+    ] {
+        let session = space.open_with(policy).unwrap();
+        assert_eq!(run(&session, "abort").went_back, None);
+        let refused = |result: Result<(), SandboxError>| matches!(result, Err(SandboxError::SessionEnded(_)));
+        assert!(refused(session.execute(request("")).map(drop)));
+        assert!(refused(session.files().map(drop)));
+        assert!(refused(session.fork().map(drop)));
+        assert!(refused(session.checkpoints().map(drop)));
+        assert!(refused(session.undo().map(drop)));
+        assert!(refused(session.hibernate().map(drop)));
+        assert!(refused(session.get_variable("5000").map(drop)));
+        assert!(session.info().ended.is_some());
+        assert!(session.close().is_ok());
+    }
+}
+
+#[test]
+fn a_guest_that_leaves_ends_its_session() {
+    let session = Space::new().open();
+    assert_eq!(run(&session, "leave 3").outcome, Outcome::Exited(3));
+    assert_eq!(session.info().ended.as_deref(), Some("exited with 3"));
+    let session = Space::new().open();
+    assert_eq!(run(&session, "exit 3").outcome, Outcome::Exited(3));
+    assert_eq!(session.info().ended, None, "one that only says so does not");
+}
+
+#[test]
+fn undoing_takes_back_one_execution_after_the_other_and_named_states() {
+    let space = Space::new();
+    let session = space.open();
+    assert!(matches!(session.undo(), Err(SandboxError::NoCheckpoint(_))));
+    run(&session, "set 5000 1");
+    let named = session.checkpoint().unwrap();
+    assert_eq!(session.checkpoint().unwrap(), named, "nothing has changed");
+    run(&session, "set 5000 2");
+    let other = space.open();
+    run(&other, "set 5000 9");
+    session.undo().unwrap();
+    assert_eq!(says(&session, "show 5000"), "1");
+    run(&session, "set 5000 3");
+    run(&session, "set 5000 4");
+    session.undo_to(named).unwrap();
+    assert_eq!((says(&session, "show 5000").as_str(), session.info().executions), ("1", 2));
+    assert!(matches!(session.undo_to(99), Err(SandboxError::NoCheckpoint(_))));
+    assert_eq!(says(&other, "show 5000"), "9");
+}
+
+#[test]
+fn what_the_host_does_to_files_is_undone_like_an_execution() {
+    let session = Space::new().open();
+    session.write_file("a/b.txt", b"1", types::IfExists::Fail).unwrap();
+    session.rename_file("a/b.txt", "c.txt", types::IfExists::Fail).unwrap();
+    let paths = |session: &Session| -> Vec<String> {
+        session.files().unwrap().list("**").unwrap().into_iter().map(|entry| entry.path).collect()
+    };
+    assert_eq!(paths(&session), ["a", "c.txt"]);
+    let refused = session.write_file("c.txt", b"2", types::IfExists::Fail).unwrap_err();
+    assert!(matches!(refused, SandboxError::File(failure) if failure.kind == types::FileError::Exists));
+    let missing = session.delete_file("none", false).unwrap_err();
+    assert!(matches!(missing, SandboxError::File(failure) if failure.kind == types::FileError::NotFound));
+    session.delete_file("a", true).unwrap();
+    assert_eq!(paths(&session), ["c.txt"]);
+    assert_eq!(session.files().unwrap().read("c.txt", 0, 9).unwrap(), b"1");
+    session.undo().unwrap();
+    assert!(paths(&session).is_empty());
+}
+
+#[test]
+fn a_fork_goes_its_own_way_with_numbers_of_its_own() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "set 5000 1");
+    let seed = |space: &Space| space.fake.real_memory(0)[SEED_AT as usize..][..8].to_vec();
+    let own = seed(&space);
+    let fork = session.fork().unwrap();
+    let forked = seed(&space);
+    let again = session.fork().unwrap();
+    let seeds = [own, forked, seed(&space)];
+    assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2] && seeds[0] != seeds[2], "{seeds:?}");
+    run(&fork, "set 5000 2");
+    assert_eq!([&session, &fork, &again].map(|session| says(session, "show 5000")), ["1", "2", "1"]);
+    assert_eq!(fork.info().checkpoints, 1, "its own, before its first execution");
+    assert_ne!(fork.id(), session.id());
+}
+
+#[test]
+fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "grow 2\nset 150000 7\nwrite a.txt");
+    let bytes = session.hibernate().unwrap();
+    assert_eq!(bytes.as_slice(), session.hibernate().unwrap().as_slice(), "equal sessions give equal bytes");
+    run(&session, "set 150000 8");
+    let elsewhere = Space::new();
+    let resumed = elsewhere.resume(bytes.as_slice(), no_policy()).unwrap();
+    assert_eq!(says(&resumed, "show 150000\ngrow 0"), "7\n3");
+    assert_eq!((resumed.info().executions, resumed.files().unwrap().list("*").unwrap().len()), (2, 1));
+    let refused = |bytes: &[u8], policy| match elsewhere.resume(bytes, policy) {
+        Err(SandboxError::NotResumable(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(b"", no_policy()).contains("no hibernated session"));
+    let mut damaged = bytes.as_slice().to_vec();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    assert!(refused(&damaged, no_policy()).contains("checksum"));
+    let narrow = limits(|limits| limits.workspace_inodes = Some(1));
+    assert!(refused(bytes.as_slice(), narrow).contains("files"));
+    // The memory that it takes must be there, too.
+    for (pages, fits) in [(4, true), (3, true), (2, false)] {
+        let other = Space::new();
+        other.fake.pages_most.set(pages);
+        assert_eq!(other.resume(bytes.as_slice(), no_policy()).is_ok(), fits, "{pages}");
+    }
+}
+
+#[test]
+fn sessions_and_what_they_hold_are_counted() {
+    let space = Space::new();
+    let policy = || limits(|limits| limits.session_count = Some(2));
+    let first = space.open_with(policy()).unwrap();
+    let second = space.open_with(policy()).unwrap();
+    assert!(matches!(space.open_with(policy()), Err(SandboxError::TooManySessions(_))), "over");
+    assert!(matches!(first.fork(), Err(SandboxError::TooManySessions(_))), "over");
+    drop(second);
+    let second = space.open_with(policy()).unwrap();
+    second.close().unwrap();
+    assert!(space.open_with(policy()).is_ok(), "usable after");
+    run(&first, "grow 4");
+    let held = first.info().held_bytes;
+    assert!(held >= 4 * 65_536, "{held}");
+    let total = |most| limits(|limits| limits.session_total_bytes = Some(most));
+    assert!(space.open_with(total(held - 1)).is_err(), "over");
+    assert!(space.open_with(total(held)).is_ok(), "at");
+    drop(first);
+    assert!(space.open_with(total(held - 1)).is_ok(), "usable after");
+}
+
+#[test]
+fn while_an_execution_is_started_the_session_is_busy() {
+    let space = Space::new();
+    let session = space.open();
+    let mut started = session.start(request("set 5000 1")).unwrap();
+    assert!(matches!(session.execute(request("")), Err(SandboxError::SessionBusy(_))));
+    assert!(matches!(session.close(), Err(SandboxError::SessionBusy(_))));
+    assert_eq!((session.id().as_str(), session.info().executions), ("session-1", 0));
+    started.go_on(&[]).unwrap();
+    assert!(matches!(started.files(), Err(SandboxError::Unsupported(_))));
+    assert_eq!(says(&session, "show 5000"), "1");
+    let dropped = session.start(request("set 5000 2")).unwrap();
+    drop(dropped);
+    assert_eq!(says(&session, "show 5000"), "1");
+    let mut cancelled = session.start(request("set 5000 3")).unwrap();
+    cancelled.cancel();
+    cancelled.go_on(&[]).unwrap();
+    assert_eq!((says(&session, "show 5000").as_str(), session.info().went_back), ("1", 0), "it was not entered");
+}
+
+#[test]
+fn variables_have_names_and_json() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "set 5000 7");
+    let value = session.get_variable("5000").unwrap().unwrap();
+    assert_eq!((value.repr.as_str(), session.info().executions), ("7", 1));
+    assert_eq!(session.get_variable("none").unwrap(), None);
+    for (name, json) in [("", "1"), ("1a", "1"), ("a b", "1"), ("a", "{"), ("a", "")] {
+        assert!(matches!(session.set_variable(name, json), Err(SandboxError::InvalidArgument(_))), "{name} {json}");
+    }
+    assert!(matches!(session.set_variable("a", "1"), Err(SandboxError::Variable(_))), "what the guest says");
+    let small = space.open_with(limits(|limits| limits.stdin_bytes = Some(2))).unwrap();
+    assert!(matches!(small.set_variable("a", "11"), Err(SandboxError::Variable(_))), "at");
+    assert!(matches!(small.set_variable("a", "111"), Err(SandboxError::StdinTooLarge(_))), "over");
+}
+
+#[test]
+fn a_session_whose_guest_left_a_global_changed_is_not_kept() {
+    let space = Space::new();
+    let session = space.open();
+    run(&session, "set 5000 1");
+    space.fake.global_set(0, 0, 12);
+    assert!(matches!(session.execute(request("")), Err(SandboxError::Unavailable(_))));
+    assert!(session.info().ended.unwrap().contains("__stack_pointer"));
+    assert_eq!(says(&space.open(), "show 5000"), "0");
+}
