@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    Blob, Files, Provider, Started, World,
+    Blob, Files, Provider, Session, Started, World,
     bindings::{
         export,
         exports::glovebox::sandbox::sandbox::{
@@ -67,7 +67,7 @@ struct Exported;
 
 impl Guest for Exported {
     type Started = RefCell<Started>;
-    type Session = NoSession;
+    type Session = Session;
     type Files = Files;
     type Blob = RefCell<Blob>;
 
@@ -145,80 +145,92 @@ impl GuestBlob for RefCell<Blob> {
     }
 }
 
-export!(Exported with_types_in crate::bindings);
+impl GuestSession for Session {
+    fn open(runtime: Runtime, policy: Policy, options: SessionOptions) -> Result<OwnSession, SandboxError> {
+        Ok(OwnSession::new(provider().open(&runtime, policy, &options)?))
+    }
 
-struct NoSession;
-fn none<T>() -> Result<T, SandboxError> {
-    Err(SandboxError::Unsupported("sessions".into()))
-}
-impl GuestSession for NoSession {
-    fn open(_: Runtime, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> {
-        none()
+    fn resume(
+        runtime: Runtime,
+        state: BlobBorrow<'_>,
+        policy: Policy,
+        options: SessionOptions,
+    ) -> Result<OwnSession, SandboxError> {
+        let state = state.get::<RefCell<Blob>>().borrow();
+        Ok(OwnSession::new(provider().resume(&runtime, state.as_slice(), policy, &options)?))
     }
-    fn resume(_: Runtime, _: BlobBorrow<'_>, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> {
-        none()
-    }
+
     fn id(&self) -> String {
-        String::new()
+        self.id()
     }
+
     fn info(&self) -> SessionInfo {
-        SessionInfo {
-            id: String::new(),
-            executions: 0,
-            memory_bytes: 0,
-            private_bytes: 0,
-            held_bytes: 0,
-            checkpoints: 0,
-            went_back: 0,
-            ended: None,
-        }
+        self.info()
     }
-    fn execute(&self, _: Request) -> Result<Execution, SandboxError> {
-        none()
+
+    fn execute(&self, request: Request) -> Result<Execution, SandboxError> {
+        Ok(self.execute(request)?.told())
     }
-    fn start(&self, _: Request) -> Result<OwnStarted, SandboxError> {
-        none()
+
+    fn start(&self, request: Request) -> Result<OwnStarted, SandboxError> {
+        Ok(OwnStarted::new(RefCell::new(self.start(request)?)))
     }
-    fn get_variable(&self, _: String) -> Result<Option<GuestValue>, SandboxError> {
-        none()
+
+    fn get_variable(&self, name: String) -> Result<Option<GuestValue>, SandboxError> {
+        self.get_variable(&name)
     }
-    fn set_variable(&self, _: String, _: String) -> Result<(), SandboxError> {
-        none()
+
+    fn set_variable(&self, name: String, json: String) -> Result<(), SandboxError> {
+        self.set_variable(&name, &json)
     }
+
     fn files(&self) -> Result<OwnFiles, SandboxError> {
-        none()
+        Ok(OwnFiles::new(self.files()?))
     }
-    fn write_file(&self, _: String, _: Vec<u8>, _: IfExists) -> Result<(), SandboxError> {
-        none()
+
+    fn write_file(&self, path: String, bytes: Vec<u8>, if_exists: IfExists) -> Result<(), SandboxError> {
+        self.write_file(&path, &bytes, if_exists)
     }
-    fn write_file_from(&self, _: String, _: BlobBorrow<'_>, _: IfExists) -> Result<(), SandboxError> {
-        none()
+
+    fn write_file_from(&self, path: String, contents: BlobBorrow<'_>, if_exists: IfExists) -> Result<(), SandboxError> {
+        self.write_file(&path, contents.get::<RefCell<Blob>>().borrow().as_slice(), if_exists)
     }
-    fn rename_file(&self, _: String, _: String, _: IfExists) -> Result<(), SandboxError> {
-        none()
+
+    fn rename_file(&self, from: String, to: String, if_exists: IfExists) -> Result<(), SandboxError> {
+        self.rename_file(&from, &to, if_exists)
     }
-    fn delete_file(&self, _: String, _: bool) -> Result<(), SandboxError> {
-        none()
+
+    fn delete_file(&self, path: String, recursive: bool) -> Result<(), SandboxError> {
+        self.delete_file(&path, recursive)
     }
+
     fn fork(&self) -> Result<OwnSession, SandboxError> {
-        none()
+        Ok(OwnSession::new(self.fork()?))
     }
+
     fn checkpoint(&self) -> Result<u64, SandboxError> {
-        none()
+        self.checkpoint()
     }
+
     fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, SandboxError> {
-        none()
+        self.checkpoints()
     }
+
     fn undo(&self) -> Result<u64, SandboxError> {
-        none()
+        self.undo()
     }
-    fn undo_to(&self, _: u64) -> Result<(), SandboxError> {
-        none()
+
+    fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
+        self.undo_to(id)
     }
+
     fn hibernate(&self) -> Result<OwnBlob, SandboxError> {
-        none()
+        Ok(OwnBlob::new(RefCell::new(self.hibernate()?)))
     }
+
     fn close(&self) -> Result<(), SandboxError> {
-        none()
+        self.close()
     }
 }
+
+export!(Exported with_types_in crate::bindings);

@@ -23,7 +23,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A guest as its image is. Whoever was in that memory before is gone.
+    /// A guest as its image is. Whoever was in that memory before is gone; a session is put away.
     pub fn asleep(
         world: &World,
         runtime: &Rc<Runtime>,
@@ -38,14 +38,22 @@ impl Guest {
                 runtime.name
             )));
         }
+        runtime.residence.vacate()?;
         let memory = GuestMemory::new(Rc::clone(&world.guests), runtime.number);
         memory.reset(runtime.memory_pages, &runtime.runs);
-        for (number, global) in (0..).zip(&runtime.globals) {
-            world.guests.global_set(runtime.number, number, global.value);
-        }
         let mut machine = GuestMachine::new(Rc::clone(runtime), memory, state);
         machine.set_fuel(UNBILLED_FUEL);
-        Ok(Self { machine, runtime: Rc::clone(runtime) })
+        let guest = Self { machine, runtime: Rc::clone(runtime) };
+        guest.reset_globals();
+        Ok(guest)
+    }
+
+    /// Gives its globals the values that they have in the image, and between two calls into a guest.
+    pub(crate) fn reset_globals(&self) {
+        let guests = self.machine.memory().guests();
+        for (number, global) in (0..).zip(&self.runtime.globals) {
+            guests.global_set(self.runtime.number, number, global.value);
+        }
     }
 
     /// A new guest, awake.

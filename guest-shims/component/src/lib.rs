@@ -42,6 +42,7 @@ mod provider;
 mod run;
 mod runtime;
 mod sandbox;
+mod session;
 mod started;
 mod state;
 #[cfg(test)]
@@ -74,6 +75,7 @@ pub use provider::Provider;
 pub use run::Run;
 pub use runtime::Runtime;
 pub use sandbox::{Sandbox, Task};
+pub use session::{Session, Sessions};
 pub use started::Started;
 pub use state::State;
 pub use toolbox::{ToolHost, Toolbox};

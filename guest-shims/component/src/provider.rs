@@ -5,8 +5,11 @@ use std::{cell::OnceCell, rc::Rc};
 use glovebox_core::Language;
 
 use crate::{
-    Description, Policy, Runtime, Sandbox, Started, Toolbox, World,
-    bindings::types::{self, SandboxError},
+    Description, Policy, Runtime, Sandbox, Session, Sessions, Started, Toolbox, World,
+    bindings::{
+        exports::glovebox::sandbox::sandbox::SessionOptions,
+        types::{self, SandboxError},
+    },
 };
 
 /// The provider: its runtimes, and what its host gives it.
@@ -16,6 +19,7 @@ pub struct Provider {
     runtimes: Vec<Rc<Runtime>>,
     /// The tools that the host has, once somebody needs them: asking again gives the same.
     toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
+    sessions: Rc<Sessions>,
     /// Why there are no runtimes, if that is so.
     broken: Option<String>,
 }
@@ -25,8 +29,14 @@ impl Provider {
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
-            Ok(runtimes) => Self { world, runtimes, toolbox: OnceCell::new(), broken: None },
-            Err(reason) => Self { world, runtimes: Vec::new(), toolbox: OnceCell::new(), broken: Some(reason) },
+            Ok(runtimes) => Self { world, runtimes, sessions: Rc::default(), toolbox: OnceCell::new(), broken: None },
+            Err(reason) => Self {
+                world,
+                runtimes: Vec::new(),
+                sessions: Rc::default(),
+                toolbox: OnceCell::new(),
+                broken: Some(reason),
+            },
         }
     }
 
@@ -135,6 +145,29 @@ impl Provider {
         Ok(Started::new(Box::new(move |is_cancelled| {
             sandbox.execute(&if is_cancelled { task.cancelled() } else { task })
         })))
+    }
+}
+
+impl Provider {
+    /// Opens a session.
+    pub fn open(
+        &self,
+        runtime: &types::Runtime,
+        policy: types::Policy,
+        options: &SessionOptions,
+    ) -> Result<Session, SandboxError> {
+        Session::open(&self.sessions, self.sandbox(runtime, policy)?, options)
+    }
+
+    /// Makes a session of what another's `hibernate` gave.
+    pub fn resume(
+        &self,
+        runtime: &types::Runtime,
+        state: &[u8],
+        policy: types::Policy,
+        options: &SessionOptions,
+    ) -> Result<Session, SandboxError> {
+        Session::resume(&self.sessions, self.sandbox(runtime, policy)?, state, options)
     }
 }
 

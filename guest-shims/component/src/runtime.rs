@@ -5,7 +5,7 @@ use std::fmt;
 use glovebox_core::Language;
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
-use crate::{GlobalDescription, GuestDescription, memory::PAGE_BYTES};
+use crate::{GlobalDescription, GuestDescription, memory::PAGE_BYTES, session::Residence};
 
 /// A runtime: what the weaver says of it, and how it is driven.
 pub struct Runtime {
@@ -32,6 +32,8 @@ pub struct Runtime {
     /// Its mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
     exports: Vec<String>,
+    /// Which session has its guest in the memory.
+    pub(crate) residence: Residence,
 }
 
 impl fmt::Debug for Runtime {
@@ -78,6 +80,7 @@ impl Runtime {
             runs,
             globals,
             exports,
+            residence: Residence::default(),
         })
     }
 

@@ -167,7 +167,17 @@ impl Sandbox {
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let files = Snapshot::new(wasi.vfs().clone(), root);
-        Ok(Executed { ran, output, tool_calls, changes, duration, files, runtime: Rc::clone(&self.runtime) })
+        Ok(Executed {
+            ran,
+            output,
+            tool_calls,
+            changes,
+            duration,
+            files,
+            runtime: Rc::clone(&self.runtime),
+            session_id: None,
+            went_back: None,
+        })
     }
 
     /// Parses a script in a guest of its own.

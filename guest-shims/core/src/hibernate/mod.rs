@@ -87,7 +87,7 @@ pub struct ImageView<'a> {
     /// The memory of an instance that nobody has run.
     pub memory_bytes: u64,
     /// Its pages.
-    pub page: &'a dyn Fn(u32) -> Option<&'a Page>,
+    pub page: &'a dyn Fn(u32) -> Option<Page>,
     /// What the mutable globals are between executions, by export name, in order.
     pub globals: &'a [(String, u64)],
 }

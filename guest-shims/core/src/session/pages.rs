@@ -77,6 +77,12 @@ impl Pages {
         (self.0.len() * PAGE_BYTES) as u64
     }
 
+    /// What those of them take that nobody else has, in bytes.
+    #[must_use]
+    pub fn unshared_bytes(&self) -> u64 {
+        (self.0.iter().filter(|(_, page)| Arc::strong_count(page) == 1).count() * PAGE_BYTES) as u64
+    }
+
     /// Each with its number, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Page>)> {
         self.0.iter().map(|(number, page)| (*number, page))
@@ -140,6 +146,7 @@ mod tests {
             pages.iter().find(|(of, _)| *of == number).map(|(_, page)| Arc::clone(page)).unwrap()
         };
         assert!(Arc::ptr_eq(&page(&first, 1), &page(&second, 1)), "equal ones are shared");
+        assert_eq!(second.unshared_bytes(), 2 * PAGE_BYTES as u64);
         assert_eq!(page(&second, 5)[0], 4);
         assert_eq!(numbers(&Pages::of(&mut sample, [1, 2], second)), [1], "the others are not looked at");
     }

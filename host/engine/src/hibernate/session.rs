@@ -192,7 +192,7 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         version: runtime.version.as_deref(),
         language: runtime.language,
         memory_bytes: pristine.memory_bytes(),
-        page: &|number| pristine.page(number),
+        page: &|number| pristine.page(number).copied(),
         globals: pristine.globals(),
     }))
 }

@@ -97,7 +97,7 @@ impl Sample {
             version: Some("3.12.0"),
             language: Language::Python,
             memory_bytes: self.memory.len() as u64,
-            page: &|number| pages.get(number as usize),
+            page: &|number| pages.get(number as usize).copied(),
             globals: &self.globals,
         })
     }

@@ -1,0 +1,78 @@
+//! A guest's memory beside its image, page by page.
+
+use std::rc::Rc;
+
+use glovebox_core::session::{GuestPages, PAGE_BYTES, Page};
+
+use crate::{GuestMemory, Guests, Runtime};
+
+/// The pristine image of a runtime.
+#[derive(Debug)]
+pub(super) struct Image {
+    memory: GuestMemory,
+    runtime: Rc<Runtime>,
+}
+
+impl Image {
+    pub(super) fn new(guests: &Rc<dyn Guests>, runtime: &Rc<Runtime>) -> Self {
+        Self { memory: GuestMemory::new(Rc::clone(guests), runtime.number), runtime: Rc::clone(runtime) }
+    }
+
+    /// The runs that reach into a page, with their numbers.
+    fn runs(&self, start: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+        let runs = &self.runtime.runs;
+        let bounds = |(at, len): (u32, u32)| (u64::from(at), u64::from(at) + u64::from(len));
+        let first = runs.partition_point(|run| bounds(*run).1 <= start);
+        let run = move |(number, run): (usize, &(u32, u32))| {
+            let (from, to) = bounds(*run);
+            (number, from, to)
+        };
+        let end = start + PAGE_BYTES as u64;
+        runs.iter().enumerate().skip(first).map(run).take_while(move |(_, from, _)| *from < end)
+    }
+
+    /// A page of it; none beyond it.
+    pub(super) fn page(&self, number: u32) -> Option<Page> {
+        let start = u64::from(number) * PAGE_BYTES as u64;
+        let mut page = [0; PAGE_BYTES];
+        for (run, from, to) in self.runs(start) {
+            let (begin, end) = (from.max(start), to.min(start + PAGE_BYTES as u64));
+            let at = |position: u64| usize::try_from(position - start).unwrap_or(PAGE_BYTES);
+            let (run, offset) = (u32::try_from(run).ok()?, u32::try_from(begin - from).ok()?);
+            let into = page.get_mut(at(begin)..at(end))?;
+            self.memory.guests().image_to_shim(self.runtime.number, run, offset, into);
+        }
+        (start < self.runtime.memory_bytes()).then_some(page)
+    }
+
+    /// How many pages the guest's memory has.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.memory.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+    }
+
+    /// Where a page of the guest's memory is; none beyond it.
+    fn address(&self, number: u32) -> Option<u32> {
+        if number < self.count() { number.checked_mul(u32::try_from(PAGE_BYTES).ok()?) } else { None }
+    }
+}
+
+impl GuestPages for Image {
+    fn equals(&mut self, number: u32, page: &Page) -> bool {
+        self.address(number).is_some_and(|at| self.memory.guests().memory_equals(self.runtime.number, at, page))
+    }
+
+    fn is_pristine(&mut self, number: u32) -> bool {
+        let Some(at) = self.address(number) else { return true };
+        if self.runs(u64::from(at)).next().is_none() {
+            let len = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
+            return self.memory.guests().memory_is_zero(self.runtime.number, at, len);
+        }
+        self.page(number).is_some_and(|page| self.equals(number, &page))
+    }
+
+    fn page(&mut self, number: u32) -> Option<Page> {
+        let mut page = [0; PAGE_BYTES];
+        self.memory.read(self.address(number)?, &mut page).ok()?;
+        Some(page)
+    }
+}

@@ -1,0 +1,349 @@
+//! `resource session`: interpreters that are kept between executions.
+//!
+//! * [`Session`]: what the caller has.
+//! * `live`: what it is made of, and what becomes of it when its guest is unwound.
+//! * `kept`: its guest, in its runtime's memory or put away; `image`: that memory beside its image.
+//! * `zstandard`: what packs hibernated sessions.
+
+mod image;
+mod kept;
+mod live;
+mod zstandard;
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    fmt,
+    rc::{Rc, Weak},
+};
+
+use glovebox_core::{
+    files::{IfExists, change},
+    hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
+    session::{Checkpoint, CheckpointId, CheckpointInfo, SessionLedger, TooMany},
+};
+use serde::de::IgnoredAny;
+
+pub(crate) use self::kept::Residence;
+use self::{
+    image::Image,
+    live::{Awaken, Live},
+    zstandard::Zstandard,
+};
+use crate::{
+    Blob, Executed, Files, Sandbox, Started,
+    bindings::{
+        exports::glovebox::sandbox::sandbox::SessionOptions,
+        types::{self, SandboxError, TooLarge},
+    },
+    error::{clipped, key},
+    provider::no_tools,
+};
+
+/// The longest name of a variable, in bytes.
+const NAME_BYTES_MOST: usize = 4_096;
+
+/// All sessions of a provider.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    ledger: SessionLedger,
+    named: Cell<u64>,
+}
+
+impl Sessions {
+    /// A name that no other session of this provider has.
+    fn name(&self) -> Rc<str> {
+        let number = self.named.get().saturating_add(1);
+        self.named.set(number);
+        format!("session-{number}").into()
+    }
+}
+
+/// An interpreter that is kept between executions. A clone is the same session.
+#[derive(Clone)]
+pub struct Session {
+    sessions: Rc<Sessions>,
+    id: Rc<str>,
+    live: Rc<RefCell<Live>>,
+    /// Is there while an execution that was started has not run.
+    started: Rc<RefCell<Weak<()>>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Opens a session.
+    pub fn open(sessions: &Rc<Sessions>, sandbox: Sandbox, options: &SessionOptions) -> Result<Self, SandboxError> {
+        check_options(options)?;
+        let place = sessions.ledger.enter(&sandbox.policy.limits)?;
+        let live = Live::open(sandbox, sessions.name(), place)?;
+        Self::around(sessions, live).with_context(options)
+    }
+
+    /// Makes a session of what [`hibernate`](Self::hibernate) gave, here or elsewhere.
+    pub fn resume(
+        sessions: &Rc<Sessions>,
+        sandbox: Sandbox,
+        bytes: &[u8],
+        options: &SessionOptions,
+    ) -> Result<Self, SandboxError> {
+        check_options(options)?;
+        let limits = &sandbox.policy.limits;
+        let saved =
+            with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
+        let mut wasi = sandbox.wasi(Vec::new())?;
+        wasi.set_linear_memory_bytes(saved.memory_bytes);
+        wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
+        let state = Checkpoint {
+            memory_bytes: saved.memory_bytes,
+            pages: saved.pages,
+            globals: saved.globals,
+            wasi,
+            executions: saved.executions,
+            entropy_key: resumed_key(sandbox.policy.entropy, saved.entropy_key),
+            forks: saved.forks,
+        };
+        Self::in_state(sessions, sandbox, &state, Awaken::Same)?.with_context(options)
+    }
+
+    fn in_state(
+        sessions: &Rc<Sessions>,
+        sandbox: Sandbox,
+        state: &Checkpoint,
+        awaken: Awaken,
+    ) -> Result<Self, SandboxError> {
+        let place = sessions.ledger.enter(&sandbox.policy.limits)?;
+        let live = Live::resumed(sandbox, sessions.name(), place, state, awaken)?;
+        Ok(Self::around(sessions, live))
+    }
+
+    fn around(sessions: &Rc<Sessions>, live: Live) -> Self {
+        let id = Rc::clone(&live.id);
+        Self { sessions: Rc::clone(sessions), id, live: Rc::new(RefCell::new(live)), started: Rc::default() }
+    }
+
+    fn with_context(self, options: &SessionOptions) -> Result<Self, SandboxError> {
+        if let Some(json) = &options.context {
+            self.set(|live| {
+                check_value(live, json)?;
+                live.set_variable("context", json)
+            })?;
+        }
+        Ok(self)
+    }
+
+    /// Does something with the session, unless it has ended or an execution of it has not.
+    fn set<R>(&self, work: impl FnOnce(&mut Live) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
+        let mut live = self.idle()?;
+        live.check_alive()?;
+        work(&mut live)
+    }
+
+    fn idle(&self) -> Result<RefMut<'_, Live>, SandboxError> {
+        let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
+        let live = self.live.try_borrow_mut().ok().filter(|_| !is_started);
+        live.ok_or_else(|| {
+            let text = "an execution that was started in it has not ended: let `continue` come to `done`, or drop it";
+            SandboxError::SessionBusy(text.into())
+        })
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// What it is and holds.
+    #[must_use]
+    pub fn info(&self) -> types::SessionInfo {
+        // Nobody can ask while it executes: an instance is not entered twice.
+        self.live.try_borrow().map_or_else(|_| live::info_of(&self.id), |live| live.info())
+    }
+
+    /// Runs a script in the kept interpreter.
+    pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
+        self.set(|live| {
+            let task = live.sandbox.task(request)?.wanting_value();
+            live.run(&task)
+        })
+    }
+
+    /// Begins what `execute` does.
+    pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
+        let task = self.set(|live| Ok(live.sandbox.task(request)?.wanting_value()))?;
+        let waits = Rc::new(());
+        self.started.replace(Rc::downgrade(&waits));
+        let session = self.clone();
+        let begin = Box::new(move |is_cancelled| {
+            drop(waits);
+            session.set(|live| live.run(&if is_cancelled { task.cancelled() } else { task }))
+        });
+        Ok(Started::new(begin).in_session())
+    }
+
+    /// A global variable; none where there is no such one.
+    pub fn get_variable(&self, name: &str) -> Result<Option<types::GuestValue>, SandboxError> {
+        Ok(self.set(|live| live.get_variable(name))?.map(Into::into))
+    }
+
+    /// Sets a global variable to what JSON text says.
+    pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
+        check_name(name)?;
+        check_json("json", json)?;
+        self.set(|live| {
+            check_value(live, json)?;
+            live.set_variable(name, json)
+        })
+    }
+
+    /// The files as they are now.
+    pub fn files(&self) -> Result<Files, SandboxError> {
+        self.set(Live::files)
+    }
+
+    /// Writes a file, and makes the directories above it.
+    pub fn write_file(&self, path: &str, bytes: &[u8], if_exists: types::IfExists) -> Result<(), SandboxError> {
+        let if_exists = IfExists::from(if_exists);
+        self.set(|live| live.with_files(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists)))
+    }
+
+    /// Gives a file, directory or link another name.
+    pub fn rename_file(&self, from: &str, to: &str, if_exists: types::IfExists) -> Result<(), SandboxError> {
+        let if_exists = IfExists::from(if_exists);
+        self.set(|live| live.with_files(from, |vfs, root| change::rename(vfs, root, from, to, if_exists)))
+    }
+
+    /// Removes a file, a link or an empty directory; with `recursive`, all that is below a directory as well.
+    pub fn delete_file(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
+        let delete = if recursive { change::delete_all } else { change::delete };
+        self.set(|live| live.with_files(path, |vfs, root| delete(vfs, root, path)))
+    }
+
+    /// Makes a second session of this one.
+    pub fn fork(&self) -> Result<Self, SandboxError> {
+        let (sandbox, state) = self.set(|live| Ok((live.sandbox.clone(), live.save_for_fork()?)))?;
+        Self::in_state(&self.sessions, sandbox, &state, Awaken::Fork)
+    }
+
+    /// Saves the state, to come back to it.
+    pub fn checkpoint(&self) -> Result<u64, SandboxError> {
+        Ok(self.set(Live::checkpoint)?.0)
+    }
+
+    /// The states that the session can be set back to, oldest first.
+    pub fn checkpoints(&self) -> Result<Vec<types::CheckpointInfo>, SandboxError> {
+        self.set(|live| Ok(live.checkpoints().into_iter().map(Into::into).collect()))
+    }
+
+    /// Restores the last checkpoint that differs from what the session is now.
+    pub fn undo(&self) -> Result<u64, SandboxError> {
+        Ok(self.set(|live| live.undo(None))?.0)
+    }
+
+    /// Restores a checkpoint. Later ones are forgotten.
+    pub fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
+        self.set(|live| live.undo(Some(CheckpointId(id)))).map(drop)
+    }
+
+    /// The session as bytes.
+    pub fn hibernate(&self) -> Result<Blob, SandboxError> {
+        let (sandbox, state) = self.set(|live| Ok((live.sandbox.clone(), live.save()?)))?;
+        let saved = hibernate::Saved {
+            wasi: state.wasi.save(),
+            executions: state.executions,
+            memory_bytes: state.memory_bytes,
+            globals: state.globals,
+            entropy_key: state.entropy_key,
+            forks: state.forks,
+            pages: state.pages,
+        };
+        let mut bytes = Vec::new();
+        let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
+        let failed = |error| SandboxError::Unavailable(format!("the session could not be written: {error}"));
+        written.map_err(failed)?;
+        Ok(Blob::new(bytes))
+    }
+
+    /// Runs the interpreter's exit handlers, and ends the session. Closing again does nothing.
+    pub fn close(&self) -> Result<(), SandboxError> {
+        self.idle()?.close()
+    }
+}
+
+/// Shows a sandbox's image to `work`.
+fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R {
+    let Sandbox { world, runtime, .. } = sandbox;
+    let image = Image::new(&world.guests, runtime);
+    work(&ImageView {
+        identity: &runtime.image_sha256,
+        runtime: &runtime.name,
+        version: Some(&runtime.version),
+        language: runtime.language,
+        memory_bytes: runtime.memory_bytes(),
+        page: &|number| image.page(number),
+        globals: &live::globals(sandbox),
+    })
+}
+
+fn check_options(options: &SessionOptions) -> Result<(), SandboxError> {
+    let SessionOptions { context, tools } = options;
+    no_tools(tools.as_deref().unwrap_or_default())?;
+    context.iter().try_for_each(|json| check_json("context", json))
+}
+
+/// Refuses what no language could have as a variable's name. Of what is left its own interpreter knows.
+fn check_name(name: &str) -> Result<(), SandboxError> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MOST
+        || name.starts_with(|c: char| c.is_ascii_digit())
+        || !name.chars().all(is_part)
+    {
+        let text = format!("`name`: `{}` can be no variable's name", clipped(name));
+        return Err(SandboxError::InvalidArgument(text));
+    }
+    Ok(())
+}
+
+/// Refuses what is no JSON. Nothing is made of it here: a few bytes of text can be many as values.
+fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
+    let wrong = |error| SandboxError::InvalidArgument(format!("`{argument}` is no JSON: {error}"));
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
+}
+
+/// Refuses a value that is larger than standard input may be.
+fn check_value(live: &Live, json: &str) -> Result<(), SandboxError> {
+    let (bytes, most) = (json.len() as u64, live.sandbox.policy.limits.stdin_bytes);
+    if bytes > most {
+        return Err(SandboxError::StdinTooLarge(TooLarge { bytes, most }));
+    }
+    Ok(())
+}
+
+impl From<TooMany> for SandboxError {
+    fn from(TooMany { key: name, used, most }: TooMany) -> Self {
+        Self::TooManySessions(format!("`{}`: {used} of {most} are in use; close a session first", key(name)))
+    }
+}
+
+impl From<ResumeError> for SandboxError {
+    fn from(error: ResumeError) -> Self {
+        Self::NotResumable(match error {
+            ResumeError::TooLarge { what, key: name, bytes, most } => {
+                format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name))
+            }
+            error => error.to_string(),
+        })
+    }
+}
+
+impl From<CheckpointInfo> for types::CheckpointInfo {
+    fn from(info: CheckpointInfo) -> Self {
+        let CheckpointInfo { id, automatic, executions, private_bytes } = info;
+        Self { id: id.0, automatic, executions, private_bytes }
+    }
+}

@@ -1,0 +1,183 @@
+//! Zstandard for hibernated sessions, in Rust.
+
+use std::io::{self, Read, Write};
+
+use glovebox_core::hibernate::{Codec, Unpacked, WINDOW_LOG};
+use ruzstd::{
+    decoding::{FrameDecoder, StreamingDecoder},
+    encoding::{CompressionLevel, compress},
+};
+
+/// The codec.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Zstandard;
+
+impl Codec for Zstandard {
+    fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
+        let mut packed = Vec::new();
+        // Neither reading pages nor writing to memory fails, which the compressor would not have.
+        compress(body, &mut packed, CompressionLevel::Fastest);
+        into.write_all(&packed)
+    }
+
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+        check_header(packed)?;
+        Ok(Box::new(Frame(StreamingDecoder::new(packed).map_err(io::Error::other)?)))
+    }
+}
+
+/// Refuses a frame that is none, needs a dictionary, or makes its reader hold more than it must (RFC 8878, section 3.1.1).
+fn check_header(packed: &[u8]) -> io::Result<()> {
+    let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
+    let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
+    if u32::from_le_bytes(*magic) != 0xFD2F_B528 {
+        return Err(wrong("it is no frame"));
+    }
+    let ([descriptor, first], rest) = rest.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
+    if descriptor & 0b11 != 0 {
+        return Err(wrong("it needs a dictionary"));
+    }
+    let is_single_segment = descriptor & (1 << 5) != 0;
+    let window_bytes = if is_single_segment {
+        let byte = |at: usize| if at == 0 { Some(*first) } else { rest.get(at - 1).copied() };
+        let number = |len: usize| {
+            let bytes = (0..len).map(|at| byte(at).map(u64::from)).collect::<Option<Vec<_>>>()?;
+            Some(bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | byte))
+        };
+        match descriptor >> 6 {
+            0 => number(1),
+            1 => number(2).map(|size| size + 256),
+            2 => number(4),
+            _ => number(8),
+        }
+        .ok_or_else(|| wrong("it ends too early"))?
+    } else {
+        let base = 1_u64 << (10 + (first >> 3));
+        base + base / 8 * u64::from(first & 0b111)
+    };
+    if window_bytes > 1 << WINDOW_LOG { Err(wrong("its window is too large")) } else { Ok(()) }
+}
+
+struct Frame<'a>(StreamingDecoder<&'a [u8], FrameDecoder>);
+
+impl Read for Frame<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl<'a> Unpacked<'a> for Frame<'a> {
+    fn rest(self: Box<Self>) -> &'a [u8] {
+        self.0.into_inner()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpacked(packed: &[u8]) -> io::Result<(Vec<u8>, &[u8])> {
+        let mut frame = Zstandard.unpack(packed)?;
+        let mut bytes = Vec::new();
+        frame.read_to_end(&mut bytes)?;
+        Ok((bytes, frame.rest()))
+    }
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = Vec::new();
+        Zstandard.pack(&mut &*bytes, &mut packed).unwrap();
+        packed
+    }
+
+    /// Bodies as sessions have them: mostly zeros, text, noise.
+    fn samples() -> Vec<Vec<u8>> {
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()[7]
+        };
+        let mut sparse = vec![0; 3 << 20];
+        sparse.iter_mut().step_by(4_096).for_each(|byte| *byte = noise());
+        let noisy = (0..300_000).map(|_| noise()).collect();
+        vec![Vec::new(), vec![7], b"descriptors and files".repeat(10_000), sparse, noisy]
+    }
+
+    #[test]
+    fn what_the_engine_packs_is_unpacked_here_and_the_other_way_round() {
+        for bytes in samples() {
+            let ours = packed(&bytes);
+            assert!(unpacked(&ours).unwrap() == (bytes.clone(), &[][..]), "{}", bytes.len());
+            let mut decoder = zstd::Decoder::with_buffer(&*ours).unwrap();
+            decoder.window_log_max(WINDOW_LOG).unwrap();
+            let mut there = Vec::new();
+            decoder.read_to_end(&mut there).unwrap();
+            assert!(there == bytes, "{}", bytes.len());
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.window_log(WINDOW_LOG).unwrap();
+            encoder.write_all(&bytes).unwrap();
+            let theirs = encoder.finish().unwrap();
+            assert!(unpacked(&theirs).unwrap() == (bytes.clone(), &[][..]), "{}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn what_follows_a_frame_is_left() {
+        let more = [&*packed(b"one"), b"two"].concat();
+        assert_eq!(unpacked(&more).unwrap(), (b"one".to_vec(), &b"two"[..]));
+    }
+
+    #[test]
+    fn a_window_larger_than_ours_is_refused() {
+        for (log, fits) in [(20, true), (21, false), (27, false)] {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.window_log(log).unwrap();
+            encoder.write_all(b"body").unwrap();
+            encoder.flush().unwrap();
+            assert_eq!(unpacked(&encoder.finish().unwrap()).is_ok(), fits, "{log}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_claims_much_is_refused() {
+        let single = |size: u32| [&0xFD2F_B528_u32.to_le_bytes()[..], &[0b1010_0000], &size.to_le_bytes()].concat();
+        for (size, fits) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false), (u32::MAX, false)] {
+            assert_eq!(check_header(&single(size)).is_ok(), fits, "{size}");
+        }
+        let mut long = single(1);
+        long[4] = 0b1110_0000;
+        long.extend([0, 0, 0, 1]);
+        assert!(check_header(&long).is_err(), "eight bytes of size");
+        assert!(check_header(&[&0xFD2F_B528_u32.to_le_bytes()[..], &[0b0000_0001, 0]].concat()).is_err(), "dictionary");
+        let whole = single(7);
+        for end in 0..whole.len() {
+            assert!(check_header(&whole[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn damaged_frames_are_errors_and_nothing_breaks() {
+        let mut state = 20_261_122_u64;
+        let mut below = |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % most
+        };
+        for bytes in [b"descriptors and files, pages and globals".repeat(400), samples().swap_remove(4)] {
+            let whole = [packed(&bytes), zstd::encode_all(&*bytes, 1).unwrap()];
+            for round in 0..4_000 {
+                let mut damaged = whole[round % 2].clone();
+                for _ in 0..=below(3) {
+                    let at = below(damaged.len());
+                    match below(3) {
+                        0 => damaged[at] = u8::try_from(below(256)).unwrap(),
+                        1 => damaged[at] ^= 1 << below(8),
+                        _ => damaged.truncate(at.max(8)),
+                    }
+                }
+                let Ok(mut frame) = Zstandard.unpack(&damaged) else { continue };
+                // As much as is asked for, and no more is held: a frame says what it likes.
+                let mut into = vec![0; 1 << 20];
+                let _ = frame.read_exact(&mut into);
+            }
+        }
+    }
+}
