@@ -26,8 +26,8 @@ fn root() -> PathBuf {
 fn pages() -> Vec<(PathBuf, String)> {
     let docs =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| Path::new("docs").join(entry.unwrap().file_name()));
-    let of_wit = ["README.md", "wit/README.md"].map(PathBuf::from);
-    docs.chain(of_wit).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
+    let beside = ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
+    docs.chain(beside).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
 }
 
 /// Languages of blocks that are programs, or parts of one.

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { InstanceLostError, type Provider, SandboxError, createSandbox, loadProvider, textOf } from '../src/node.ts';
 
@@ -128,6 +129,12 @@ test('a trap ends the sessions of its instance, and the next call has a new one'
   // Closing what is gone already is the caller's way to be done with it.
   await using session = await sandbox.open();
   assert.equal((await session.execute('1 + 1')).value?.json, '2');
+});
+
+test('where the stack overflows in earnest the sandbox goes on', () => {
+  const program = new URL('fixtures/small-stack.ts', import.meta.url).pathname;
+  const printed = execFileSync(process.execPath, ['--stack-size=150', program], { encoding: 'utf8' });
+  assert.equal(printed, 'true true\nin a new instance\n');
 });
 
 test('tools answer scripts where the provider has tools', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {
