@@ -10,12 +10,14 @@ mod error;
 mod glue;
 mod guest;
 mod image;
+mod lengths;
 mod machine;
 mod metered;
 mod module;
 mod plan;
 mod reach;
 mod shift;
+mod values;
 mod woven;
 
 pub use describe::{Description, GlobalDescription, GuestDescription, WeaveDescription};

@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    Blob, Provider, Started, World,
+    Blob, Files, Provider, Started, World,
     bindings::{
         export,
         exports::glovebox::sandbox::sandbox::{
@@ -56,7 +56,7 @@ struct Exported;
 impl Guest for Exported {
     type Started = RefCell<Started>;
     type Session = NoSession;
-    type Files = NoFiles;
+    type Files = Files;
     type Blob = RefCell<Blob>;
 
     fn info() -> ProviderInfo {
@@ -90,13 +90,25 @@ impl GuestStarted for RefCell<Started> {
     }
 
     fn files(&self) -> Result<OwnFiles, SandboxError> {
-        let started = self.borrow();
-        started.done()?;
-        Ok(OwnFiles::new(NoFiles))
+        Ok(OwnFiles::new(self.borrow().files()?))
     }
 
     fn cancel(&self) {
         self.borrow_mut().cancel();
+    }
+}
+
+impl GuestFiles for Files {
+    fn list(&self, pattern: String) -> Result<Vec<FileEntry>, SandboxError> {
+        self.list(&pattern)
+    }
+
+    fn stat(&self, path: String) -> Result<FileEntry, SandboxError> {
+        self.stat(&path)
+    }
+
+    fn read(&self, path: String, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
+        self.read(&path, offset, len)
     }
 }
 
@@ -123,33 +135,78 @@ impl GuestBlob for RefCell<Blob> {
 
 export!(Exported with_types_in crate::bindings);
 
-struct NoFiles;
-impl GuestFiles for NoFiles {
-    fn list(&self, _: String) -> Result<Vec<FileEntry>, SandboxError> { Err(SandboxError::Unsupported("files".into())) }
-    fn stat(&self, _: String) -> Result<FileEntry, SandboxError> { Err(SandboxError::Unsupported("files".into())) }
-    fn read(&self, _: String, _: u64, _: u64) -> Result<Vec<u8>, SandboxError> { Err(SandboxError::Unsupported("files".into())) }
-}
 struct NoSession;
-fn none<T>() -> Result<T, SandboxError> { Err(SandboxError::Unsupported("sessions".into())) }
+fn none<T>() -> Result<T, SandboxError> {
+    Err(SandboxError::Unsupported("sessions".into()))
+}
 impl GuestSession for NoSession {
-    fn open(_: Runtime, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> { none() }
-    fn resume(_: Runtime, _: BlobBorrow<'_>, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> { none() }
-    fn id(&self) -> String { String::new() }
-    fn info(&self) -> SessionInfo { SessionInfo { id: String::new(), executions: 0, memory_bytes: 0, private_bytes: 0, held_bytes: 0, checkpoints: 0, went_back: 0, ended: None } }
-    fn execute(&self, _: Request) -> Result<Execution, SandboxError> { none() }
-    fn start(&self, _: Request) -> Result<OwnStarted, SandboxError> { none() }
-    fn get_variable(&self, _: String) -> Result<Option<GuestValue>, SandboxError> { none() }
-    fn set_variable(&self, _: String, _: String) -> Result<(), SandboxError> { none() }
-    fn files(&self) -> Result<OwnFiles, SandboxError> { none() }
-    fn write_file(&self, _: String, _: Vec<u8>, _: IfExists) -> Result<(), SandboxError> { none() }
-    fn write_file_from(&self, _: String, _: BlobBorrow<'_>, _: IfExists) -> Result<(), SandboxError> { none() }
-    fn rename_file(&self, _: String, _: String, _: IfExists) -> Result<(), SandboxError> { none() }
-    fn delete_file(&self, _: String, _: bool) -> Result<(), SandboxError> { none() }
-    fn fork(&self) -> Result<OwnSession, SandboxError> { none() }
-    fn checkpoint(&self) -> Result<u64, SandboxError> { none() }
-    fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, SandboxError> { none() }
-    fn undo(&self) -> Result<u64, SandboxError> { none() }
-    fn undo_to(&self, _: u64) -> Result<(), SandboxError> { none() }
-    fn hibernate(&self) -> Result<OwnBlob, SandboxError> { none() }
-    fn close(&self) -> Result<(), SandboxError> { none() }
+    fn open(_: Runtime, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> {
+        none()
+    }
+    fn resume(_: Runtime, _: BlobBorrow<'_>, _: Policy, _: SessionOptions) -> Result<OwnSession, SandboxError> {
+        none()
+    }
+    fn id(&self) -> String {
+        String::new()
+    }
+    fn info(&self) -> SessionInfo {
+        SessionInfo {
+            id: String::new(),
+            executions: 0,
+            memory_bytes: 0,
+            private_bytes: 0,
+            held_bytes: 0,
+            checkpoints: 0,
+            went_back: 0,
+            ended: None,
+        }
+    }
+    fn execute(&self, _: Request) -> Result<Execution, SandboxError> {
+        none()
+    }
+    fn start(&self, _: Request) -> Result<OwnStarted, SandboxError> {
+        none()
+    }
+    fn get_variable(&self, _: String) -> Result<Option<GuestValue>, SandboxError> {
+        none()
+    }
+    fn set_variable(&self, _: String, _: String) -> Result<(), SandboxError> {
+        none()
+    }
+    fn files(&self) -> Result<OwnFiles, SandboxError> {
+        none()
+    }
+    fn write_file(&self, _: String, _: Vec<u8>, _: IfExists) -> Result<(), SandboxError> {
+        none()
+    }
+    fn write_file_from(&self, _: String, _: BlobBorrow<'_>, _: IfExists) -> Result<(), SandboxError> {
+        none()
+    }
+    fn rename_file(&self, _: String, _: String, _: IfExists) -> Result<(), SandboxError> {
+        none()
+    }
+    fn delete_file(&self, _: String, _: bool) -> Result<(), SandboxError> {
+        none()
+    }
+    fn fork(&self) -> Result<OwnSession, SandboxError> {
+        none()
+    }
+    fn checkpoint(&self) -> Result<u64, SandboxError> {
+        none()
+    }
+    fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, SandboxError> {
+        none()
+    }
+    fn undo(&self) -> Result<u64, SandboxError> {
+        none()
+    }
+    fn undo_to(&self, _: u64) -> Result<(), SandboxError> {
+        none()
+    }
+    fn hibernate(&self) -> Result<OwnBlob, SandboxError> {
+        none()
+    }
+    fn close(&self) -> Result<(), SandboxError> {
+        none()
+    }
 }

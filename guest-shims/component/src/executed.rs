@@ -2,8 +2,8 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::Ran;
-use glovebox_vfs::{Changes, RootId, Vfs};
+use glovebox_core::{Ran, files::Snapshot};
+use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
 use crate::{Runtime, bindings::types, convert};
@@ -19,8 +19,8 @@ pub struct Executed {
     pub changes: Changes,
     /// How long it took.
     pub duration: Duration,
-    /// The files as they are now, and where `/app` is in them.
-    pub files: (Vfs, Option<RootId>),
+    /// The files as they are now.
+    pub files: Snapshot,
     /// What it ran in.
     pub runtime: Rc<Runtime>,
 }

@@ -25,6 +25,7 @@ mod description;
 pub mod entered;
 mod error;
 mod executed;
+mod files;
 mod guest;
 mod guests;
 #[cfg(feature = "clock")]
@@ -49,6 +50,7 @@ mod intrinsics;
 pub use blob::Blob;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
+pub use files::Files;
 pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
 #[cfg(feature = "clock")]

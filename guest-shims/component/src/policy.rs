@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
     session::{Checkpoints, OnUnwind, SessionPolicy},
+    with_limits,
 };
 
 use crate::{
@@ -46,17 +47,6 @@ macro_rules! spelled {
         let limits: &Limits = $limits;
         types::Limits { $($name: Some(limits.$name)),* }
     }};
-}
-
-/// Does something with the names of all limits: the compiler finds a missing one.
-macro_rules! with_limits {
-    ($what:ident, $($rest:expr),*) => {
-        $what!(
-            $($rest),*, fuel, fuel_reserve, timeout_ms, timeout_reserve_ms, memory_bytes, stdout_bytes, stderr_bytes,
-            source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
-            tool_timeout_ms, tool_bytes, tool_record_bytes, session_count, session_total_bytes
-        )
-    };
 }
 
 impl Policy {

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{GuestWorld, WORKSPACE, check_request};
+use glovebox_core::{GuestWorld, WORKSPACE, check_request, files::Snapshot};
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
@@ -155,7 +155,7 @@ impl Sandbox {
         let output = wasi.take_output();
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        let files = (wasi.vfs().clone(), root);
+        let files = Snapshot::new(wasi.vfs().clone(), root);
         Ok(Executed { ran, output, changes, duration, files, runtime: Rc::clone(&self.runtime) })
     }
 

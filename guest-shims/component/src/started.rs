@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    Executed,
+    Executed, Files,
     bindings::{
         exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
         types::SandboxError,
@@ -18,6 +18,7 @@ type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
 pub struct Started {
     stage: Stage,
     is_cancelled: bool,
+    is_in_session: bool,
 }
 
 enum Stage {
@@ -36,7 +37,19 @@ impl Started {
     /// Begins nothing yet.
     #[must_use]
     pub fn new(begin: Begin) -> Self {
-        Self { stage: Stage::Waiting(begin), is_cancelled: false }
+        Self { stage: Stage::Waiting(begin), is_cancelled: false, is_in_session: false }
+    }
+
+    /// The same in a session, which has the files.
+    #[must_use]
+    pub fn in_session(self) -> Self {
+        Self { is_in_session: true, ..self }
+    }
+
+    /// Whether it has ended, and its caller was told.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        !matches!(self.stage, Stage::Waiting(_))
     }
 
     /// Runs it, the first time, and says what it did.
@@ -89,10 +102,14 @@ impl Started {
         convert::part(&captured.bytes, offset, len).to_vec()
     }
 
-    /// What it came to, once it is done.
-    pub fn done(&self) -> Result<&Executed, SandboxError> {
+    /// The files as it left them, once it is done.
+    pub fn files(&self) -> Result<Files, SandboxError> {
         match &self.stage {
-            Stage::Done(executed) => Ok(executed),
+            _ if self.is_in_session => {
+                let text = "an execution in a session leaves its files there: `session.files` gives them";
+                Err(SandboxError::Unsupported(text.into()))
+            }
+            Stage::Done(executed) => Ok(Files::new(executed.files.clone())),
             Stage::Failed(error) => Err(error.clone()),
             Stage::Waiting(_) => {
                 let text = "`continue` has not said `done`: the execution may still change its files";

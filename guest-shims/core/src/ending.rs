@@ -181,7 +181,7 @@ impl Spent<'_> {
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
-            Interrupt::Time => exhausted(Resource::Time, self.limits.timeout_ms, milliseconds(self.elapsed)),
+            Interrupt::Time => exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(self.elapsed)),
             Interrupt::Cancelled => Outcome::Cancelled,
         }
     }
@@ -192,7 +192,7 @@ impl Spent<'_> {
             Stop::OutOfFuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
             Stop::Deadline => {
                 let over = self.elapsed.max(Duration::from_millis(self.limits.timeout_ms));
-                exhausted(Resource::Time, self.limits.timeout_ms, milliseconds(over))
+                exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(over))
             }
             Stop::Cancelled => Outcome::Cancelled,
             // An interpreter that gets no memory where it cannot go on without aborts.
@@ -210,7 +210,7 @@ fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
     Outcome::Exhausted { resource, limit, used }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

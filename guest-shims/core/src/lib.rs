@@ -11,14 +11,19 @@
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
 //! | `files` | a workspace, seen and changed from outside |
-//! | `session`, `tools` | what they have in common |
+//! | `session` | what is kept of sessions, and when |
+//! | `hibernate` | sessions as bytes |
+//! | `tools` | functions that scripts may call |
 //!
 //! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
 //! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
+mod duration;
 mod ending;
 pub mod files;
+pub mod hibernate;
+mod json;
 mod language;
 mod limits;
 mod memory;
@@ -31,7 +36,9 @@ pub mod tools;
 mod value;
 
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
+pub use duration::milliseconds;
 pub use ending::{After, Ending, Ran, Refusal, Spent};
+pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use limits::{LimitError, Limits};
 pub use memory::MemoryLimiter;

@@ -8,12 +8,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use glovebox_core::session::SessionLedger;
 use glovebox_runtimes::{CacheDir, Digest, Manifest, Progress, Runtimes};
 use wasmtime::Linker;
 
 use crate::{
-    EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, session::SessionLedger, stack::Stacks,
-    state::State, ticker::Ticker, tools::ToolThreads,
+    EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, stack::Stacks, state::State,
+    ticker::Ticker, tools::ToolThreads,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.

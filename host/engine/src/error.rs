@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use glovebox_core::RequestError;
+use glovebox_core::{RequestError, session::TooMany};
 use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
@@ -248,5 +248,11 @@ impl From<RequestError> for ExecuteError {
             RequestError::StdinTooLarge { bytes, most } => Self::StdinTooLarge { bytes, most },
             RequestError::Name(beginning) => Self::Name(beginning),
         }
+    }
+}
+
+impl From<TooMany> for ExecuteError {
+    fn from(TooMany { key, used, most }: TooMany) -> Self {
+        Self::TooManySessions { key, used, most }
     }
 }

@@ -16,13 +16,10 @@
 
 use std::error::Error;
 
-use glovebox_core::{Ran, clipped};
+use glovebox_core::{Ran, clipped, milliseconds};
 use glovebox_wasi::SecurityEvent;
 
-use crate::{
-    Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, execution::milliseconds,
-    runtime::Runtime,
-};
+use crate::{Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, runtime::Runtime};
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{Files, GuestValue, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
@@ -130,14 +131,6 @@ impl Execution {
     pub(crate) fn take_files(&mut self) -> Files {
         std::mem::replace(&mut self.files, Files::none())
     }
-}
-
-/// A duration in milliseconds, to the microsecond.
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
-    let duration_us = duration_us as f64;
-    duration_us / 1000.0
 }
 
 impl Serialize for Execution {

@@ -93,7 +93,7 @@ pub use execution::{Execution, Metadata, Output};
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
     GuestValue, Language, LimitError, Limits, Outcome, RaisedOutcome, Resource, TrapKind, UnknownLanguage,
-    session::{Checkpoints, OnUnwind, SessionPolicy},
+    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{Progress, Quiet};
@@ -110,7 +110,7 @@ pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::PreparedModule;
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::{CheckpointId, CheckpointInfo, Session, SessionInfo, SessionOptions, SharedWorkspace, WentBack};
+pub use session::{Session, SessionInfo, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 pub use store::{
     DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,

@@ -2,8 +2,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// The page size of WebAssembly memory as we save it, whatever the host's is.
-pub(crate) const PAGE_BYTES: usize = 4096;
+use glovebox_core::session::PAGE_BYTES;
 
 /// Bytes per page in `/proc/self/pagemap`.
 const ENTRY_BYTES: usize = 8;

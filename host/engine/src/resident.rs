@@ -15,7 +15,9 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use crate::pagemap::{PAGE_BYTES, private_pages};
+use glovebox_core::session::PAGE_BYTES;
+
+use crate::pagemap::private_pages;
 
 /// How many ranges are kept: 32 less some for the pages that other scripts write to besides.
 const RANGES_MOST: usize = 24;

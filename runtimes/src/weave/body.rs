@@ -12,7 +12,7 @@ use wasm_encoder::{BlockType, Function, ValType, reencode::Reencode};
 use wasmparser::{FunctionBody, Operator};
 
 use super::{
-    WeaveError,
+    WeaveError, lengths,
     module::Module,
     reach::{Kind, Reach},
     shift::Shift,
@@ -20,7 +20,7 @@ use super::{
 
 /// Work in proportion to a length up to this is not checked before it begins, where the length is a constant:
 /// `SMALL_BULK_OP_COST` in Wasmtime's `func_environ.rs`.
-const SMALL_BULK: i64 = 128;
+pub(super) const SMALL_BULK: i64 = 128;
 
 /// What a guest's functions are rewritten to use. Indices are those of the woven module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,13 +82,15 @@ pub(super) fn rewrite(
     let (locals, count) = read_locals(body, frame.parameters, shift).map_err(WeaveError::encoding(module.name))?;
     let operators: Vec<_> =
         body.get_operators_reader().and_then(|reader| reader.into_iter().collect()).map_err(&wrong)?;
+    let constants = match work.fuel {
+        Some(_) => lengths::constants(module, frame.parameters, &locals, &operators)?,
+        None => lengths::Constants::new(),
+    };
     let mut writer = Writer::new(work, frame, locals, count, &operators);
     writer.begin();
-    let mut before = None;
-    for operator in &operators {
+    for (place, operator) in operators.iter().enumerate() {
         let again = shift.instruction(operator.clone()).map_err(WeaveError::encoding(module.name))?;
-        writer.operator(operator, before, &again);
-        before = Some(operator);
+        writer.operator(operator, constants.get(&place).copied(), &again);
     }
     Ok(writer.code)
 }
@@ -188,12 +190,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    fn operator(
-        &mut self,
-        operator: &Operator<'_>,
-        before: Option<&Operator<'_>>,
-        again: &wasm_encoder::Instruction<'_>,
-    ) {
+    fn operator(&mut self, operator: &Operator<'_>, length: Option<i32>, again: &wasm_encoder::Instruction<'_>) {
         if !self.reach.is_live() {
             return self.dead(operator, again);
         }
@@ -257,10 +254,10 @@ impl<'w> Writer<'w> {
                 self.reload();
             }
             _ if is_bulk(operator) => {
-                self.bulk(before);
+                self.bulk(length);
                 self.copy(again);
             }
-            Operator::MemoryGrow { .. } => self.grow(before, again),
+            Operator::MemoryGrow { .. } => self.grow(length, again),
             Operator::MemorySize { .. } => match self.work.memory {
                 Some(memory) => _ = self.code.instructions().global_get(memory.size),
                 None => self.copy(again),
@@ -305,13 +302,13 @@ impl<'w> Writer<'w> {
         self.copy(again);
     }
 
-    /// Before an operator whose work is in proportion to the number on top of the stack.
-    fn bulk(&mut self, before: Option<&Operator<'_>>) {
+    /// Before an operator whose work is in proportion to the number on top of the stack, which may be known.
+    fn bulk(&mut self, length: Option<i32>) {
         if self.work.fuel.is_none() {
             return;
         }
-        if let Some(Operator::I32Const { value }) = before {
-            let length = i64::from(value.cast_unsigned());
+        if let Some(length) = length {
+            let length = i64::from(length.cast_unsigned());
             self.pending += length;
             if length > SMALL_BULK {
                 self.check();
@@ -325,9 +322,9 @@ impl<'w> Writer<'w> {
         self.check();
     }
 
-    fn grow(&mut self, before: Option<&Operator<'_>>, again: &wasm_encoder::Instruction<'_>) {
-        // Pages are free, but the check is not left out unless it is known to be so.
-        if !matches!(before, Some(Operator::I32Const { .. })) {
+    fn grow(&mut self, pages: Option<i32>, again: &wasm_encoder::Instruction<'_>) {
+        // Pages are free, but the check is not left out where their number is not known.
+        if pages.is_none() {
             self.check();
         }
         let Some(memory) = self.work.memory else { return self.copy(again) };
@@ -390,7 +387,7 @@ impl<'w> Writer<'w> {
 }
 
 /// Whether an operator does work in proportion to the number on top of the stack, and costs as much.
-fn is_bulk(operator: &Operator<'_>) -> bool {
+pub(super) fn is_bulk(operator: &Operator<'_>) -> bool {
     matches!(
         operator,
         Operator::MemoryCopy { .. }

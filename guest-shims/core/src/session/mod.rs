@@ -1,5 +1,21 @@
 //! Sessions: interpreters that are kept between executions.
+//!
+//! * [`Checkpoint`]: a saved state; [`Pages`]: the memory of it, as its difference to the image.
+//! * [`History`]: the states that a session can be set back to, when one is due and which one undoing takes.
+//! * [`SessionLedger`]: what all sessions hold together.
 
+mod checkpoint;
+mod history;
+mod id;
+mod info;
+mod ledger;
+mod pages;
 mod policy;
 
+pub use checkpoint::Checkpoint;
+pub use history::{History, Saved};
+pub use id::{SESSION_ID_BYTES_MOST, is_session_id};
+pub use info::{CheckpointId, CheckpointInfo, WentBack};
+pub use ledger::{Place, SessionLedger, TooMany};
+pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};

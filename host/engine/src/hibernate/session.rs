@@ -2,15 +2,13 @@
 
 use std::io::Write;
 
-use glovebox_wasi::Entropy as WasiEntropy;
-
-use super::{Caps, HibernateError, ImageView, ResumeError, Saved, SessionKey, decode::decode, encode::encode};
-use crate::{
-    Entropy, ExecuteError, Limits, Request, Sandbox, Session,
-    budget::Keeper,
-    run::Setting,
-    session::{Awaken, Checkpoint},
+use glovebox_core::{
+    hibernate::{Caps, ImageView, Saved, decode, encode, resumed_key},
+    session::Checkpoint,
 };
+
+use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
+use crate::{ExecuteError, Request, Sandbox, Session, budget::Keeper, run::Setting, session::Awaken};
 
 /// How a session is written as bytes. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +143,7 @@ impl Session {
             pages: state.pages,
         };
         with_image(self.sandbox(), |image| {
-            encode(&saved, image, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
+            encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
         })?
         .map_err(HibernateError::Write)
     }
@@ -162,8 +160,9 @@ impl Sandbox {
         let limits = &inner.policy.limits;
         let saved = with_image(self, |image| {
             let bound_to = options.bound_to.as_deref().unwrap_or("");
-            decode(bytes, image, &Caps::of(limits), options.key.as_ref(), bound_to)
-        })??;
+            decode(bytes, image, &Zstandard, &Caps::of(limits), options.key.as_ref(), bound_to)
+        })?
+        .map_err(glovebox_core::hibernate::ResumeError::widened)?;
         let setting = Setting::new(self, Request::new(""))?;
         let files = inner.workspace.files()?;
         let mut wasi = self.wasi(&setting, &files)?;
@@ -175,20 +174,11 @@ impl Sandbox {
             globals: saved.globals,
             wasi,
             executions: saved.executions,
-            entropy_key: entropy_key(inner.policy.entropy, saved.entropy_key),
+            entropy_key: resumed_key(inner.policy.entropy, saved.entropy_key),
             forks: saved.forks,
         };
         Ok(Session::from_checkpoint(self, options.id, state, Awaken::Same, options.keeper)?)
     }
-}
-
-/// What a resumed session draws from: whether random numbers can be foretold is the policy's to say, never the bytes'.
-fn entropy_key(policy: Entropy, saved: Option<[u8; 32]>) -> Option<[u8; 32]> {
-    let Entropy::Seeded(seed) = policy else { return None };
-    saved.or(match WasiEntropy::seeded(seed) {
-        WasiEntropy::Seeded(key) => Some(key),
-        WasiEntropy::Host => None,
-    })
 }
 
 /// Shows a sandbox's image to `work`.
@@ -205,14 +195,4 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         page: &|number| pristine.page(number),
         globals: pristine.globals(),
     }))
-}
-
-impl Caps {
-    fn of(limits: &Limits) -> Self {
-        // Files are held to their quotas when they are restored; this only keeps what is unpacked in proportion. Beside them
-        // the WASI state has standard input and descriptors, which are small.
-        const MORE_BYTES: u64 = 4 << 20;
-        let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
-        Self { memory_bytes: limits.memory_bytes, wasi_bytes }
-    }
 }

@@ -1,10 +1,9 @@
 //! Forking, exporting and importing kept sessions.
 
+use glovebox_core::hibernate::{self, reseal};
+
 use super::{KeptSession, Sessions, SessionsError};
-use crate::{
-    HibernatedInfo, IfExists, ResumeError, SessionId, SessionOptions, SessionRecord, Timestamp, events,
-    hibernate::reseal,
-};
+use crate::{HibernatedInfo, IfExists, SessionId, SessionOptions, SessionRecord, Timestamp, events};
 
 impl Sessions {
     /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
@@ -77,6 +76,6 @@ impl Sessions {
     }
 }
 
-fn unusable(id: &SessionId, source: ResumeError) -> SessionsError {
-    SessionsError::Resume { id: id.clone(), source: Box::new(source) }
+fn unusable(id: &SessionId, source: hibernate::ResumeError) -> SessionsError {
+    SessionsError::Resume { id: id.clone(), source: Box::new(source.widened()) }
 }

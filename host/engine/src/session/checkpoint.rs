@@ -1,7 +1,7 @@
-//! A saved state of a session, and a guest made from one.
+//! Saving a guest, and making one of a saved state.
 
-use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
-use sha2::{Digest as _, Sha256};
+use glovebox_core::session::{Checkpoint, Pages};
+use glovebox_wasi::Wasi;
 
 use crate::{
     ExecuteError, Request, Sandbox,
@@ -9,30 +9,8 @@ use crate::{
     guest::Guest,
     run::Setting,
     runtime::Image,
-    session::{pages::Pages, pristine},
+    session::{pages::own_pages, pristine},
 };
-
-/// Everything a resting session is made of.
-///
-/// Linear memory as its difference to the image, mutable globals, and what the host keeps for the guest: descriptors,
-/// files, standard input, clock, entropy. Tables are not part of it, because no image changes its own.
-#[derive(Clone)]
-pub(crate) struct Checkpoint {
-    /// The size of the whole linear memory, a multiple of 64 KiB.
-    pub(crate) memory_bytes: u64,
-    /// Its pages that differ from the image's.
-    pub(crate) pages: Pages,
-    /// The mutable globals by their export name, as bits, in the names' order. A resting guest has the image's.
-    pub(crate) globals: Vec<(String, u64)>,
-    /// What the host keeps for the guest. Its monotonic clock has no host's share in it.
-    pub(crate) wasi: Wasi,
-    /// How many executions the state has behind it.
-    pub(crate) executions: u64,
-    /// The key that a session with seeded entropy draws from: the policy's seed, or a fork's own. None with the host's.
-    pub(crate) entropy_key: Option<[u8; 32]>,
-    /// How many forks were made of the session. Later ones go on counting, so that none draws what another did.
-    pub(crate) forks: u64,
-}
 
 /// Whose random numbers a new guest goes on with. Those of the host's generator are new ones in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +21,26 @@ pub(crate) enum Awaken {
     Fork,
 }
 
-/// The key of a session's fork.
-pub(crate) fn fork_key(parent: &[u8; 32], fork: u64) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    hasher.update(b"glovebox fork");
-    hasher.update(parent);
-    hasher.update(fork.to_le_bytes());
-    hasher.finalize().into()
+/// What an engine does with a saved state.
+pub(crate) trait EngineCheckpoint: Sized {
+    /// Saves a resting guest. Pages that are equal in `earlier` are shared with it.
+    fn of(image: &Image, guest: &mut Guest, earlier: Pages) -> Result<Self, ExecuteError>;
+
+    /// Its WASI state over host directories as they are now, with what was changed and not committed put over them.
+    fn remounted(&self, sandbox: &Sandbox) -> Result<Wasi, ExecuteError>;
+
+    /// A new guest in this state, with a WASI state that goes with it. What the guest itself runs as it awakes is held to
+    /// the limits of one execution.
+    fn guest(&self, sandbox: &Sandbox, wasi: Wasi, awaken: Awaken, run: Run) -> Result<Guest, ExecuteError>;
 }
 
-impl Checkpoint {
-    /// Saves a resting guest. Pages that are equal in `earlier` are shared with it.
-    pub(crate) fn of(image: &Image, guest: &mut Guest, earlier: Pages) -> Result<Self, ExecuteError> {
+impl EngineCheckpoint for Checkpoint {
+    fn of(image: &Image, guest: &mut Guest, earlier: Pages) -> Result<Self, ExecuteError> {
         let pristine = image.pristine()?;
         let globals = guest.globals(image)?;
         Ok(Self {
             memory_bytes: guest.machine.memory().len() as u64,
-            pages: Pages::of(guest.machine.memory(), pristine, earlier),
+            pages: own_pages(guest.machine.memory(), pristine, earlier),
             globals,
             wasi: guest.settled_wasi(),
             executions: 0,
@@ -68,18 +49,7 @@ impl Checkpoint {
         })
     }
 
-    /// The same state, to be gone on with by a fork.
-    pub(crate) fn forked(mut self) -> Self {
-        self.entropy_key = self.entropy_key.map(|key| fork_key(&key, self.forks));
-        self.forks = 0;
-        if let Some(key) = self.entropy_key {
-            self.wasi.set_entropy(WasiEntropy::Seeded(key));
-        }
-        self
-    }
-
-    /// Its WASI state over host directories as they are now, with what was changed and not committed put over them.
-    pub(crate) fn remounted(&self, sandbox: &Sandbox) -> Result<Wasi, ExecuteError> {
+    fn remounted(&self, sandbox: &Sandbox) -> Result<Wasi, ExecuteError> {
         let setting = Setting::new(sandbox, Request::new(""))?;
         let mut wasi = sandbox.wasi(&setting, &sandbox.0.workspace.files()?)?;
         wasi.set_linear_memory_bytes(self.memory_bytes);
@@ -88,26 +58,14 @@ impl Checkpoint {
         Ok(wasi)
     }
 
-    /// A new guest in this state, with a WASI state that goes with it. What the guest itself runs as it awakes is held to
-    /// the limits of one execution.
-    pub(crate) fn guest(
-        &self,
-        sandbox: &Sandbox,
-        mut wasi: Wasi,
-        awaken: Awaken,
-        run: Run,
-    ) -> Result<Guest, ExecuteError> {
+    fn guest(&self, sandbox: &Sandbox, mut wasi: Wasi, awaken: Awaken, run: Run) -> Result<Guest, ExecuteError> {
         let inner = &sandbox.0;
         let broken = |what: &str| ExecuteError::Driver(format!("the saved session does not fit its image: {what}"));
         let image = inner.runtime.image().ok_or_else(|| broken("there is none"))?;
         if self.globals != image.pristine()?.globals() {
             return Err(broken("its globals are not at rest"));
         }
-        if let Some(key) = self.entropy_key {
-            let position = self.wasi.entropy_position().unwrap_or(0);
-            wasi.set_entropy(WasiEntropy::Seeded(key));
-            wasi.set_entropy_position(position);
-        }
+        self.continue_entropy(&mut wasi);
         let limits = &inner.policy.limits;
         let mut guest = Guest::asleep(&inner.engine.0, &inner.runtime, Box::new(wasi), limits, run)?;
         let memory_bytes = guest.machine.memory().len() as u64;

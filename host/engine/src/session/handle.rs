@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo};
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
     entropy,
     run::Setting,
     session::{
-        CheckpointId, CheckpointInfo, SessionInfo, SessionOptions, SharedWorkspace, check_id,
-        checkpoint::{Awaken, Checkpoint},
+        SessionInfo, SessionOptions, SharedWorkspace, check_id,
+        checkpoint::Awaken,
         info::Status,
         line::{Left, Line, Turn},
         live::{Live, passing_run},

@@ -6,33 +6,6 @@ use serde::Serialize;
 
 use crate::Language;
 
-/// Names a checkpoint within its session. Later ones are greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct CheckpointId(pub u64);
-
-/// A state that a session can be set back to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CheckpointInfo {
-    /// Its name.
-    pub id: CheckpointId,
-    /// Whether the session took it by itself, before an execution. It is replaced by the next such one.
-    pub automatic: bool,
-    /// How many executions the state has behind it.
-    pub executions: u64,
-    /// Memory of its own: the pages that differ from the image's, in bytes. Checkpoints share those that are equal.
-    pub private_bytes: u64,
-}
-
-/// What a session did after an execution that was unwound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct WentBack {
-    /// How many executions before the unwound one are lost with it. None are where a checkpoint was taken right before it.
-    pub executions_lost: u64,
-}
-
 /// A session, seen from outside. It may be executing meanwhile: this is how its last execution left it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

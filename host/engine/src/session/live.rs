@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use glovebox_core::After;
+use glovebox_core::{
+    After,
+    session::{Checkpoint, CheckpointId, CheckpointInfo, History, Pages, Place, Saved},
+};
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
 use crate::{
-    Entropy, ExecuteError, Execution, Files, GuestValue, Sandbox,
+    ExecuteError, Execution, Files, GuestValue, Sandbox,
     budget::Keeper,
     current::Run,
     guest::Guest,
@@ -15,12 +18,9 @@ use crate::{
     run::Setting,
     runtime::Image,
     session::{
-        CheckpointId, CheckpointInfo, SharedWorkspace,
-        checkpoint::{Awaken, Checkpoint},
-        history::{History, Saved},
+        SharedWorkspace,
+        checkpoint::{Awaken, EngineCheckpoint as _},
         info::Status,
-        ledger::Place,
-        pages::Pages,
         shared,
     },
     workspace::Roots,
@@ -73,10 +73,6 @@ impl Live {
         keeper: Keeper,
         place: Place,
     ) -> Self {
-        let entropy_key = match sandbox.0.policy.entropy {
-            Entropy::Host => None,
-            Entropy::Seeded(seed) => seeded_key(seed),
-        };
         let mut live = Self {
             sandbox: sandbox.clone(),
             id,
@@ -91,7 +87,7 @@ impl Live {
             went_back: 0,
             commits: OwnCommits::default(),
             forks: 0,
-            entropy_key,
+            entropy_key: sandbox.0.policy.entropy.key(),
             keeper,
             place: Some(place),
         };
@@ -240,11 +236,7 @@ impl Live {
             return Err(self.has_ended(reason));
         }
         let is_new = self.changed || matches!(self.life, Life::Unwound(_));
-        let saved = match to {
-            Some(id) => self.history.find(id),
-            None if is_new => self.history.last(),
-            None => self.history.before_last(),
-        };
+        let saved = self.history.undo_target(to, is_new);
         let saved = saved.cloned().ok_or_else(|| ExecuteError::NoCheckpoint { id: self.id.to_string(), wanted: to })?;
         // The new instance first: if there is none to be had, the session stays as it is.
         let guest = self.awaken(&saved)?;
@@ -356,12 +348,4 @@ fn said<T>(result: &Result<T, ExecuteError>) -> String {
 
 fn image(sandbox: &Sandbox) -> Result<&Image, ExecuteError> {
     sandbox.0.runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() })
-}
-
-/// The key of a policy's seed.
-fn seeded_key(seed: u64) -> Option<[u8; 32]> {
-    match glovebox_wasi::Entropy::seeded(seed) {
-        glovebox_wasi::Entropy::Seeded(key) => Some(key),
-        glovebox_wasi::Entropy::Host => None,
-    }
 }

@@ -2,16 +2,15 @@
 //!
 //! * [`handle`]: the public [`Session`], and its turns ([`line`]).
 //! * [`live`]: what it is made of, and what becomes of it when its guest is unwound.
-//! * [`checkpoint`]: a saved state: private [`pages`], compared with the [`pristine`] image, and what the host keeps;
-//!   [`history`]: those that a session can be set back to.
+//! * [`checkpoint`]: saving a guest, its private [`pages`] compared with the [`pristine`] image, and making one of what was
+//!   saved.
 //! * [`shared`]: files that several sessions have in common.
-//! * [`ledger`]: what an engine's sessions hold together.
+//!
+//! What is saved, which states a session can be set back to and what all sessions hold together is `glovebox-core`'s.
 
 mod checkpoint;
 mod handle;
-mod history;
 mod info;
-mod ledger;
 mod line;
 mod live;
 mod options;
@@ -19,13 +18,11 @@ mod pages;
 mod pristine;
 mod shared;
 
-pub(crate) use checkpoint::{Awaken, Checkpoint};
-pub(crate) use ledger::SessionLedger;
+pub(crate) use checkpoint::Awaken;
 pub(crate) use options::check_id;
-pub(crate) use pages::{Page, Pages};
 pub(crate) use pristine::Pristine;
 
 pub use handle::Session;
-pub use info::{CheckpointId, CheckpointInfo, SessionInfo, WentBack};
+pub use info::SessionInfo;
 pub use options::SessionOptions;
 pub use shared::SharedWorkspace;

@@ -1,5 +1,7 @@
 //! How a session is opened.
 
+use glovebox_core::session::{SESSION_ID_BYTES_MOST, is_session_id};
+
 use crate::{ExecuteError, SharedWorkspace, budget::Keeper};
 
 /// How a session is opened. Make one with `default()` and change what differs.
@@ -46,40 +48,10 @@ impl SessionOptions {
     }
 }
 
-/// The most bytes of a session's id.
-const ID_BYTES_MOST: usize = 64;
-
 /// Refuses what cannot be a session's id.
 pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    if (1..=ID_BYTES_MOST).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain) {
+    if is_session_id(id) {
         return Ok(());
     }
-    Err(ExecuteError::SessionId { id: id.chars().take(ID_BYTES_MOST).collect() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_a_plain_name() {
-        for (id, fits) in [
-            ("a", true),
-            ("A-b_c.9", true),
-            (&"x".repeat(64), true),
-            (&"x".repeat(65), false),
-            ("", false),
-            (".", false),
-            ("..", false),
-            (".a", false),
-            ("a/b", false),
-            ("a\\b", false),
-            ("a b", false),
-            ("a\0", false),
-            ("é", false),
-        ] {
-            assert_eq!(check_id(id).is_ok(), fits, "{id:?}");
-        }
-    }
+    Err(ExecuteError::SessionId { id: id.chars().take(SESSION_ID_BYTES_MOST).collect() })
 }

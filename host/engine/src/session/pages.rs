@@ -1,98 +1,56 @@
 //! The pages of a guest's memory that are its own: those that differ from its image's.
 
-use std::{fmt, sync::Arc};
+use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, Pages};
 
-use crate::{
-    pagemap::{PAGE_BYTES, private_pages},
-    session::pristine::Pristine,
-};
+use crate::{pagemap::private_pages, session::pristine::Pristine};
 
-/// One page.
-pub(crate) type Page = [u8; PAGE_BYTES];
+/// A memory beside its image.
+struct Compared<'a> {
+    memory: &'a [Page],
+    pristine: &'a Pristine,
+}
 
-/// Pages by their number, ascending. What is in none of them is as in the image, and zero beyond it.
-///
-/// A clone shares the pages. So do checkpoints of one session, as far as they are equal.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Pages(Vec<(u32, Arc<Page>)>);
+impl<'a> Compared<'a> {
+    fn new(memory: &'a [u8], pristine: &'a Pristine) -> Self {
+        Self { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine }
+    }
 
-impl fmt::Debug for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pages").field("count", &self.0.len()).finish_non_exhaustive()
+    fn find(&mut self, candidates: Option<Vec<u32>>, earlier: Pages) -> Pages {
+        match candidates {
+            Some(candidates) => Pages::of(self, candidates, earlier),
+            None => {
+                let count = u32::try_from(self.memory.len()).unwrap_or(u32::MAX);
+                Pages::of(self, 0..count, earlier)
+            }
+        }
     }
 }
 
-impl Pages {
-    /// The pages of `memory` that differ from the image's, each shared with `earlier` where it is equal there.
-    ///
-    /// Costs what was written to since the instance was made, where the system tells, and otherwise the whole memory.
-    pub(crate) fn of(memory: &[u8], pristine: &Pristine, earlier: Self) -> Self {
-        let candidates = private_pages(memory);
-        Self::among(memory, pristine, earlier, candidates.as_deref())
+impl GuestPages for Compared<'_> {
+    fn equals(&mut self, number: u32, page: &Page) -> bool {
+        self.memory.get(number as usize) == Some(page)
     }
 
-    fn among(memory: &[u8], pristine: &Pristine, earlier: Self, candidates: Option<&[u32]>) -> Self {
-        let (memory, _) = memory.as_chunks::<PAGE_BYTES>();
-        let mut found = Vec::with_capacity(earlier.0.len());
-        let mut earlier = earlier.0.into_iter().peekable();
-        let mut look = |number: u32, page: &Page| {
-            while earlier.next_if(|(before, _)| *before < number).is_some() {}
-            match earlier.next_if(|(same, _)| *same == number) {
-                Some((_, kept)) if *kept == *page => found.push((number, kept)),
-                _ if pristine.has(number, page) => {}
-                _ => found.push((number, Arc::new(*page))),
-            }
-        };
-        match candidates {
-            Some(candidates) => {
-                for number in candidates {
-                    if let Some(page) = memory.get(*number as usize) {
-                        look(*number, page);
-                    }
-                }
-            }
-            None => (0..).zip(memory).for_each(|(number, page)| look(number, page)),
-        }
-        Self(found)
+    fn is_pristine(&mut self, number: u32) -> bool {
+        self.memory.get(number as usize).is_none_or(|page| self.pristine.has(number, page))
     }
 
-    /// Writes the pages into the memory of a new instance, which holds the image. False: one of them lies beyond it.
-    pub(crate) fn write_to(&self, memory: &mut [u8]) -> bool {
-        let (memory, _) = memory.as_chunks_mut::<PAGE_BYTES>();
-        for (number, page) in &self.0 {
-            let Some(into) = memory.get_mut(*number as usize) else { return false };
-            *into = **page;
-        }
-        true
+    fn page(&mut self, number: u32) -> Option<Page> {
+        self.memory.get(number as usize).copied()
     }
+}
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// What they take.
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.0.len() * PAGE_BYTES) as u64
-    }
-
-    /// Each with its number, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Page>)> {
-        self.0.iter().map(|(number, page)| (*number, page))
-    }
-
-    /// Adds a page after all others. False, and nothing is added, if its number is not above theirs.
-    pub(crate) fn push(&mut self, number: u32, page: Arc<Page>) -> bool {
-        let ascends = self.0.last().is_none_or(|(last, _)| *last < number);
-        if ascends {
-            self.0.push((number, page));
-        }
-        ascends
-    }
+/// The pages of `memory` that differ from the image's, each shared with `earlier` where it is equal there.
+///
+/// Costs what was written to since the instance was made, where the system tells, and otherwise the whole memory.
+pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, earlier: Pages) -> Pages {
+    Compared::new(memory, pristine).find(private_pages(memory), earlier)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use wasmtime::{Instance, Memory, Module, Store};
 
     use super::*;
@@ -170,8 +128,8 @@ mod tests {
                         let range = number * PAGE_BYTES..(number + 1) * PAGE_BYTES;
                         data[range].copy_from_slice(pristine.page(u32::try_from(number).unwrap()).unwrap());
                     }
-                    let found = Pages::of(data, pristine, pages.clone());
-                    let compared = Pages::among(data, pristine, Pages::default(), None);
+                    let found = own_pages(data, pristine, pages.clone());
+                    let compared = Compared::new(data, pristine).find(None, Pages::default());
                     assert_eq!(found, compared, "seed {seed}, round {round}");
                     for (number, page) in found.iter() {
                         let before = pages.iter().find(|(before, _)| *before == number);
@@ -197,29 +155,15 @@ mod tests {
     fn an_untouched_instance_has_no_pages_of_its_own() {
         with_engines(|engine, module, pristine| {
             let (mut store, _, memory) = instance(engine, module);
-            assert_eq!(Pages::of(memory.data(&store), pristine, Pages::default()).count(), 0);
+            assert_eq!(own_pages(memory.data(&store), pristine, Pages::default()).count(), 0);
             memory.grow(&mut store, 2).unwrap();
             let data = memory.data_mut(&mut store);
             // Written to, but as it was: one page in the image and one beyond it.
             data[0] = std::hint::black_box(data[0]);
             data[5 << 16] = 0;
-            assert_eq!(Pages::of(data, pristine, Pages::default()).count(), 0);
+            assert_eq!(own_pages(data, pristine, Pages::default()).count(), 0);
             data[5 << 16] = 1;
-            assert_eq!(Pages::of(data, pristine, Pages::default()).bytes(), PAGE_BYTES as u64);
+            assert_eq!(own_pages(data, pristine, Pages::default()).bytes(), PAGE_BYTES as u64);
         });
-    }
-
-    #[test]
-    fn pages_beyond_the_memory_are_refused_and_numbers_ascend() {
-        let page = Arc::new([7; PAGE_BYTES]);
-        let mut pages = Pages::default();
-        assert!(pages.push(1, Arc::clone(&page)));
-        assert!(!pages.push(1, Arc::clone(&page)), "twice");
-        assert!(!pages.push(0, Arc::clone(&page)), "back");
-        assert_eq!(pages.count(), 1);
-        assert!(!pages.write_to(&mut [0; PAGE_BYTES]));
-        let mut memory = [0; 2 * PAGE_BYTES];
-        assert!(pages.write_to(&mut memory));
-        assert_eq!((memory[PAGE_BYTES - 1], memory[PAGE_BYTES]), (0, 7));
     }
 }

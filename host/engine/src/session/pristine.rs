@@ -1,9 +1,8 @@
 //! What an image looks like before anything has run in it.
 
+use glovebox_core::session::{PAGE_BYTES, Page};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use wasmtime::{Instance, Memory, Store, Val};
-
-use crate::{pagemap::PAGE_BYTES, session::pages::Page};
 
 /// An instance of a runtime's image that is never entered: what sessions are compared with when they are saved.
 ///

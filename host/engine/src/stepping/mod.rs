@@ -6,9 +6,7 @@
 //! | `step` | what the two say to each other |
 //! | `owned` | a request that its thread can keep |
 //! | `transcript` | what the script has written so far |
-//! | `json` | whether a text is JSON, without making values of it |
 
-pub(crate) mod json;
 mod owned;
 mod started;
 mod step;

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_core::check_json;
+
 use super::{
-    AdvanceError, Step, ToolAnswer, ToolRequest, json,
+    AdvanceError, Step, ToolAnswer, ToolRequest,
     owned::Owned,
     transcript::{self, Transcript},
 };
@@ -213,7 +215,7 @@ fn taken(desk: &Desk, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAns
     let index = index.ok_or(AdvanceError::UnknownCall { id })?;
     match answer {
         Ok(text) => {
-            json::check(&text).map_err(|reason| AdvanceError::NotJson { id, reason })?;
+            check_json(&text).map_err(|reason| AdvanceError::NotJson { id, reason })?;
             Ok(CallerAnswer { index, answer: Ok(text) })
         }
         Err(error) => Ok(CallerAnswer { index, answer: Err((error.kind(), error.message().to_owned())) }),

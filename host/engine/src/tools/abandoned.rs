@@ -8,7 +8,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{ToolErrorKind, error::Failure};
+use glovebox_core::tools::Failure;
+
+use super::ToolErrorKind;
 
 /// How many calls of one origin may be abandoned and still run when it makes another.
 const ORIGIN_CALLS_MOST: usize = 16;

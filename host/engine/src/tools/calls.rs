@@ -9,19 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::tools::Held;
+use glovebox_core::tools::{self as protocol, Answer, Begun, Failure, Held, Message, Reply, Tally, hold_answer};
 use serde_json::Value;
 
 use super::{
-    Account, ToolCall, ToolErrorKind, ToolRecord, ToolThreads, Toolbox,
+    Account, ToolCall, ToolRecord, ToolThreads, Toolbox,
     abandoned::Turn,
     desk::{Desk, Waiting as GuestWaits},
-    error::Failure,
     exchange::Exchange,
     lookout::Lookout,
-    message::{Message, weight},
-    record::Records,
-    reply::{self, Answer, Reply},
     toolbox::Entry,
     worker::{self, Fate, Job},
 };
@@ -52,8 +48,6 @@ pub(crate) struct Calls {
     bounds: Bounds,
     session_id: Option<String>,
     deadline: Instant,
-    counted: u64,
-    refused: u64,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
     unread: VecDeque<Reply>,
@@ -62,16 +56,15 @@ pub(crate) struct Calls {
     /// What is held for the reply that was taken last, until somebody else counts it.
     taken: Option<Held>,
     patience: Option<Duration>,
-    records: Records,
+    begun: Instant,
+    tally: Tally,
 }
 
 /// What of the limits bounds calls.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    calls: u64,
     at_once: usize,
     timeout: Duration,
-    bytes: u64,
 }
 
 /// A call whose turn has not come.
@@ -117,22 +110,19 @@ impl Calls {
             exchange: Exchange::new(wake),
             lookout: Lookout::default(),
             bounds: Bounds {
-                calls: limits.tool_calls,
                 at_once: usize::try_from(limits.tool_calls_at_once).unwrap_or(usize::MAX),
                 timeout: Duration::from_millis(limits.tool_timeout_ms),
-                bytes: limits.tool_bytes,
             },
             session_id,
             deadline: begun + limits.timeout(),
-            counted: 0,
-            refused: 0,
             waiting: VecDeque::new(),
             running: Vec::new(),
             unread: VecDeque::new(),
             unread_ran: 0,
             taken: None,
             patience: None,
-            records: Records::new(begun, limits.tool_record_bytes),
+            begun,
+            tally: Tally::new(limits),
         }
     }
 
@@ -181,7 +171,7 @@ impl Calls {
             return false;
         }
         // Counted before it is made: a few bytes of text can be a hundred times their size as values.
-        let Some(held) = self.exchange.account.hold(weight(text)) else {
+        let Some(held) = self.exchange.account.hold(protocol::weight(text)) else {
             self.refuse(text);
             return false;
         };
@@ -200,11 +190,10 @@ impl Calls {
 
     /// Answers a message that there is no room for.
     fn refuse(&mut self, text: &[u8]) {
-        self.refused += 1;
-        let what = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+        let failure = self.tally.refuse();
         match Message::id(text) {
-            Some(id) => self.answer(id, Err(Failure::new(ToolErrorKind::Limit, what))),
-            None => self.unread.push_back(Reply::NotUnderstood(what)),
+            Some(id) => self.answer(id, Err(failure)),
+            None => self.unread.push_back(Reply::NotUnderstood(protocol::NO_ROOM)),
         }
     }
 
@@ -213,18 +202,12 @@ impl Calls {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;
         }
-        if self.counted >= self.bounds.calls {
-            self.refused += 1;
-            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.bounds.calls);
-            self.answer(id, Err(Failure::new(ToolErrorKind::Limit, message)));
-            return;
-        }
-        self.counted += 1;
-        let text = arguments.to_string();
-        let bytes = text.len() as u64;
-        let index = self.records.begin(&name, text);
+        let Begun { index, bytes } = match self.tally.begin(&name, &arguments, self.begun.elapsed()) {
+            Ok(begun) => begun,
+            Err(failure) => return self.answer(id, Err(failure)),
+        };
         events::tool_start(self.session_id.as_deref(), &name, index);
-        match self.admit(&name, &arguments, bytes) {
+        match self.tally.admit(&name, self.toolbox.get(&name).cloned(), &arguments, bytes) {
             Ok(entry) => {
                 self.waiting.push_back(Waiting { id, index, name, entry, arguments, held });
                 self.start();
@@ -234,23 +217,6 @@ impl Calls {
                 self.finish(id, index, Err(failure), Instant::now());
             }
         }
-    }
-
-    /// Whether a call may be made at all.
-    fn admit(&self, name: &str, arguments: &Value, bytes: u64) -> Result<Arc<Entry>, Failure> {
-        let entry = self.toolbox.get(name).ok_or_else(|| {
-            let shown: String = name.chars().take(64).collect();
-            Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
-        })?;
-        if bytes > self.bounds.bytes {
-            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bounds.bytes);
-            return Err(Failure::new(ToolErrorKind::Limit, message));
-        }
-        if !arguments.is_object() {
-            let message = "the arguments must be an object, by name";
-            return Err(Failure::new(ToolErrorKind::InvalidArguments, message));
-        }
-        Ok(Arc::clone(entry))
     }
 
     /// Starts calls while there are turns.
@@ -268,7 +234,7 @@ impl Calls {
             let cancel = CancelToken::new();
             let (session_id, token) = (self.session_id.clone(), cancel.clone());
             let call = ToolCall { name, index, session_id, cancel: token, deadline };
-            let (bytes_most, abandoned) = (self.bounds.bytes, Arc::clone(self.toolbox.abandoned()));
+            let (bytes_most, abandoned) = (self.tally.bytes_most(), Arc::clone(self.toolbox.abandoned()));
             let job = Job { call, entry, arguments, held, bytes_most, abandoned, desk: self.lookout.desk().cloned() };
             match turn.and_then(|_| worker::start(&self.threads, &self.exchange, job)) {
                 Ok(fate) => self.running.push(Running { id, index, fate, cancel, deadline }),
@@ -293,12 +259,12 @@ impl Calls {
                 self.lookout.stop_looking();
                 let text = match reply {
                     Reply::Catalogue => self.catalogue(),
-                    Reply::NotUnderstood(reason) => reply::not_understood(reason),
+                    Reply::NotUnderstood(reason) => protocol::not_understood(reason),
                     Reply::Answer { id, answer, ran, held } => {
                         self.taken = Some(held);
                         self.unread_ran -= usize::from(ran);
                         self.start();
-                        reply::answered(id, answer)
+                        protocol::answered(id, answer)
                     }
                 };
                 Taken::Reply(text)
@@ -316,7 +282,7 @@ impl Calls {
         if self.taken.is_some() {
             return text;
         }
-        reply::not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
+        protocol::not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
     }
 
     /// Takes what the handlers have answered, and gives up those whose time is over.
@@ -354,14 +320,14 @@ impl Calls {
         let now = Instant::now();
         let left = self.running.iter().map(|call| call.index).chain(self.waiting.iter().map(|call| call.index));
         for index in left.collect::<Vec<_>>() {
-            self.records.leave(index, now);
+            self.tally.leave(index, self.since_begun(now));
             self.report(index);
         }
         self.abandon();
-        if self.refused > 0 {
-            events::tools_refused(self.session_id.as_deref(), self.refused);
+        if self.tally.refused() > 0 {
+            events::tools_refused(self.session_id.as_deref(), self.tally.refused());
         }
-        self.records.take()
+        self.tally.take()
     }
 
     fn abandon(&mut self) {
@@ -379,8 +345,11 @@ impl Calls {
     }
 
     fn timeout(&self) -> Failure {
-        let message = format!("it took longer than {} ms (`limits.tool_timeout_ms`)", self.bounds.timeout.as_millis());
-        Failure::new(ToolErrorKind::Timeout, message)
+        protocol::timeout(u64::try_from(self.bounds.timeout.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn since_begun(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.begun)
     }
 
     /// Ends a call whose handler gave no answer.
@@ -390,17 +359,17 @@ impl Calls {
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
-        let (answer, held) = self.exchange.hold_answer(answer);
+        let (answer, held) = hold_answer(&self.exchange.account, answer);
         self.unread.push_back(Reply::Answer { id, answer, ran: false, held });
     }
 
     fn write_down(&mut self, index: usize, answer: &Answer, ended: Instant) {
-        self.records.finish(index, answer, ended);
+        self.tally.finish(index, answer, self.since_begun(ended));
         self.report(index);
     }
 
     fn report(&self, index: usize) {
-        if let Some(record) = self.records.get(index) {
+        if let Some(record) = self.tally.get(index) {
             events::tool_complete(self.session_id.as_deref(), record, index);
         }
     }

@@ -11,13 +11,11 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::Held;
+use glovebox_core::tools::{Failure, Held, hold_answer, within};
 
 use super::{
     ToolErrorKind,
-    error::Failure,
     exchange::{Done, Exchange},
-    reply::Answer,
     worker::Fate,
 };
 
@@ -189,18 +187,8 @@ impl Laid {
             Err((kind, message)) => Err(Failure::new(kind, message)),
         };
         if self.fate.answer() {
-            let (answer, held) = self.exchange.hold_answer(answer);
+            let (answer, held) = hold_answer(&self.exchange.account, answer);
             self.exchange.put(Done { index, answer, held, ended });
         }
     }
-}
-
-/// A result that is no longer than it may be.
-pub(super) fn within(text: String, bytes_most: u64) -> Answer {
-    let bytes = text.len() as u64;
-    if bytes > bytes_most {
-        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {bytes_most}");
-        return Err(Failure::new(ToolErrorKind::Limit, message));
-    }
-    Ok(text)
 }

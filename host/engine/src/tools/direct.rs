@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
+use glovebox_core::check_json;
 use serde_json::json;
 
 use super::{Calls, Taken, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits, stepping::json};
+use crate::{CancelToken, Limits};
 
 /// A call of a tool that is not a script's.
 pub(crate) struct DirectCall<'a> {
@@ -29,12 +30,12 @@ impl DirectCall<'_> {
             return failed(ToolErrorKind::Limit, message);
         }
         let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are no JSON: {error}"));
-        if let Err(error) = json::check(self.arguments) {
+        if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }
         // The arguments are JSON text, so they can stand in another. There they are one level deeper.
         let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
-        if let Err(error) = json::check(&message) {
+        if let Err(error) = check_json(&message) {
             return invalid(error);
         }
         let mut limits: Limits = self.limits.clone();

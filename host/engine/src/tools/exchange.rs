@@ -5,13 +5,10 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::Held;
+use glovebox_core::tools::{Answer, Held};
 
-use super::{Account, ToolErrorKind, error::Failure, reply::Answer};
+use super::Account;
 use crate::CancelToken;
-
-/// What an unread reply takes beside its text.
-const REPLY_BYTES: u64 = 256;
 
 /// What the threads of one execution share.
 #[derive(Debug)]
@@ -36,22 +33,6 @@ pub(super) struct Done {
 impl Exchange {
     pub(super) fn new(wake: CancelToken) -> Arc<Self> {
         Arc::new(Self { done: Mutex::default(), wake, account: Arc::default() })
-    }
-
-    /// Takes room for an answer; one that there is no room for becomes a failure that says so. A failure's own few bytes
-    /// are held whatever there is: it must be told.
-    pub(super) fn hold_answer(&self, answer: Answer) -> (Answer, Held) {
-        let length =
-            |answer: &Answer| REPLY_BYTES + answer.as_ref().map_or_else(|no| no.message.len(), String::len) as u64;
-        if let Some(held) = self.account.hold(length(&answer)) {
-            return (answer, held);
-        }
-        let answer = answer.and_then(|_| {
-            let what = "the host has no room for the result: `limits.memory_bytes` counts it until it is read";
-            Err(Failure::new(ToolErrorKind::Limit, what))
-        });
-        let held = self.account.hold_anyway(length(&answer));
-        (answer, held)
     }
 
     /// Puts an answer down and wakes who waits for it.

@@ -2,15 +2,13 @@
 //!
 //! A guest writes calls to a device and reads replies from it; several run at once, each on a thread of its own, and the
 //! guest's thread does nothing but start them and wait. What crosses the boundary is JSON text, and all of it is the
-//! guest's word: sizes, counts and shapes are checked before a handler sees it.
+//! guest's word: sizes, counts and shapes are checked before a handler sees it. That part, and what is written down of calls, is
+//! `glovebox-core`'s.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `tool` | [`Tool`], as the embedder describes it; [`ToolCall`], as its handler gets it |
-//! | `schema` | what it costs to hold arguments to a schema |
 //! | `toolbox` | the tools of a sandbox, their schemas compiled, and the catalogue that guests read |
-//! | `message` | what a guest writes, and what it costs the host to keep |
-//! | `reply` | what it reads |
 //! | `calls` | the calls of one execution: started, waiting, running, answered |
 //! | `exchange` | where threads put what a handler answered |
 //! | `abandoned` | what calls that were given up still hold |
@@ -18,19 +16,13 @@
 //! | `desk` | calls that whoever steps through the execution answers |
 //! | `lookout` | when the guest waits for them |
 //! | `direct` | a call that no script makes |
-//! | `record` | what an execution's result says of its calls |
 
 mod abandoned;
 mod calls;
 mod desk;
 mod direct;
-mod error;
 mod exchange;
 mod lookout;
-mod message;
-mod record;
-mod reply;
-mod schema;
 mod tool;
 mod toolbox;
 mod worker;
@@ -41,10 +33,8 @@ mod tests;
 pub(crate) use calls::{Calls, Taken};
 pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
-pub use error::{ToolDefinitionError, ToolError, ToolErrorKind};
-pub(crate) use glovebox_core::tools::Account;
-pub use message::weight;
-pub use record::{ToolOutcome, ToolRecord};
+pub(crate) use glovebox_core::tools::{Account, FOREIGN_PATTERN_BYTES_MOST};
+pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub use tool::{Tool, ToolCall};
-pub(crate) use toolbox::{FOREIGN_PATTERN_BYTES_MOST, Toolbox};
+pub(crate) use toolbox::Toolbox;
 pub(crate) use worker::ToolThreads;

@@ -10,20 +10,17 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::Held;
+use glovebox_core::tools::{Answer, Failure, Held, hold_answer, json_text, within};
 use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
     abandoned::{Abandoned, Origin},
-    desk::{Desk, Laid, within},
-    error::Failure,
+    desk::{Desk, Laid},
     exchange::{Done, Exchange},
-    reply::Answer,
     tool::Answerer,
     toolbox::Entry,
 };
-use crate::stepping::json::check;
 
 /// The stack of a call's thread: what arguments and schema at their deepest take to be checked, several times over. Only what is
 /// touched of it takes memory.
@@ -193,7 +190,7 @@ fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
         Work::Answered(answer) => {
             drop(held);
             if fate.answer() {
-                let (answer, held) = exchange.hold_answer(answer);
+                let (answer, held) = hold_answer(&exchange.account, answer);
                 exchange.put(Done { index, answer, held, ended });
             }
         }
@@ -209,31 +206,23 @@ fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
 }
 
 fn work(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64, desk: Option<Arc<Desk>>) -> Work {
-    if let Err(failure) = entry.check(&arguments) {
+    if let Err(failure) = entry.checked.check(&arguments) {
         return Work::Answered(Err(failure));
     }
     Work::Answered(match (&entry.answerer, desk) {
-        (Answerer::Handler(handler), _) => handler(call, arguments)
-            .map_err(|error| Failure::new(error.kind(), error.message()))
-            .and_then(|result| within(result.to_string(), bytes_most)),
+        (Answerer::Handler(handler), _) => {
+            handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), bytes_most))
+        }
         (Answerer::TextHandler(handler), _) => handler(call, arguments.to_string())
-            .map_err(|error| Failure::new(error.kind(), error.message()))
+            .map_err(Failure::from)
             .and_then(|text| within(text, bytes_most))
-            .and_then(json),
+            .and_then(json_text),
         (Answerer::Caller, Some(desk)) => return Work::Checked(desk, arguments.to_string()),
         (Answerer::Caller, None) => {
             let message = format!("`{}` is only answered in started executions", call.name);
             Err(Failure::new(ToolErrorKind::Failed, message))
         }
     })
-}
-
-/// A text that is JSON, so that it can stand in the reply.
-fn json(text: String) -> Answer {
-    match check(&text) {
-        Ok(()) => Ok(text),
-        Err(reason) => Err(Failure::new(ToolErrorKind::Failed, format!("the result is no JSON: {reason}"))),
-    }
 }
 
 #[cfg(test)]

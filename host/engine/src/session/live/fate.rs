@@ -2,17 +2,15 @@
 
 use std::{mem, sync::Arc};
 
-use glovebox_core::After;
+use glovebox_core::{
+    After,
+    session::{Checkpoint, CheckpointId, Pages, Saved, WentBack},
+};
 
 use crate::{
     ExecuteError, OnUnwind, SessionPolicy, events,
     guest::Guest,
-    session::{
-        CheckpointId, WentBack,
-        checkpoint::{Awaken, Checkpoint},
-        history::Saved,
-        pages::Pages,
-    },
+    session::checkpoint::{Awaken, EngineCheckpoint as _},
 };
 
 use super::{Life, Live, image, passing_run};
@@ -202,12 +200,7 @@ impl Live {
 
     /// Whether the state is to be saved before the next execution.
     pub(super) fn is_due(&self) -> bool {
-        let policy = self.policy();
-        let Some(saved) = self.history.last() else { return policy.interval(0).is_some() };
-        let interval = policy.interval(saved.state.pages.bytes());
-        // Variables that the host set are worth a checkpoint as much as an execution is.
-        let since = self.executions.saturating_sub(saved.state.executions).max(1);
-        self.changed && interval.is_some_and(|interval| since >= interval)
+        self.history.is_due(self.policy(), self.executions, self.changed)
     }
 
     /// Pages that a checkpoint made now may share.

@@ -9,19 +9,19 @@ use std::{collections::HashMap, ptr};
 
 use serde_json::{Map, Value};
 
-use super::{ToolErrorKind, error::Failure};
+use super::{Failure, ToolErrorKind};
 
 /// The most schemas that one tool's consists of.
-pub(super) const SCHEMAS_MOST: usize = 1_000;
+const SCHEMAS_MOST: usize = 1_000;
 
 /// The most regular expressions of one tool.
-pub(super) const PATTERNS_MOST: usize = 64;
+const PATTERNS_MOST: usize = 64;
 
 /// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. With the arguments' own depth it bounds how deep
 /// a check recurses.
 const IN_PLACE_MOST: usize = 32;
 
-/// How deep a schema's text nests: as deep as JSON text that the engine reads.
+/// How deep a schema's text nests: as deep as JSON text that is read.
 const DEPTH_MOST: usize = 127;
 
 /// The most that one check may cost: about a schema, an element of an `enum` or a name of `required` each. A second or so.

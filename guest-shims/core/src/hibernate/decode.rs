@@ -2,19 +2,17 @@
 
 use std::{io::Read, sync::Arc};
 
-use zstd::stream::read::Decoder;
-
 use super::{
-    Caps, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey,
-    encode::WINDOW_LOG,
+    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked,
     header::Envelope,
     seal::{Seal, SealKind},
 };
 
 /// Reads a session, if it is authentic, of this image, and within the caps.
-pub(crate) fn decode(
+pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,
+    codec: &dyn Codec,
     caps: &Caps,
     key: Option<&SessionKey>,
     bound_to: &str,
@@ -40,7 +38,7 @@ pub(crate) fn decode(
         let (bytes, most) = (info.wasi_bytes, caps.wasi_bytes);
         return Err(ResumeError::TooLarge { what: "files", key: "workspace_bytes", bytes, most });
     }
-    let mut body = Body::new(envelope.body)?;
+    let mut body = Body::new(codec, envelope.body)?;
     let globals = body.globals(image)?;
     let entropy_key = match body.array()? {
         [0] => None,
@@ -55,7 +53,7 @@ pub(crate) fn decode(
 }
 
 /// Seals authentic bytes anew, under another key or another name, without unpacking them.
-pub(crate) fn reseal(
+pub fn reseal(
     bytes: &[u8],
     key: Option<&SessionKey>,
     bound_to: &str,
@@ -91,14 +89,11 @@ fn damaged(reason: &str) -> ResumeError {
 }
 
 /// The body, being unpacked. Nothing is allocated before the bytes for it have come out.
-struct Body<'a>(Decoder<'static, &'a [u8]>);
+struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
 
 impl<'a> Body<'a> {
-    fn new(compressed: &'a [u8]) -> Result<Self, ResumeError> {
-        let failed = |_| damaged("its body cannot be unpacked");
-        let mut decoder = Decoder::with_buffer(compressed).map_err(failed)?;
-        decoder.window_log_max(WINDOW_LOG).map_err(failed)?;
-        Ok(Self(decoder.single_frame()))
+    fn new(codec: &dyn Codec, packed: &'a [u8]) -> Result<Self, ResumeError> {
+        codec.unpack(packed).map(Self).map_err(|_| damaged("its body cannot be unpacked"))
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), ResumeError> {
@@ -172,6 +167,6 @@ impl<'a> Body<'a> {
     fn end(mut self) -> Result<(), ResumeError> {
         let mut more = [0];
         let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;
-        if unpacked == 0 && self.0.finish().is_empty() { Ok(()) } else { Err(damaged("something follows its end")) }
+        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("something follows its end")) }
     }
 }

@@ -1,19 +1,18 @@
 //! What an execution's result says of its calls.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
-use super::{ToolErrorKind, reply::Answer};
-use crate::execution::milliseconds;
+use super::{Answer, ToolErrorKind};
+use crate::milliseconds;
 
 /// One call of a tool in an execution.
 ///
 /// As JSON it has the names `name arguments result error started_ms duration_ms`; `error` is an object with `type` and
 /// `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ToolRecord {
     /// The name that the script called. It may be no tool's; of a long one the first 64 characters.
     pub name: String,
@@ -29,7 +28,6 @@ pub struct ToolRecord {
 
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ToolOutcome {
     /// It returned this, as JSON text. None where the record's contents are over `tool_record_bytes`.
     Returned(Option<String>),
@@ -46,7 +44,8 @@ pub enum ToolOutcome {
 
 impl ToolOutcome {
     /// The outcome in a word: `returned`, `unfinished`, or the name of the error.
-    pub(crate) fn word(&self) -> &'static str {
+    #[must_use]
+    pub fn word(&self) -> &'static str {
         match self {
             Self::Returned(_) => "returned",
             Self::Failed { kind, .. } => kind.name(),
@@ -87,34 +86,34 @@ impl Serialize for ToolRecord {
 /// The longest name in a record, in characters.
 const NAME_CHARS_MOST: usize = 64;
 
-/// The calls of an execution as they are written down.
+/// The calls of an execution as they are written down. Times are counted from its beginning.
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<ToolRecord>,
-    begun: Instant,
     bytes_left: u64,
 }
 
 impl Records {
-    pub(super) fn new(begun: Instant, bytes_most: u64) -> Self {
-        Self { list: Vec::new(), begun, bytes_left: bytes_most }
+    /// None yet; their contents may take so much together.
+    pub(super) fn new(bytes_most: u64) -> Self {
+        Self { list: Vec::new(), bytes_left: bytes_most }
     }
 
     /// Writes a call down, unfinished, and says which one it is.
-    pub(super) fn begin(&mut self, name: &str, arguments: String) -> usize {
+    pub(super) fn begin(&mut self, name: &str, arguments: String, now: Duration) -> usize {
         let arguments = self.keep(arguments);
         self.list.push(ToolRecord {
             name: name.chars().take(NAME_CHARS_MOST).collect(),
             arguments,
             outcome: ToolOutcome::Unfinished,
-            started: self.begun.elapsed(),
+            started: now,
             duration: Duration::ZERO,
         });
         self.list.len() - 1
     }
 
     /// Writes down what became of a call.
-    pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Instant) {
+    pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         let outcome = match answer {
             Ok(result) => ToolOutcome::Returned(self.keep(result.clone())),
             Err(failure) => ToolOutcome::Failed { kind: failure.kind, message: self.keep(failure.message.clone()) },
@@ -123,22 +122,23 @@ impl Records {
     }
 
     /// Writes down that a call was not waited for.
-    pub(super) fn leave(&mut self, index: usize, now: Instant) {
+    pub(super) fn leave(&mut self, index: usize, now: Duration) {
         self.end(index, ToolOutcome::Unfinished, now);
     }
 
-    fn end(&mut self, index: usize, outcome: ToolOutcome, ended: Instant) {
-        let since = ended.saturating_duration_since(self.begun);
+    fn end(&mut self, index: usize, outcome: ToolOutcome, ended: Duration) {
         if let Some(record) = self.list.get_mut(index) {
             record.outcome = outcome;
-            record.duration = since.saturating_sub(record.started);
+            record.duration = ended.saturating_sub(record.started);
         }
     }
 
+    /// What is written of a call.
     pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.list.get(index)
     }
 
+    /// All of it, which is gone here afterwards.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         std::mem::take(&mut self.list)
     }
@@ -152,18 +152,18 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::error::Failure;
+    use crate::tools::Failure;
 
     #[test]
     fn contents_are_kept_up_to_their_limit_and_calls_beyond() {
-        let begun = Instant::now();
-        let mut records = Records::new(begun, 10);
-        let first = records.begin("a", "12345".into());
-        records.finish(first, &Ok("6789".into()), begun);
-        let second = records.begin("b", "12".into());
-        let third = records.begin("c", "1".into());
+        let now = Duration::from_secs(1);
+        let mut records = Records::new(10);
+        let first = records.begin("a", "12345".into(), now);
+        records.finish(first, &Ok("6789".into()), now);
+        let second = records.begin("b", "12".into(), now);
+        let third = records.begin("c", "1".into(), now);
         let failure = Failure::new(ToolErrorKind::Failed, "x");
-        records.finish(second, &Err(failure), begun);
+        records.finish(second, &Err(failure), now);
         let list = records.take();
         assert_eq!(list[0].outcome, ToolOutcome::Returned(Some("6789".into())), "under");
         assert_eq!(list[1].arguments, None, "over: 9 and 2");
@@ -174,17 +174,17 @@ mod tests {
 
     #[test]
     fn as_json_a_record_has_its_names_and_values() {
-        let begun = Instant::now();
-        let mut records = Records::new(begun, 100);
-        let first = records.begin("a", "{\"x\":1}".into());
+        let begun = Duration::from_millis(100);
+        let mut records = Records::new(100);
+        let first = records.begin("a", "{\"x\":1}".into(), begun);
         records.finish(first, &Ok("[2]".into()), begun + Duration::from_millis(5));
-        let second = records.begin(&"é".repeat(65), "{}".into());
+        let second = records.begin(&"é".repeat(65), "{}".into(), begun);
         records.finish(second, &Err(Failure::new(ToolErrorKind::Unknown, "no")), begun);
         let json = serde_json::to_value(records.take()).unwrap();
         assert_eq!(json[0]["arguments"]["x"], 1);
         assert_eq!(json[0]["result"][0], 2);
         assert_eq!(json[0]["error"], Value::Null);
-        assert!(json[0]["duration_ms"].as_f64().unwrap() <= 5.0);
+        assert_eq!((&json[0]["started_ms"], &json[0]["duration_ms"]), (&100.0.into(), &5.0.into()));
         assert_eq!(json[1]["error"]["type"], "UnknownTool");
         assert_eq!(json[1]["error"]["message"], "no");
         assert_eq!(json[1]["name"].as_str().unwrap().chars().count(), 64);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A message of a guest's.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message {
+pub enum Message {
     /// It wants the catalogue.
     List,
     /// It calls a tool.
@@ -27,7 +27,7 @@ const ID_MOST: u64 = (1 << 53) - 1;
 
 impl Message {
     /// Reads a message; the reason where it is none. Nesting is bounded by the parser, at 128 levels.
-    pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
+    pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is no JSON object, or nested more than 128 levels deep");
         };
@@ -48,7 +48,8 @@ impl Message {
     }
 
     /// A call's id alone, without making values of the rest.
-    pub(super) fn id(text: &[u8]) -> Option<u64> {
+    #[must_use]
+    pub fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
         struct Envelope {
             id: u64,
@@ -69,8 +70,8 @@ impl Message {
 /// somebody untrusted has written, before it is parsed.
 ///
 /// ```
-/// assert!(glovebox::json_weight(br#"[{"":0},{"":0}]"#) > 1_000);
-/// assert!(glovebox::json_weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
+/// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);
+/// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
 /// ```
 ///
 /// A value is 32 bytes; an object's first entry takes a node of a tree for eleven, some 640 bytes; a list's takes four values. So a text of seven

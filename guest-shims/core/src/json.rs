@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for ReadVisitor {
 }
 
 /// Checks that a text is one JSON value, which nests at most 127 levels deep.
-pub(crate) fn check(text: &str) -> Result<(), String> {
+pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
 
@@ -111,17 +111,17 @@ mod tests {
             "\u{feff}1",
         ];
         for text in texts {
-            assert_eq!(check(text).is_ok(), serde_json::from_str::<Value>(text).is_ok(), "{text:?}");
+            assert_eq!(check_json(text).is_ok(), serde_json::from_str::<Value>(text).is_ok(), "{text:?}");
         }
-        assert_eq!(texts.iter().filter(|text| check(text).is_ok()).count(), 14);
+        assert_eq!(texts.iter().filter(|text| check_json(text).is_ok()).count(), 14);
     }
 
     #[test]
     fn nesting_has_a_bound() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(check(&deep(126)).is_ok(), "under");
-        assert!(check(&deep(127)).is_ok(), "at");
-        assert!(check(&deep(128)).is_err(), "over");
-        assert!(check(&"[".repeat(1 << 20)).is_err());
+        assert!(check_json(&deep(126)).is_ok(), "under");
+        assert!(check_json(&deep(127)).is_ok(), "at");
+        assert!(check_json(&deep(128)).is_err(), "over");
+        assert!(check_json(&"[".repeat(1 << 20)).is_err());
     }
 }

@@ -53,7 +53,6 @@ impl From<&str> for ToolError {
 
 /// Why a call gave the guest no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum ToolErrorKind {
     /// The handler said so, or panicked.
     Failed,
@@ -92,19 +91,29 @@ const MESSAGE_BYTES_MOST: usize = 4096;
 
 /// Why a call failed, as the guest and the record are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) kind: ToolErrorKind,
-    pub(super) message: String,
+pub struct Failure {
+    /// How.
+    pub kind: ToolErrorKind,
+    /// In words, at most 4 KiB of them.
+    pub message: String,
 }
 
 impl Failure {
-    pub(super) fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
+    /// A failure; more words than fit are cut.
+    #[must_use]
+    pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > MESSAGE_BYTES_MOST {
             message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MOST));
             message.push('…');
         }
         Self { kind, message }
+    }
+}
+
+impl From<ToolError> for Failure {
+    fn from(ToolError { kind, message }: ToolError) -> Self {
+        Self::new(kind, message)
     }
 }
 

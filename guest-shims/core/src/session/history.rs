@@ -2,24 +2,24 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::{
-    pagemap::PAGE_BYTES,
-    session::{CheckpointId, CheckpointInfo, checkpoint::Checkpoint, pages::Pages},
-};
+use super::{Checkpoint, CheckpointId, CheckpointInfo, PAGE_BYTES, Pages, SessionPolicy};
 
 /// A checkpoint in its place.
-#[derive(Clone)]
-pub(super) struct Saved {
-    pub(super) id: CheckpointId,
-    pub(super) automatic: bool,
-    pub(super) state: Arc<Checkpoint>,
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// Its name.
+    pub id: CheckpointId,
+    /// Whether the session took it by itself.
+    pub automatic: bool,
+    /// What was saved.
+    pub state: Arc<Checkpoint>,
     /// How many commits to host directories its files know of.
-    pub(super) commits: u64,
+    pub commits: u64,
 }
 
 /// Checkpoints, oldest first. At most one is the session's own; the others were asked for.
-#[derive(Default)]
-pub(super) struct History {
+#[derive(Debug, Default)]
+pub struct History {
     saved: Vec<Saved>,
     next: u64,
     /// What those hold that were asked for. Counted when one comes or goes: it is too much work for every execution.
@@ -28,12 +28,13 @@ pub(super) struct History {
 
 impl History {
     /// The newest: what the session goes back to.
-    pub(super) fn last(&self) -> Option<&Saved> {
+    #[must_use]
+    pub fn last(&self) -> Option<&Saved> {
         self.saved.last()
     }
 
     /// Gives up the session's own checkpoint if it is the newest, and returns the newest's pages for the next one to share.
-    pub(super) fn replace(&mut self) -> Option<Pages> {
+    pub fn replace(&mut self) -> Option<Pages> {
         match self.saved.pop_if(|newest| newest.automatic) {
             // Nobody else has it as a rule: then its pages are moved, not counted one by one.
             Some(Saved { state, .. }) => Some(Arc::try_unwrap(state).unwrap_or_else(|shared| (*shared).clone()).pages),
@@ -42,7 +43,7 @@ impl History {
     }
 
     /// Adds the newest. The session's own from before is dropped, and of the others all but `kept` of the newest.
-    pub(super) fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, kept: usize) -> CheckpointId {
+    pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, kept: usize) -> CheckpointId {
         if automatic {
             self.saved.retain(|saved| !saved.automatic);
         } else {
@@ -58,7 +59,7 @@ impl History {
     }
 
     /// Makes the session's own newest checkpoint one that was asked for.
-    pub(super) fn keep_last(&mut self, kept: usize) -> Option<CheckpointId> {
+    pub fn keep_last(&mut self, kept: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
             self.make_room(kept);
         }
@@ -80,36 +81,66 @@ impl History {
     }
 
     /// How many commits the files of that checkpoint know of that knows of the fewest.
-    pub(super) fn oldest_commits(&self) -> Option<u64> {
+    #[must_use]
+    pub fn oldest_commits(&self) -> Option<u64> {
         self.saved.iter().map(|saved| saved.commits).min()
     }
 
+    /// Whether the state is to be saved before the next execution, of a session that has so many behind it. `changed`: whether
+    /// its guest may differ from the last checkpoint.
+    #[must_use]
+    pub fn is_due(&self, policy: &SessionPolicy, executions: u64, changed: bool) -> bool {
+        let Some(saved) = self.last() else { return policy.interval(0).is_some() };
+        let interval = policy.interval(saved.state.pages.bytes());
+        // Variables that the host set are worth a checkpoint as much as an execution is.
+        let since = executions.saturating_sub(saved.state.executions).max(1);
+        changed && interval.is_some_and(|interval| since >= interval)
+    }
+
+    /// What undoing goes back to: the given one, or the last that differs from now. `changed`: whether the session's guest may
+    /// differ from the last checkpoint, or is lost.
+    #[must_use]
+    pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&Saved> {
+        match to {
+            Some(id) => self.find(id),
+            None if changed => self.last(),
+            None => self.before_last(),
+        }
+    }
+
     /// The checkpoint called `id`.
-    pub(super) fn find(&self, id: CheckpointId) -> Option<&Saved> {
+    #[must_use]
+    pub fn find(&self, id: CheckpointId) -> Option<&Saved> {
         self.saved.iter().find(|saved| saved.id == id)
     }
 
     /// The newest but one.
-    pub(super) fn before_last(&self) -> Option<&Saved> {
+    #[must_use]
+    pub fn before_last(&self) -> Option<&Saved> {
         self.saved.iter().rev().nth(1)
     }
 
     /// Forgets what is newer than `id`.
-    pub(super) fn forget_after(&mut self, id: CheckpointId) {
+    pub fn forget_after(&mut self, id: CheckpointId) {
         self.saved.retain(|saved| saved.id <= id);
         self.count_kept();
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets all.
+    pub fn clear(&mut self) {
         self.saved.clear();
         self.count_kept();
     }
 
-    pub(super) fn count(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.saved.len()
     }
 
-    pub(super) fn list(&self) -> Vec<CheckpointInfo> {
+    /// What is told of them, oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<CheckpointInfo> {
         let info = |saved: &Saved| CheckpointInfo {
             id: saved.id,
             automatic: saved.automatic,
@@ -121,7 +152,8 @@ impl History {
 
     /// What all of them hold. Pages that those share that were asked for count once; files count for each, which is too much
     /// where they share them.
-    pub(super) fn held_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);
         automatic.fold(self.kept_bytes, |sum, Saved { state, .. }| {
             sum.saturating_add(state.pages.bytes()).saturating_add(state.wasi.host_bytes())

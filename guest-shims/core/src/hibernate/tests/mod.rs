@@ -5,8 +5,45 @@ mod sealed;
 
 use std::sync::Arc;
 
-use super::{Caps, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, decode::decode, encode::encode};
+use std::io::{self, Read, Write};
+
+use super::{
+    Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked, WINDOW_LOG,
+    decode::decode, encode::encode,
+};
 use crate::Language;
+
+/// The C library, as the engine has it.
+struct Zstandard;
+
+impl Codec for Zstandard {
+    fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
+        let mut encoder = zstd::Encoder::new(into, 1)?;
+        encoder.window_log(WINDOW_LOG)?;
+        io::copy(body, &mut encoder)?;
+        encoder.finish().map(drop)
+    }
+
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+        let mut decoder = zstd::Decoder::with_buffer(packed)?;
+        decoder.window_log_max(WINDOW_LOG)?;
+        Ok(Box::new(Frame(decoder.single_frame())))
+    }
+}
+
+struct Frame<'a>(zstd::Decoder<'static, &'a [u8]>);
+
+impl Read for Frame<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl<'a> Unpacked<'a> for Frame<'a> {
+    fn rest(self: Box<Self>) -> &'a [u8] {
+        self.0.finish()
+    }
+}
 
 const IDENTITY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const CAPS: Caps = Caps { memory_bytes: 1 << 20, wasi_bytes: 100_000 };
@@ -91,7 +128,7 @@ impl Sample {
 
     fn encode(&self, saved: &Saved, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.with_view(|view| encode(saved, view, key, bound_to, &mut bytes)).unwrap();
+        self.with_view(|view| encode(saved, view, &Zstandard, key, bound_to, &mut bytes)).unwrap();
         bytes
     }
 
@@ -100,7 +137,7 @@ impl Sample {
     }
 
     fn open(&self, bytes: &[u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Saved, ResumeError> {
-        self.with_view(|view| decode(bytes, view, &CAPS, key, bound_to))
+        self.with_view(|view| decode(bytes, view, &Zstandard, &CAPS, key, bound_to))
     }
 }
 
@@ -144,7 +181,7 @@ fn the_policy_limits_memory_and_files_and_not_the_bytes() {
     let bytes = sample.encode(&saved, None, "");
     let (memory, wasi) = (saved.memory_bytes, saved.wasi.len() as u64);
     let with = |memory_bytes, wasi_bytes| {
-        sample.with_view(|view| decode(&bytes, view, &Caps { memory_bytes, wasi_bytes }, None, ""))
+        sample.with_view(|view| decode(&bytes, view, &Zstandard, &Caps { memory_bytes, wasi_bytes }, None, ""))
     };
     assert_eq!(with(memory + 1, wasi + 1).unwrap(), saved, "under");
     assert_eq!(with(memory, wasi).unwrap(), saved, "at");

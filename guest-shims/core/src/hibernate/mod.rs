@@ -1,0 +1,132 @@
+//! A session as bytes: to be kept in a file and continued in another process or on another machine.
+//!
+//! # Format, version 1
+//!
+//! All numbers are little-endian.
+//!
+//! | part | content |
+//! |---|---|
+//! | magic | the eight bytes `GLOVEBOX` |
+//! | version | 2 bytes: 1 |
+//! | seal | 1 byte: 1 SHA-256, 2 HMAC-SHA-256 |
+//! | reserved | 1 byte: 0 |
+//! | header length | 4 bytes |
+//! | header | JSON: what [`HibernatedInfo`] tells |
+//! | body | one zstd frame |
+//! | trailer | the seal's 32 bytes over everything before it |
+//!
+//! The body holds, in this order: the mutable globals (each name and bits), the key of seeded entropy and the count of
+//! forks, the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input,
+//! clock, generator) as `glovebox-wasi` writes it. A private page is stored as its difference (exclusive or) from the
+//! image's page, which is mostly zero: an interpreter touches reference counts all over its heap.
+//!
+//! Equal sessions give equal bytes.
+//!
+//! # Trust
+//!
+//! Bytes may come from anybody. Nothing in them sets a limit, a quota, an id, or a right: those are the receiving policy's.
+//! What they say is held against the image and the policy while it is read, and nothing is allocated for sizes that
+//! are only claimed. What can be forged is what a script could have written itself: the guest's memory and its files. So
+//! without a key, resuming strangers' bytes is running strangers' code, inside the sandbox as ever. With a
+//! [`SessionKey`], bytes that were not sealed with it are refused before anything of them is interpreted.
+
+mod codec;
+mod decode;
+mod encode;
+mod error;
+mod header;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{Codec, Unpacked, WINDOW_LOG};
+pub use decode::{decode, reseal};
+pub use encode::encode;
+pub use error::ResumeError;
+pub use header::HibernatedInfo;
+pub use seal::{KeyError, SessionKey};
+
+use crate::{
+    Entropy, Language, Limits,
+    session::{PAGE_BYTES, Page, Pages},
+};
+
+/// Memory grows by this: WebAssembly's own page size.
+const MEMORY_UNIT_BYTES: u64 = 64 << 10;
+
+/// Everything of a session that its image does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Executions so far: a label.
+    pub executions: u64,
+    /// The size of linear memory.
+    pub memory_bytes: u64,
+    /// The mutable globals by export name, in order.
+    pub globals: Vec<(String, u64)>,
+    /// What seeded entropy is drawn from.
+    pub entropy_key: Option<[u8; 32]>,
+    /// How often the session was forked: seeds of later forks follow from it.
+    pub forks: u64,
+    /// The pages that differ from the image's.
+    pub pages: Pages,
+    /// What `Wasi::save` gave.
+    pub wasi: Vec<u8>,
+}
+
+/// The image that a session is the difference to.
+#[derive(Clone, Copy)]
+pub struct ImageView<'a> {
+    /// The digest of the prepared module, in hexadecimal.
+    pub identity: &'a str,
+    /// The runtime's name.
+    pub runtime: &'a str,
+    /// The interpreter's version.
+    pub version: Option<&'a str>,
+    /// The runtime's language.
+    pub language: Language,
+    /// The memory of an instance that nobody has run.
+    pub memory_bytes: u64,
+    /// Its pages.
+    pub page: &'a dyn Fn(u32) -> Option<&'a Page>,
+    /// What the mutable globals are between executions, by export name, in order.
+    pub globals: &'a [(String, u64)],
+}
+
+impl ImageView<'_> {
+    /// Turns a page into its difference from the image's, and back.
+    fn difference(&self, number: u32, page: &mut Page) {
+        if let Some(original) = (self.page)(number) {
+            for (byte, original) in page.iter_mut().zip(original) {
+                *byte ^= original;
+            }
+        }
+    }
+}
+
+/// The key that a resumed session draws from: whether random numbers can be foretold is the policy's to say, never the bytes'.
+#[must_use]
+pub fn resumed_key(policy: Entropy, saved: Option<[u8; 32]>) -> Option<[u8; 32]> {
+    let own = policy.key()?;
+    Some(saved.unwrap_or(own))
+}
+
+/// The most that a saved session may claim, from the receiving policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// Linear memory: `limits.memory_bytes`.
+    pub memory_bytes: u64,
+    /// The WASI state as bytes.
+    pub wasi_bytes: u64,
+}
+
+impl Caps {
+    /// What a policy's limits leave.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
+        // Files are held to their quotas when they are restored; this only keeps what is unpacked in proportion. Beside them
+        // the WASI state has standard input and descriptors, which are small.
+        const MORE_BYTES: u64 = 4 << 20;
+        let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
+        Self { memory_bytes: limits.memory_bytes, wasi_bytes }
+    }
+}

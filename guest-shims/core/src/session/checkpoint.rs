@@ -1,0 +1,126 @@
+//! A saved state of a session.
+
+use std::fmt;
+
+use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
+use sha2::{Digest as _, Sha256};
+
+use super::Pages;
+
+/// Everything a resting session is made of.
+///
+/// Linear memory as its difference to the image, mutable globals, and what the host keeps for the guest: descriptors,
+/// files, standard input, clock, entropy. Tables are not part of it, because no image changes its own.
+#[derive(Clone)]
+pub struct Checkpoint {
+    /// The size of the whole linear memory, a multiple of 64 KiB.
+    pub memory_bytes: u64,
+    /// Its pages that differ from the image's.
+    pub pages: Pages,
+    /// The mutable globals by their export name, as bits, in the names' order. A resting guest has the image's.
+    pub globals: Vec<(String, u64)>,
+    /// What the host keeps for the guest. Its monotonic clock has no host's share in it.
+    pub wasi: Wasi,
+    /// How many executions the state has behind it.
+    pub executions: u64,
+    /// The key that a session with seeded entropy draws from: the policy's seed, or a fork's own. None with the host's.
+    pub entropy_key: Option<[u8; 32]>,
+    /// How many forks were made of the session. Later ones go on counting, so that none draws what another did.
+    pub forks: u64,
+}
+
+/// The key of a session's fork.
+fn fork_key(parent: &[u8; 32], fork: u64) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(b"glovebox fork");
+    hasher.update(parent);
+    hasher.update(fork.to_le_bytes());
+    hasher.finalize().into()
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("executions", &self.executions)
+            .field("pages", &self.pages)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Checkpoint {
+    /// The same state, to be gone on with by a fork.
+    #[must_use]
+    pub fn forked(mut self) -> Self {
+        self.entropy_key = self.entropy_key.map(|key| fork_key(&key, self.forks));
+        self.forks = 0;
+        if let Some(key) = self.entropy_key {
+            self.wasi.set_entropy(WasiEntropy::Seeded(key));
+        }
+        self
+    }
+
+    /// Has a WASI state go on with this one's random numbers, where they are seeded.
+    pub fn continue_entropy(&self, wasi: &mut Wasi) {
+        if let Some(key) = self.entropy_key {
+            let position = self.wasi.entropy_position().unwrap_or(0);
+            wasi.set_entropy(WasiEntropy::Seeded(key));
+            wasi.set_entropy_position(position);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entropy, boot_wasi};
+
+    fn saved(entropy: Entropy) -> Checkpoint {
+        let mut wasi = boot_wasi(Vec::new(), Vec::new()).unwrap();
+        wasi.set_entropy(entropy.wasi());
+        Checkpoint {
+            memory_bytes: 0,
+            pages: Pages::default(),
+            globals: Vec::new(),
+            wasi,
+            executions: 3,
+            entropy_key: entropy.key(),
+            forks: 0,
+        }
+    }
+
+    #[test]
+    fn no_fork_draws_what_another_does() {
+        let mut state = saved(Entropy::Seeded(7));
+        let mut keys = vec![state.entropy_key];
+        for forks in 1..4 {
+            state.forks = forks;
+            let fork = state.clone().forked();
+            assert_eq!((fork.forks, fork.executions), (0, 3));
+            // Forks of forks count anew, and are others all the same.
+            let again = Checkpoint { forks, ..fork.clone() }.forked();
+            keys.extend([fork.entropy_key, again.entropy_key]);
+        }
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn the_hosts_random_numbers_have_no_key() {
+        let fork = Checkpoint { forks: 1, ..saved(Entropy::Host) }.forked();
+        assert_eq!((fork.entropy_key, fork.wasi.entropy_position()), (None, None));
+    }
+
+    #[test]
+    fn seeded_random_numbers_go_on_where_they_were() {
+        let mut state = saved(Entropy::Seeded(7));
+        state.wasi.set_entropy_position(12);
+        let mut wasi = boot_wasi(Vec::new(), Vec::new()).unwrap();
+        state.continue_entropy(&mut wasi);
+        assert_eq!(wasi.entropy_position(), Some(12));
+        wasi.set_entropy(Entropy::Host.wasi());
+        saved(Entropy::Host).continue_entropy(&mut wasi);
+        assert_eq!(wasi.entropy_position(), None, "the policy's stay");
+    }
+}

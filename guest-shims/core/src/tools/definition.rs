@@ -1,0 +1,168 @@
+//! A tool as it is described, and its schema ready to be held against arguments.
+
+use std::{collections::BTreeSet, fmt};
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Value, json};
+
+use super::{Failure, ToolDefinitionError, ToolErrorKind, schema::Costs};
+
+/// The most bytes of names, descriptions and schemas. A guest reads them whole.
+pub const CATALOGUE_BYTES_MOST: usize = 1 << 20;
+
+/// The longest name.
+const NAME_BYTES_MOST: usize = 64;
+
+/// The most compiled bytes of one pattern, and of the cache it matches with.
+const PATTERN_BYTES_MOST: usize = 1 << 20;
+
+/// The same where the schema is somebody's who is not trusted. Classes of Unicode, such as `\w`, take some ten thousand.
+pub const FOREIGN_PATTERN_BYTES_MOST: usize = 64 << 10;
+
+/// What cannot be written after a dot or as a keyword argument though it looks like a name, and what `tools` has itself.
+const RESERVED: [&str; 42] = [
+    "False",
+    "None",
+    "True",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+    // An object that has it is taken for a promise, or for another class.
+    "then",
+    "constructor",
+    "ToolError",
+    "ToolLimit",
+    "ToolTimeout",
+    "UnknownTool",
+    "InvalidArguments",
+];
+
+/// A tool's description.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition<'a> {
+    /// The name that scripts call it by.
+    pub name: &'a str,
+    /// What it does, in words.
+    pub description: &'a str,
+    /// What its arguments must be, as JSON Schema.
+    pub schema: &'a Value,
+    /// Whether the schema comes from somebody who is not trusted.
+    pub is_foreign: bool,
+}
+
+/// A tool whose description is sound.
+pub struct Checked {
+    costs: Costs,
+    validator: Validator,
+    description: Value,
+}
+
+impl fmt::Debug for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checked").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+impl Definition<'_> {
+    /// Refuses a name that scripts cannot write.
+    pub fn check_name(&self) -> Result<(), ToolDefinitionError> {
+        if is_name(self.name) {
+            return Ok(());
+        }
+        Err(ToolDefinitionError::Name(self.name.chars().take(NAME_BYTES_MOST + 1).collect()))
+    }
+
+    /// Compiles the schema.
+    pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
+        self.check_name()?;
+        let Self { name, description, schema, is_foreign } = *self;
+        let wrong = |reason: String| ToolDefinitionError::Schema { name: name.to_owned(), reason };
+        if !schema.is_object() || schema.get("type").is_some_and(|of| of != "object") {
+            return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
+        }
+        let costs = Costs::of(schema).map_err(wrong)?;
+        let pattern_bytes = if is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
+        let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
+        let mut options = jsonschema::options().with_pattern_options(patterns).offline();
+        if is_foreign {
+            // Of a text whose format is `regex` an expression would be made.
+            options = options.should_validate_formats(false);
+        }
+        let validator = options.build(schema).map_err(|error| wrong(error.to_string()))?;
+        let description = json!({
+            "name": name,
+            "description": description,
+            "schema": schema,
+            "parameters": parameters(schema),
+        });
+        Ok(Checked { costs, validator, description })
+    }
+}
+
+impl Checked {
+    /// Checks a call's arguments against the schema.
+    pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
+        self.costs.check(arguments)?;
+        self.validator.validate(arguments).map_err(|error| {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
+            // The value itself is left out: it may be as long as the arguments.
+            Failure::new(ToolErrorKind::InvalidArguments, format!("{place}{}", error.masked()))
+        })
+    }
+}
+
+/// What a guest learns about its tools, as JSON text.
+#[must_use]
+pub fn catalogue<'a>(tools: impl Iterator<Item = &'a Checked>) -> String {
+    let tools: Vec<&Value> = tools.map(|tool| &tool.description).collect();
+    json!({ "tools": tools }).to_string()
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.len() <= NAME_BYTES_MOST
+        && !RESERVED.contains(&name)
+}
+
+/// The names of the arguments in the order in which they are taken when they have none.
+fn parameters(schema: &Value) -> Vec<&str> {
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut names: Vec<&str> = required.collect();
+    let there: BTreeSet<&str> = names.iter().copied().collect();
+    let others = properties.into_iter().flat_map(|properties| properties.keys()).map(String::as_str);
+    names.extend(others.filter(|name| !there.contains(name)));
+    names
+}

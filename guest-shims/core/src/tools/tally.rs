@@ -1,0 +1,151 @@
+//! The calls of an execution as they are counted, held to their limits and written down.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Answer, Failure, ToolErrorKind, ToolRecord, record::Records};
+use crate::Limits;
+
+/// What is said to a guest for whose message there is no room.
+pub const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+
+/// The calls of one execution. Times are counted from its beginning.
+#[derive(Debug)]
+pub struct Tally {
+    calls_most: u64,
+    bytes_most: u64,
+    counted: u64,
+    refused: u64,
+    records: Records,
+}
+
+/// A call that is counted and written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Which call of the execution it is.
+    pub index: usize,
+    /// The bytes of its arguments as JSON text.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// None yet.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            calls_most: limits.tool_calls,
+            bytes_most: limits.tool_bytes,
+            counted: 0,
+            refused: 0,
+            records: Records::new(limits.tool_record_bytes),
+        }
+    }
+
+    /// The most bytes that a result may have.
+    #[must_use]
+    pub fn bytes_most(&self) -> u64 {
+        self.bytes_most
+    }
+
+    /// Counts one that there is no room for.
+    pub fn refuse(&mut self) -> Failure {
+        self.refused += 1;
+        Failure::new(ToolErrorKind::Limit, NO_ROOM)
+    }
+
+    /// How many were refused, which are not written down.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Counts a call and writes it down, unfinished; one too many is refused.
+    pub fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
+        if self.counted >= self.calls_most {
+            self.refused += 1;
+            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.calls_most);
+            return Err(Failure::new(ToolErrorKind::Limit, message));
+        }
+        self.counted += 1;
+        let text = arguments.to_string();
+        let bytes = text.len() as u64;
+        Ok(Begun { index: self.records.begin(name, text, now), bytes })
+    }
+
+    /// Whether a call may be made at all, of the tool that was found under its name, if one was.
+    pub fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
+        let tool = tool.ok_or_else(|| {
+            let shown: String = name.chars().take(64).collect();
+            Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
+        })?;
+        if bytes > self.bytes_most {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bytes_most);
+            return Err(Failure::new(ToolErrorKind::Limit, message));
+        }
+        if !arguments.is_object() {
+            let message = "the arguments must be an object, by name";
+            return Err(Failure::new(ToolErrorKind::InvalidArguments, message));
+        }
+        Ok(tool)
+    }
+
+    /// Writes down what became of a call.
+    pub fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
+        self.records.finish(index, answer, ended);
+    }
+
+    /// Writes down that a call was not waited for.
+    pub fn leave(&mut self, index: usize, now: Duration) {
+        self.records.leave(index, now);
+    }
+
+    /// What is written of a call.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&ToolRecord> {
+        self.records.get(index)
+    }
+
+    /// What became of each, which is gone here afterwards.
+    pub fn take(&mut self) -> Vec<ToolRecord> {
+        self.records.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tally(edit: impl FnOnce(&mut Limits)) -> Tally {
+        let mut limits = Limits::default();
+        edit(&mut limits);
+        Tally::new(&limits)
+    }
+
+    #[test]
+    fn calls_have_a_most() {
+        let mut tally = tally(|limits| limits.tool_calls = 2);
+        let arguments = json!({});
+        for index in 0..2 {
+            assert_eq!(tally.begin("a", &arguments, Duration::ZERO), Ok(Begun { index, bytes: 2 }), "at");
+        }
+        assert_eq!(tally.begin("a", &arguments, Duration::ZERO).unwrap_err().kind, ToolErrorKind::Limit, "over");
+        assert_eq!((tally.refused(), tally.take().len()), (1, 2));
+        assert_eq!(tally.refuse().message, NO_ROOM);
+        assert_eq!(tally.refused(), 2);
+    }
+
+    #[test]
+    fn arguments_are_held_to_their_limit_and_are_an_object() {
+        let tally = tally(|limits| limits.tool_bytes = 10);
+        let object = json!({});
+        let kind = |tool, arguments, bytes| tally.admit("a", tool, arguments, bytes).map_err(|failure| failure.kind);
+        assert_eq!(kind(None::<()>, &object, 1), Err(ToolErrorKind::Unknown));
+        for (bytes, fits) in [(9, true), (10, true), (11, false)] {
+            assert_eq!(kind(Some(()), &object, bytes), fits.then_some(()).ok_or(ToolErrorKind::Limit), "{bytes}");
+        }
+        assert_eq!(kind(Some(()), &json!([]), 2), Err(ToolErrorKind::InvalidArguments));
+    }
+}

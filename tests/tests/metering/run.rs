@@ -1,0 +1,185 @@
+//! One call of a module: with Wasmtime counting its fuel, or with the counter that was woven into it.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use wasmtime::{
+    Caller, Config, Engine, Extern, Global, Instance, Linker, Module, OptLevel, Store, ThrownException, Trap, Val,
+};
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It gave these, as bits.
+    Returned(Vec<u64>),
+    OutOfFuel,
+    Trapped(Trap),
+}
+
+/// What can be seen of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) end: End,
+    /// At most the budget. Of a call that trapped Wasmtime does not know it to the unit.
+    pub(crate) used: Option<u64>,
+    /// A hash of the memory, its size included.
+    pub(crate) memory: u64,
+    pub(crate) globals: Vec<u64>,
+    /// The calls of the host: what was passed, and the fuel that was left at that moment.
+    pub(crate) calls: Vec<(i32, u64)>,
+}
+
+/// Who counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meter {
+    /// Wasmtime: the oracle.
+    Wasmtime,
+    /// The module itself. Its host hands out the budget in slices of this size.
+    Woven { slice: i64 },
+}
+
+#[derive(Default)]
+struct Host {
+    calls: Vec<(i32, u64)>,
+    /// What was not handed out yet.
+    reserve: i64,
+    slice: i64,
+}
+
+/// Modules that are compiled alike but for who counts.
+pub(crate) struct Counting {
+    engine: Engine,
+    meter: Meter,
+}
+
+impl Counting {
+    pub(crate) fn new(meter: Meter) -> Self {
+        let mut config = Config::new();
+        config
+            .consume_fuel(matches!(meter, Meter::Wasmtime))
+            // As the engine: its checks change what Wasmtime sees of constants.
+            .epoch_interruption(true)
+            .wasm_exceptions(true)
+            .cranelift_opt_level(OptLevel::None)
+            // Frames of the woven code are larger, and no budget here is used up before this stack is.
+            .max_wasm_stack(8 << 20)
+            .async_stack_size(16 << 20)
+            // What an operation gives that has no number is the same in all code.
+            .cranelift_nan_canonicalization(true);
+        Self { engine: Engine::new(&config).unwrap(), meter }
+    }
+
+    pub(crate) fn compile(&self, module: &[u8]) -> Module {
+        Module::new(&self.engine, module).unwrap_or_else(|error| panic!("{:?}: {error:?}", self.meter))
+    }
+
+    /// The same instance is called with one budget after the other.
+    pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<Seen> {
+        let mut store = Store::new(&self.engine, Host::default());
+        store.set_epoch_deadline(u64::MAX / 2);
+        if let Meter::Woven { slice } = self.meter {
+            store.data_mut().slice = slice;
+        } else {
+            // A start function or data could use some; none here has either.
+            store.set_fuel(u64::MAX / 2).unwrap();
+        }
+        let instance = linker(&self.engine).instantiate(&mut store, module).unwrap();
+        budgets.iter().map(|&budget| call(&mut store, instance, budget)).collect()
+    }
+}
+
+fn linker(engine: &Engine) -> Linker<Host> {
+    let mut linker = Linker::new(engine);
+    let wasi = "wasi_snapshot_preview1";
+    linker.func_wrap(wasi, "sched_yield", |caller: Caller<'_, Host>| host_call(caller, -1)).unwrap();
+    linker.func_wrap(wasi, "fd_close", |caller: Caller<'_, Host>, cost: i32| host_call(caller, cost)).unwrap();
+    linker.func_wrap("glovebox:machine", "refuel", refuel).unwrap();
+    linker
+}
+
+/// Notes what is left, and charges `cost` where it is one.
+fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
+    let price = u64::try_from(cost).unwrap_or(0);
+    let left = if let Some(counter) = counter(&mut caller) {
+        let held = counter.get(&mut caller).unwrap_i64();
+        counter.set(&mut caller, Val::I64(held - i64::try_from(price).unwrap())).unwrap();
+        u64::try_from(caller.data().reserve + held).unwrap_or(0)
+    } else {
+        let left = caller.get_fuel().unwrap();
+        caller.set_fuel(left.saturating_sub(price)).unwrap();
+        left
+    };
+    caller.data_mut().calls.push((cost, left));
+    cost
+}
+
+/// What the shim does where the counter has run out: 0 to go on, 1 to unwind.
+fn refuel(mut caller: Caller<'_, Host>) -> i32 {
+    let counter = counter(&mut caller).unwrap();
+    let held = counter.get(&mut caller).unwrap_i64();
+    assert!(held <= 0, "asks for fuel with {held} in hand");
+    let host = caller.data_mut();
+    let left = host.reserve + held;
+    if left <= 0 {
+        return 1;
+    }
+    let slice = left.min(host.slice);
+    host.reserve = left - slice;
+    counter.set(&mut caller, Val::I64(slice)).unwrap();
+    0
+}
+
+fn counter(caller: &mut Caller<'_, Host>) -> Option<Global> {
+    caller.get_export("fuel").and_then(Extern::into_global)
+}
+
+fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
+    let counter = instance.get_global(&mut *store, "fuel");
+    store.data_mut().calls.clear();
+    let whole = i64::try_from(budget).unwrap();
+    match &counter {
+        Some(counter) => {
+            let slice = whole.min(store.data().slice);
+            store.data_mut().reserve = whole - slice;
+            counter.set(&mut *store, Val::I64(slice)).unwrap();
+        }
+        None => store.set_fuel(budget).unwrap(),
+    }
+
+    let run = instance.get_func(&mut *store, "run").unwrap();
+    let mut results = vec![Val::I32(0); run.ty(&*store).results().len()];
+    let ended = run.call(&mut *store, &[Val::I32(5), Val::I64(-3)], &mut results);
+
+    let left = match &counter {
+        Some(counter) => u64::try_from(store.data().reserve + counter.get(&mut *store).unwrap_i64()).unwrap_or(0),
+        None => store.get_fuel().unwrap(),
+    };
+    let end = match ended {
+        Ok(()) => End::Returned(results.iter().map(bits).collect()),
+        Err(error) => match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => End::OutOfFuel,
+            Some(&trap) => End::Trapped(trap),
+            None if error.is::<ThrownException>() => End::OutOfFuel,
+            None => panic!("{error:?}"),
+        },
+    };
+    let used = (!matches!(end, End::Trapped(_))).then(|| budget - left);
+    let globals = ["ga", "gb", "gc"]
+        .into_iter()
+        .filter_map(|name| Some(instance.get_global(&mut *store, name)?.get(&mut *store)))
+        .map(|value| bits(&value))
+        .collect();
+    let memory = instance.get_memory(&mut *store, "memory").unwrap();
+    let mut hasher = DefaultHasher::new();
+    memory.data(&*store).hash(&mut hasher);
+    Seen { end, used, memory: hasher.finish(), globals, calls: std::mem::take(&mut store.data_mut().calls) }
+}
+
+fn bits(value: &Val) -> u64 {
+    match *value {
+        Val::I32(number) => u64::from(number.cast_unsigned()),
+        Val::I64(number) => number.cast_unsigned(),
+        Val::F32(bits) => bits.into(),
+        Val::F64(bits) => bits,
+        _ => panic!("no module here has other types"),
+    }
+}
