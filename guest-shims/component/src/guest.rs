@@ -24,7 +24,13 @@ pub struct Guest {
 
 impl Guest {
     /// A guest as its image is. Whoever was in that memory before is gone.
-    pub fn asleep(world: &World, runtime: &Rc<Runtime>, wasi: Wasi, limits: &Limits, run: Run) -> Result<Self, SandboxError> {
+    pub fn asleep(
+        world: &World,
+        runtime: &Rc<Runtime>,
+        wasi: Wasi,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, SandboxError> {
         let mut state = State::new(wasi, limits.memory_bytes, run);
         if !state.limiter.grow(0, runtime.memory_bytes(), None) {
             return Err(SandboxError::Unavailable(format!(
@@ -43,7 +49,13 @@ impl Guest {
     }
 
     /// A new guest, awake.
-    pub fn new(world: &World, runtime: &Rc<Runtime>, wasi: Wasi, limits: &Limits, run: Run) -> Result<Self, SandboxError> {
+    pub fn new(
+        world: &World,
+        runtime: &Rc<Runtime>,
+        wasi: Wasi,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, SandboxError> {
         let mut guest = Self::asleep(world, runtime, wasi, limits, run)?;
         runtime.driver.awaken(&mut guest.machine, &runtime.anchors).map_err(|error| unanswered(&error))?;
         Ok(guest)

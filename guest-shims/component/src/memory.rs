@@ -22,7 +22,10 @@ pub struct GuestMemory {
 
 impl fmt::Debug for GuestMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuestMemory").field("number", &self.number).field("pages", &self.pages()).finish_non_exhaustive()
+        f.debug_struct("GuestMemory")
+            .field("number", &self.number)
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
     }
 }
 

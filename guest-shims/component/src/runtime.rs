@@ -43,7 +43,9 @@ impl fmt::Debug for Runtime {
 impl Runtime {
     /// Reads a description; what is wrong with it, if something is.
     pub fn new(number: u32, guest: GuestDescription) -> Result<Self, String> {
-        let unknown = |what: &str, name: &str| format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name);
+        let unknown = |what: &str, name: &str| {
+            format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
+        };
         let language = guest.language.parse().map_err(|_| unknown("language", &guest.language))?;
         let driver: Box<dyn Driver> = match guest.driver.as_str() {
             "cpython" => Box::new(Python),
@@ -51,7 +53,18 @@ impl Runtime {
             "quickjs-command" => Box::new(JavaScript::command()),
             other => return Err(unknown("driver", other)),
         };
-        let GuestDescription { name, aliases, version, image_sha256, memory_pages, anchors, exports, globals, runs, .. } = guest;
+        let GuestDescription {
+            name,
+            aliases,
+            version,
+            image_sha256,
+            memory_pages,
+            anchors,
+            exports,
+            globals,
+            runs,
+            ..
+        } = guest;
         Ok(Self {
             number,
             name,

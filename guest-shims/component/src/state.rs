@@ -70,7 +70,11 @@ impl State {
     }
 
     /// Does something with the WASI state, the guest's memory and the world; what that charges is taken from the fuel.
-    pub fn with_wasi<R>(&mut self, memory: &mut GuestMemory, work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R) -> R {
+    pub fn with_wasi<R>(
+        &mut self,
+        memory: &mut GuestMemory,
+        work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
+    ) -> R {
         let fuel_left = self.fuel(memory);
         let Self { wasi, limiter, run, .. } = self;
         // The tools' share is taken like linear memory: what is left is for files and output.
