@@ -5,6 +5,7 @@ mod body;
 mod calls;
 mod compare;
 mod component;
+mod depth;
 mod describe;
 mod error;
 mod glue;

@@ -9,7 +9,7 @@
 //! * [`hostile`] reads the hostile scripts.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
-//! * [`mod@reference`] makes the contract's page in `docs/`.
+//! * [`mod@reference`] makes the contract's page in `docs/`, [`python_types`] its types in `bindings/python`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] says what a session should hold after random scripts.
 //!
@@ -33,6 +33,7 @@ pub mod hostile;
 pub mod model;
 pub mod process;
 pub mod puppet;
+pub mod python_types;
 pub mod reference;
 
 mod backend;

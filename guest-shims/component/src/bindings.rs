@@ -54,6 +54,7 @@ pub mod clocks {
             }
         ",
         world: "glovebox:component/clocks",
+        generate_all,
     });
 }
 

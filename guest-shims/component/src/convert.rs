@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use glovebox_core::{GuestValue, Language, Outcome, RaisedOutcome, Resource, TrapKind};
+use glovebox_core::{
+    GuestValue, Language, Outcome, RaisedOutcome, Resource, TrapKind,
+    tools::{ToolErrorKind, ToolOutcome, ToolRecord},
+};
 use glovebox_interpreters::{Diagnostic, SourceKind};
 use glovebox_wasi::Captured;
 
@@ -89,6 +92,43 @@ impl From<TrapKind> for types::TrapKind {
 impl From<GuestValue> for types::GuestValue {
     fn from(GuestValue { repr, json }: GuestValue) -> Self {
         Self { repr, json }
+    }
+}
+
+impl From<ToolRecord> for types::ToolRecord {
+    fn from(ToolRecord { name, arguments, outcome, started, duration }: ToolRecord) -> Self {
+        let outcome = match outcome {
+            ToolOutcome::Returned(result) => types::ToolOutcome::Returned(result),
+            ToolOutcome::Failed { kind, message } => {
+                types::ToolOutcome::Failed(types::ToolFailure { kind: kind.into(), message })
+            }
+            ToolOutcome::Unfinished => types::ToolOutcome::Unfinished,
+        };
+        Self { name, arguments, outcome, started_ns: nanoseconds(started), duration_ns: nanoseconds(duration) }
+    }
+}
+
+impl From<ToolErrorKind> for types::ToolError {
+    fn from(kind: ToolErrorKind) -> Self {
+        match kind {
+            ToolErrorKind::Failed => Self::Failed,
+            ToolErrorKind::Limit => Self::Limit,
+            ToolErrorKind::Timeout => Self::Timeout,
+            ToolErrorKind::Unknown => Self::Unknown,
+            ToolErrorKind::InvalidArguments => Self::InvalidArguments,
+        }
+    }
+}
+
+impl From<types::ToolError> for ToolErrorKind {
+    fn from(kind: types::ToolError) -> Self {
+        match kind {
+            types::ToolError::Failed => Self::Failed,
+            types::ToolError::Limit => Self::Limit,
+            types::ToolError::Timeout => Self::Timeout,
+            types::ToolError::Unknown => Self::Unknown,
+            types::ToolError::InvalidArguments => Self::InvalidArguments,
+        }
     }
 }
 

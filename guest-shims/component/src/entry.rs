@@ -36,9 +36,21 @@ thread_local! {
 }
 
 fn provider() -> Rc<Provider> {
-    PROVIDER.with(|provider| {
-        Rc::clone(provider.get_or_init(|| Rc::new(Provider::new(World { guests: Rc::new(Woven), clocks: clocks() }))))
-    })
+    PROVIDER.with(|provider| Rc::clone(provider.get_or_init(|| Rc::new(Provider::new(world())))))
+}
+
+fn world() -> World {
+    World { guests: Rc::new(Woven), clocks: clocks(), tools: tools() }
+}
+
+#[cfg(feature = "tools")]
+fn tools() -> Option<Rc<dyn crate::ToolHost>> {
+    Some(Rc::new(crate::host_tools::HostTools))
+}
+
+#[cfg(not(feature = "tools"))]
+fn tools() -> Option<Rc<dyn crate::ToolHost>> {
+    None
 }
 
 #[cfg(feature = "clock")]

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{Ran, files::Snapshot};
+use glovebox_core::{Ran, files::Snapshot, tools::ToolRecord};
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
@@ -15,6 +15,8 @@ pub struct Executed {
     pub ran: Ran,
     /// What it wrote to its streams, as far as it was kept.
     pub output: Output,
+    /// The tools it called.
+    pub tool_calls: Vec<ToolRecord>,
     /// What became of files.
     pub changes: Changes,
     /// How long it took.
@@ -29,7 +31,7 @@ impl Executed {
     /// The execution as the caller is told.
     #[must_use]
     pub fn told(&self) -> types::Execution {
-        let Self { ran, output, changes, duration, runtime, .. } = self;
+        let Self { ran, output, tool_calls, changes, duration, runtime, .. } = self;
         types::Execution {
             outcome: ran.outcome.clone().into(),
             interrupted: ran.interrupted.clone().map(Into::into),
@@ -42,7 +44,7 @@ impl Executed {
             files_created: changes.created.clone(),
             files_modified: changes.modified.clone(),
             files_deleted: changes.deleted.clone(),
-            tool_calls: Vec::new(),
+            tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
             session_id: None,
             went_back: None,
             metadata: types::Metadata {

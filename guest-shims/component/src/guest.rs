@@ -70,7 +70,8 @@ impl Guest {
     /// Begins an execution: full fuel, nothing refused yet.
     fn begin(&mut self, limits: &Limits) {
         self.machine.set_fuel(limits.fuel);
-        self.machine.state.limiter.begin(Default::default());
+        let State { limiter, run, .. } = &mut *self.machine.state;
+        limiter.begin(run.tool_account().cloned().unwrap_or_default());
         self.machine.trapped = None;
     }
 

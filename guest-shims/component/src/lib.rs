@@ -20,16 +20,21 @@
 pub mod bindings;
 
 mod blob;
+mod calls;
 mod convert;
 mod description;
 pub mod entered;
 mod error;
 mod executed;
+#[cfg(test)]
+mod fake;
 mod files;
 mod guest;
 mod guests;
 #[cfg(feature = "clock")]
 mod host_clocks;
+#[cfg(feature = "tools")]
+mod host_tools;
 mod machine;
 mod memory;
 mod policy;
@@ -39,7 +44,11 @@ mod runtime;
 mod sandbox;
 mod started;
 mod state;
+#[cfg(test)]
+mod tests;
+mod toolbox;
 mod wasi_host;
+mod watch;
 mod world;
 
 #[cfg(target_family = "wasm")]
@@ -48,6 +57,7 @@ mod entry;
 mod intrinsics;
 
 pub use blob::Blob;
+pub use calls::Calls;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
 pub use files::Files;
@@ -55,6 +65,8 @@ pub use guest::Guest;
 pub use guests::{Called, Guests, Unwound};
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
+#[cfg(feature = "tools")]
+pub use host_tools::HostTools;
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use policy::Policy;
@@ -64,4 +76,6 @@ pub use runtime::Runtime;
 pub use sandbox::{Sandbox, Task};
 pub use started::Started;
 pub use state::State;
+pub use toolbox::{ToolHost, Toolbox};
+pub use watch::Stopwatch;
 pub use world::{Clocks, World};

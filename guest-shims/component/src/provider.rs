@@ -1,11 +1,11 @@
 //! What the component exports.
 
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 
 use glovebox_core::Language;
 
 use crate::{
-    Description, Policy, Runtime, Sandbox, Started, World,
+    Description, Policy, Runtime, Sandbox, Started, Toolbox, World,
     bindings::types::{self, SandboxError},
 };
 
@@ -14,6 +14,8 @@ use crate::{
 pub struct Provider {
     world: World,
     runtimes: Vec<Rc<Runtime>>,
+    /// The tools that the host has, once somebody needs them: asking again gives the same.
+    toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
     /// Why there are no runtimes, if that is so.
     broken: Option<String>,
 }
@@ -23,8 +25,8 @@ impl Provider {
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
-            Ok(runtimes) => Self { world, runtimes, broken: None },
-            Err(reason) => Self { world, runtimes: Vec::new(), broken: Some(reason) },
+            Ok(runtimes) => Self { world, runtimes, toolbox: OnceCell::new(), broken: None },
+            Err(reason) => Self { world, runtimes: Vec::new(), toolbox: OnceCell::new(), broken: Some(reason) },
         }
     }
 
@@ -37,8 +39,10 @@ impl Provider {
     /// What it is and has.
     #[must_use]
     pub fn info(&self) -> types::ProviderInfo {
-        let clocks = self.world.clocks.as_ref();
-        let features = clocks.map_or(types::Features::empty(), |_| types::Features::WALL_CLOCK);
+        let World { clocks, tools, .. } = &self.world;
+        let feature = |is_there, feature| if is_there { feature } else { types::Features::empty() };
+        let features =
+            feature(clocks.is_some(), types::Features::WALL_CLOCK) | feature(tools.is_some(), types::Features::TOOLS);
         let runtimes = self.runtimes.iter().map(|runtime| types::RuntimeInfo {
             name: runtime.name.clone(),
             language: runtime.language.into(),
@@ -80,7 +84,17 @@ impl Provider {
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
         let policy = Policy::asked(&self.world, policy)?;
-        Sandbox::new(&self.world, Rc::clone(runtime), policy)
+        Sandbox::new(&self.world, Rc::clone(runtime), policy, self.toolbox()?)
+    }
+
+    /// The tools that the host has.
+    fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
+        let toolbox = self.toolbox.get_or_init(|| {
+            let tools = self.world.tools.as_ref().map(|tools| tools.list()).unwrap_or_default();
+            Toolbox::new(&tools).map(Rc::new)
+        });
+        let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
+        toolbox.as_ref().map(Rc::clone).map_err(wrong)
     }
 
     /// Runs a script in a new interpreter with new files, and drops both.

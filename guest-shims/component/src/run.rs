@@ -1,24 +1,26 @@
 //! What holds for the current execution only.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
-use glovebox_core::{Pokes, SoftStop};
+use glovebox_core::{
+    Pokes, SoftStop,
+    tools::{Account, ToolRecord},
+};
 use glovebox_interpreters::Interrupt;
 use glovebox_wasi::Stop;
 
-use crate::{Clocks, GuestMemory};
+use crate::{Calls, Clocks, GuestMemory, Stopwatch};
 
 /// How much fuel a guest is handed at a time where somebody looks at the clock: half a millisecond of work, for a look that takes
 /// less than a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
-/// The current execution of a guest: its clock, and what may stop it. By default there is no clock, and nothing does.
-#[derive(Default)]
+/// The current execution of a guest: its clock, what may stop it, its calls of tools. By default there is no clock, and nothing does.
+#[derive(Debug, Default)]
 pub struct Run {
-    clocks: Option<Rc<dyn Clocks>>,
-    /// When the guest's instance was made: its monotonic clock counts from there.
-    made: Duration,
-    begun: Duration,
+    /// Since the guest's instance was made: its monotonic clock.
+    made: Stopwatch,
+    begun: Stopwatch,
     /// From its beginning.
     timeout: Duration,
     /// From its beginning, when it is cancelled without anybody's doing.
@@ -26,6 +28,7 @@ pub struct Run {
     cancelled: bool,
     fuel_reserve: u64,
     soft: SoftStop,
+    tools: Option<Calls>,
 }
 
 /// How much of fuel and time an execution has.
@@ -39,20 +42,14 @@ pub struct RunBounds {
     pub fuel_reserve: u64,
 }
 
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("timeout", &self.timeout).field("soft", &self.soft).finish_non_exhaustive()
-    }
-}
-
 impl Run {
     /// Starts the clock of an execution.
     #[must_use]
     pub fn new(clocks: Option<Rc<dyn Clocks>>, bounds: RunBounds) -> Self {
         let RunBounds { timeout, timeout_reserve, fuel_reserve } = bounds;
-        let begun = clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default();
+        let begun = Stopwatch::start(clocks);
         let soft = SoftStop::new(fuel_reserve, timeout_reserve);
-        Self { clocks, made: begun, begun, timeout, cancel_after: None, cancelled: false, fuel_reserve, soft }
+        Self { made: begun.clone(), begun, timeout, fuel_reserve, soft, ..Self::default() }
     }
 
     /// Is cancelled after this time, unless its own is over by then.
@@ -67,9 +64,15 @@ impl Run {
         Self { cancelled: true, ..self }
     }
 
+    /// Lets the guest call tools.
+    #[must_use]
+    pub fn with_tools(self, tools: Calls) -> Self {
+        Self { tools: Some(tools), ..self }
+    }
+
     /// Goes on with a kept guest: its monotonic clock continues.
     pub fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made, ..next };
+        *self = Self { made: self.made.clone(), ..next };
     }
 
     /// From now on the script can be asked to stop.
@@ -83,32 +86,52 @@ impl Run {
         self.soft.asked()
     }
 
-    fn now(&self) -> Duration {
-        self.clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default()
+    /// What became of the guest's calls of tools.
+    pub fn end_tools(&mut self) -> Vec<ToolRecord> {
+        self.tools.take().map(Calls::end).unwrap_or_default()
+    }
+
+    /// What is held for the guest's calls of tools.
+    #[must_use]
+    pub fn tool_account(&self) -> Option<&Arc<Account>> {
+        self.tools.as_ref().map(Calls::account)
+    }
+
+    /// A call of the guest's is over, and what is held for it has been counted.
+    pub fn settle(&mut self) {
+        if let Some(tools) = &mut self.tools {
+            tools.settle();
+        }
+    }
+
+    /// What counts the time of the execution.
+    #[must_use]
+    pub fn watch(&self) -> &Stopwatch {
+        &self.begun
     }
 
     /// How long it has lasted; nothing without a clock.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.now().saturating_sub(self.begun)
+        self.begun.elapsed()
     }
 
     /// How long the guest's instance has been there; nothing without a clock.
     #[must_use]
     pub fn age(&self) -> Duration {
-        self.now().saturating_sub(self.made)
+        self.made.elapsed()
     }
 
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn realtime_ns(&self) -> u64 {
-        self.clocks.as_ref().map_or(0, |clocks| clocks.realtime_ns())
+        self.begun.clocks().map_or(0, Clocks::realtime_ns)
     }
 
     /// How much of the fuel that is left the guest is handed before somebody looks again.
     #[must_use]
     pub fn slice(&self, left: u64) -> u64 {
-        let most = if self.clocks.is_some() { SLICE_FUEL } else { u64::MAX };
+        let most = if self.begun.clocks().is_some() { SLICE_FUEL } else { u64::MAX };
         // Not beyond the point where it is asked to stop.
         let before_reserve = left.checked_sub(self.fuel_reserve).map_or(left, |before| before.max(1));
         most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
@@ -120,11 +143,12 @@ impl Run {
         if self.is_cancelled(elapsed) {
             return Err(Stop::Cancelled);
         }
-        if self.clocks.is_some() && elapsed >= self.timeout { Err(Stop::Deadline) } else { Ok(()) }
+        if self.begun.clocks().is_some() && elapsed >= self.timeout { Err(Stop::Deadline) } else { Ok(()) }
     }
 
     fn is_cancelled(&self, elapsed: Duration) -> bool {
-        self.cancelled || self.cancel_after.is_some_and(|after| self.clocks.is_some() && elapsed >= after)
+        let is_over = |after| self.begun.clocks().is_some() && elapsed >= after;
+        self.cancelled || self.cancel_after.is_some_and(is_over)
     }
 
     /// Looks whether the guest must stop now, and asks it to where it is to stop soon.
@@ -136,7 +160,7 @@ impl Run {
                 _ => return Err(Stop::Cancelled),
             }
         }
-        let left = match &self.clocks {
+        let left = match self.begun.clocks() {
             Some(_) if elapsed >= self.timeout => return Err(Stop::Deadline),
             Some(_) => self.timeout - elapsed,
             None => Duration::MAX,
@@ -151,7 +175,7 @@ impl Run {
         loop {
             self.look(fuel_left, memory)?;
             let elapsed = self.elapsed();
-            let Some(clocks) = &self.clocks else { return Ok(()) };
+            let Some(clocks) = self.begun.clocks() else { return Ok(()) };
             if self.soft.is_unread(memory) || elapsed >= end {
                 return Ok(());
             }
@@ -161,5 +185,17 @@ impl Run {
             let until = cancel_after.map_or(until, |after| after.min(until));
             clocks.sleep(until.saturating_sub(elapsed));
         }
+    }
+
+    /// Takes a message of the guest's to the tools, and says whether it was a call.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        self.tools.as_mut().is_some_and(|tools| tools.send(message))
+    }
+
+    /// The next reply of the tools: none where none is due. A tool may have taken its time, so that the guest may have to stop.
+    pub fn receive(&mut self, fuel_left: u64, memory: &mut GuestMemory) -> Result<Option<String>, Stop> {
+        let reply = self.tools.as_mut().and_then(Calls::take);
+        self.look(fuel_left, memory)?;
+        Ok(reply)
     }
 }

@@ -8,7 +8,7 @@ use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
-    Executed, Guest, Policy, Run, Runtime, World,
+    Calls, Executed, Guest, Policy, Run, Runtime, Toolbox, World,
     bindings::types::{self, SandboxError},
     convert,
     run::RunBounds,
@@ -26,6 +26,8 @@ pub struct Sandbox {
     pub runtime: Rc<Runtime>,
     /// What it may do.
     pub policy: Policy,
+    /// What its scripts may call.
+    pub toolbox: Rc<Toolbox>,
 }
 
 /// A request that fits its limits.
@@ -57,7 +59,12 @@ impl Task {
 
 impl Sandbox {
     /// Checks that the runtime's image fits the limits.
-    pub fn new(world: &World, runtime: Rc<Runtime>, policy: Policy) -> Result<Self, SandboxError> {
+    pub fn new(
+        world: &World,
+        runtime: Rc<Runtime>,
+        policy: Policy,
+        toolbox: Rc<Toolbox>,
+    ) -> Result<Self, SandboxError> {
         let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, runtime.memory_bytes());
         if needed_bytes > limit_bytes {
             return Err(SandboxError::InvalidPolicy(format!(
@@ -65,7 +72,7 @@ impl Sandbox {
                 runtime.name
             )));
         }
-        Ok(Self { world: world.clone(), runtime, policy })
+        Ok(Self { world: world.clone(), runtime, policy, toolbox })
     }
 
     /// Checks a request against the limits.
@@ -89,6 +96,9 @@ impl Sandbox {
     #[must_use]
     pub fn start(&self, task: &Task) -> Run {
         let run = self.passing_run().cancelled_after(task.cancel_after);
+        let (toolbox, host) = (Rc::clone(&self.toolbox), self.world.tools.clone());
+        let calls = Calls::new(toolbox, host, &self.policy.limits, run.watch().clone());
+        let run = run.with_tools(calls);
         if task.is_cancelled { run.cancelled() } else { run }
     }
 
@@ -150,13 +160,14 @@ impl Sandbox {
     /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
         let ran = guest.run(&self.policy.limits, &self.script(task, last))?;
-        let duration = guest.machine.state.run.elapsed();
+        let run = &mut guest.machine.state.run;
+        let (duration, tool_calls) = (run.elapsed(), run.end_tools());
         let wasi = guest.wasi_mut();
         let output = wasi.take_output();
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let files = Snapshot::new(wasi.vfs().clone(), root);
-        Ok(Executed { ran, output, changes, duration, files, runtime: Rc::clone(&self.runtime) })
+        Ok(Executed { ran, output, tool_calls, changes, duration, files, runtime: Rc::clone(&self.runtime) })
     }
 
     /// Parses a script in a guest of its own.

@@ -83,6 +83,9 @@ impl State {
         let result = work(wasi, &mut host);
         let charged_to = host.fuel_left();
         limiter.set_host_bytes(wasi.host_bytes());
+        // A reply that was delivered has passed from the tools to the WASI state; now that there is less room for others, they
+        // let go of it.
+        run.settle();
         limiter.see_peak();
         if charged_to != fuel_left {
             self.set_fuel(memory, charged_to);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use glovebox_core::tools::{CALL_FUEL, message_fuel};
 use glovebox_wasi::{Fault, Host, Stop, Stream};
 
 use crate::{GuestMemory, Run};
@@ -74,5 +75,19 @@ impl Host for CallHost<'_> {
 
     fn output(&mut self, _stream: Stream, _bytes: &[u8]) {
         // Nobody listens: output is read when the execution is over.
+    }
+
+    fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
+        self.charge(message_fuel(message.len()))?;
+        if self.run.send(message) {
+            self.charge(CALL_FUEL)?;
+            // The tool may have taken its time.
+            self.run.look(self.fuel_left, self.memory)?;
+        }
+        Ok(())
+    }
+
+    fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(self.run.receive(self.fuel_left, self.memory)?.map(String::into_bytes))
     }
 }

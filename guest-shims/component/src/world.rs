@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use crate::Guests;
+use crate::{Guests, ToolHost};
 
 /// The clocks of the host.
 pub trait Clocks {
@@ -23,10 +23,15 @@ pub struct World {
     pub guests: Rc<dyn Guests>,
     /// The clocks; without them there are no limits on time.
     pub clocks: Option<Rc<dyn Clocks>>,
+    /// Who answers the tools of scripts.
+    pub tools: Option<Rc<dyn ToolHost>>,
 }
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("has_clocks", &self.clocks.is_some()).finish_non_exhaustive()
+        f.debug_struct("World")
+            .field("has_clocks", &self.clocks.is_some())
+            .field("has_tools", &self.tools.is_some())
+            .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use glovebox_core::tools::{CALL_FUEL, message_fuel};
 use glovebox_wasi::{Fault, Host, Stop, Stream, Wasi, wasi_preview1_functions};
 use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
 
@@ -27,11 +28,6 @@ pub(crate) struct CallHost<'a> {
 /// How much fuel one call may be charged between two looks at the deadline: a fifth of a millisecond of host work. Only
 /// calls that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
-
-/// What a message to the tools costs: reading it takes some 5 ns for each byte, a call starts a thread.
-const MESSAGE_FUEL: u64 = 5_000;
-const MESSAGE_BYTE_FUEL: u64 = 64;
-const CALL_FUEL: u64 = 300_000;
 
 impl CallHost<'_> {
     fn seen(&mut self) -> (&mut Run, Seen<'_>) {
@@ -97,8 +93,7 @@ impl Host for CallHost<'_> {
     }
 
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
-        let fuel = MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(message.len() as u64));
-        self.charge(fuel)?;
+        self.charge(message_fuel(message.len()))?;
         if self.run.send(message) {
             self.charge(CALL_FUEL)?;
         }

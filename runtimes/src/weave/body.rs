@@ -182,9 +182,10 @@ impl<'w> Writer<'w> {
     fn begin(&mut self) {
         self.enter_depth();
         // A call costs its function 1, before anything in it is looked at.
-        self.pending = 1;
-        self.reload();
-        self.check();
+        if let Some(fuel) = self.work.fuel {
+            self.code.instructions().global_get(fuel.global).i64_const(1).i64_sub().local_tee(self.fuel);
+            self.check_top(fuel);
+        }
         if self.is_wrapped {
             self.code.instructions().block(self.frame.results);
         }
@@ -368,6 +369,12 @@ impl<'w> Writer<'w> {
         if pending != 0 {
             code.i64_const(pending).i64_sub().local_tee(self.fuel);
         }
+        self.check_top(fuel);
+    }
+
+    /// The same where the counter is on top of the stack too, and is taken from there.
+    fn check_top(&mut self, fuel: Fuel) {
+        let mut code = self.code.instructions();
         code.i64_const(0).i64_le_s().if_(BlockType::Empty);
         code.local_get(self.fuel).call(fuel.refill).local_set(self.fuel).end();
     }
@@ -376,7 +383,7 @@ impl<'w> Writer<'w> {
         let (Some(depth), Some(bytes)) = (self.work.depth, self.frame.stack_bytes) else { return };
         let mut code = self.code.instructions();
         code.global_get(depth.global).i32_const(bytes).i32_sub().local_tee(self.depth);
-        code.i32_const(0).i32_lt_s().if_(BlockType::Empty).call(depth.overflow).unreachable().end();
+        code.i32_const(0).i32_lt_s().if_(BlockType::Empty).call(depth.overflow).end();
         code.local_get(self.depth).global_set(depth.global);
     }
 

@@ -6,7 +6,7 @@ use wasm_encoder::{BlockType, Catch, Function, InstructionSink, ValType};
 use wasmparser::FuncType;
 
 use super::{
-    machine::{SHIM, access, for_guest, switch, switch_by},
+    machine::{access, for_guest, switch, switch_by},
     module::{count, index},
     plan::{Placed, Plan},
 };
@@ -41,7 +41,7 @@ pub(super) fn exports(plan: &Plan<'_>) -> Function {
             else {
                 return;
             };
-            call(code, of, |code| _ = code.call(guest.shift.function(function)));
+            call(code, plan, of, |code| _ = code.call(guest.shift.function(function)));
         });
     })
 }
@@ -64,7 +64,7 @@ pub(super) fn tables(plan: &Plan<'_>) -> Function {
             let Some(at) = types.get(index(case)) else { return };
             let Some(of) = module.types.get(index(*at)) else { return };
             let (at, table) = (at.saturating_add(guest.shift.types), table.saturating_add(guest.shift.tables));
-            call(code, of, |code| _ = code.local_get(CALLEE).call_indirect(table, at));
+            call(code, plan, of, |code| _ = code.local_get(CALLEE).call_indirect(table, at));
         });
     })
 }
@@ -85,12 +85,12 @@ fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)
 }
 
 /// Loads the arguments, calls, stores the result and returns.
-fn call(code: &mut InstructionSink<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
+fn call(code: &mut InstructionSink<'_>, plan: &Plan<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
     let parameters = of.params();
     code.local_get(COUNT).i32_const(count(parameters).cast_signed()).i32_ne().if_(BlockType::Empty);
     code.i32_const(Status::Missing as i32).return_().end();
     for (at, parameter) in (0u64..).zip(parameters) {
-        code.local_get(ARGUMENTS).i64_load(access(SHIM, at * 8));
+        code.local_get(ARGUMENTS).i64_load(access(plan.shim_memory, at * 8));
         if *parameter == wasmparser::ValType::I32 {
             code.i32_wrap_i64();
         }
@@ -105,7 +105,7 @@ fn call(code: &mut InstructionSink<'_>, of: &FuncType, write: impl FnOnce(&mut I
         _ => Status::I64,
     };
     if !of.results().is_empty() {
-        code.local_set(RETURNED).local_get(RESULT).local_get(RETURNED).i64_store(access(SHIM, 0));
+        code.local_set(RETURNED).local_get(RESULT).local_get(RETURNED).i64_store(access(plan.shim_memory, 0));
     }
     code.i32_const(status as i32).return_();
 }

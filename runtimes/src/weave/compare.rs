@@ -2,15 +2,15 @@
 
 use wasm_encoder::{BlockType, InstructionSink};
 
-use super::machine::{SHIM, access};
+use super::machine::access;
 
 /// What one turn of the loop looks at.
 const STRIDE: i32 = 64;
 
 /// Gives 1 where as many bytes as the local `len` says are equal, else 0: in the guest's `memory` from the local `at` on, and in the
-/// shim's from the local `with` on, or zeros. Changes these locals. Nothing is read beyond them: an address that leaves a memory
+/// memory and from the local that `with` names, or zeros. Changes these locals. Nothing is read beyond them: an address that leaves a memory
 /// traps.
-pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<u32>, len: u32) {
+pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
     code.block(BlockType::Empty);
 
     code.loop_(BlockType::Empty);
@@ -18,8 +18,8 @@ pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with:
     for word in 0..STRIDE.unsigned_abs() / 8 {
         let offset = u64::from(word) * 8;
         code.local_get(at).i64_load(access(memory, offset));
-        if let Some(with) = with {
-            code.local_get(with).i64_load(access(SHIM, offset)).i64_xor();
+        if let Some((memory, with)) = with {
+            code.local_get(with).i64_load(access(memory, offset)).i64_xor();
         }
         if word > 0 {
             code.i64_or();
@@ -32,8 +32,8 @@ pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with:
     code.loop_(BlockType::Empty);
     code.local_get(len).if_(BlockType::Empty);
     code.local_get(at).i32_load8_u(access(memory, 0));
-    if let Some(with) = with {
-        code.local_get(with).i32_load8_u(access(SHIM, 0)).i32_xor();
+    if let Some((memory, with)) = with {
+        code.local_get(with).i32_load8_u(access(memory, 0)).i32_xor();
     }
     code.br_if(2);
     step(code, at, with, len, 1);
@@ -43,8 +43,8 @@ pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with:
     code.i32_const(0);
 }
 
-fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<u32>, len: u32, bytes: i32) {
-    for local in [Some(at), with].into_iter().flatten() {
+fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: u32, bytes: i32) {
+    for local in [Some(at), with.map(|(_, with)| with)].into_iter().flatten() {
         code.local_get(local).i32_const(bytes).i32_add().local_set(local);
     }
     code.local_get(len).i32_const(bytes).i32_sub().local_set(len);

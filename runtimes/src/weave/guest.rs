@@ -6,6 +6,7 @@ use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, F
 
 use super::{
     WeaveError,
+    depth::{Depths, depths},
     image::{Run, runs},
     module::{Module, count, index},
 };
@@ -46,6 +47,8 @@ pub struct Guest<'a> {
 pub(super) struct Read<'a> {
     pub(super) guest: &'a Guest<'a>,
     pub(super) module: Module<'a>,
+    /// What calls in it take of the native stack.
+    pub(super) depths: Depths,
     /// The size of the image.
     pub(super) memory_pages: u32,
     /// Where the image is not zero, and what it is there.
@@ -87,6 +90,7 @@ impl<'a> Read<'a> {
             exports: exported_functions(&module, guest.exports)?,
             globals: guest.globals.iter().map(|global| initial(&module, global)).collect::<Result<_, _>>()?,
             table: called_table(&module)?,
+            depths: depths(&module, guest.module)?,
             module,
         })
     }

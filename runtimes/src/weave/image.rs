@@ -6,8 +6,11 @@ use super::{
     module::{Module, count},
 };
 
+/// Zeros from this length on are left out: knowing of one run more takes some 40 bytes of code and description.
+const GAP_BYTES: usize = 256;
+
 /// More runs than this are joined, the nearest first: each is a data segment, and a case in the functions that copy from it.
-const RUNS_MOST: usize = 256;
+const RUNS_MOST: usize = 1024;
 
 /// A stretch of the image, zeros left out before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +27,39 @@ impl Run {
 
 /// The image's runs, in the order of their addresses.
 pub(super) fn runs(module: &Module<'_>) -> Result<Vec<Run>, WeaveError> {
-    let mut runs: Vec<Run> = Vec::new();
+    let (mut runs, mut end) = (Vec::new(), 0);
     for data in &module.data {
         let (start, bytes) = segment(module, data)?;
-        if runs.last().is_some_and(|last| start < last.end()) {
+        if start < end {
             let what = "its data segments overlap; only prepared modules can be woven";
             return Err(WeaveError::unsupported(module.name, what));
         }
-        if !bytes.is_empty() {
-            runs.push(Run { start, bytes: bytes.to_vec() });
-        }
+        end = start.saturating_add(count(bytes));
+        runs.extend(split(start, bytes));
     }
     Ok(join(runs, RUNS_MOST))
+}
+
+/// A segment without the zeros in it that are worth it.
+fn split(start: u32, bytes: &[u8]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let (mut at, mut zeros) = (start, GAP_BYTES);
+    for byte in bytes {
+        if *byte == 0 {
+            zeros = zeros.saturating_add(1);
+        } else {
+            match runs.last_mut() {
+                Some(run) if zeros < GAP_BYTES => run.bytes.resize(run.bytes.len().saturating_add(zeros), 0),
+                _ => runs.push(Run { start: at, bytes: Vec::new() }),
+            }
+            if let Some(run) = runs.last_mut() {
+                run.bytes.push(*byte);
+            }
+            zeros = 0;
+        }
+        at = at.saturating_add(1);
+    }
+    runs
 }
 
 /// Joins the nearest until there are at most so many.
@@ -65,10 +89,22 @@ fn join(mut runs: Vec<Run>, most: usize) -> Vec<Run> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Run, join};
+    use super::{GAP_BYTES, Run, join, split};
 
     fn run(start: u32, bytes: &[u8]) -> Run {
         Run { start, bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn long_zeros_are_left_out_and_short_ones_are_not() {
+        for (zeros, whole) in [(GAP_BYTES - 1, true), (GAP_BYTES, false)] {
+            let bytes = [&[0, 0, 7][..], &vec![0; zeros], &[8, 9], &[0; 4]].concat();
+            let far = 102 + 1 + u32::try_from(zeros).unwrap();
+            let apart = [run(102, &[7]), run(far, &[8, 9])];
+            let joined = [run(102, bytes.get(2..zeros + 5).unwrap())];
+            assert_eq!(split(100, &bytes), if whole { &joined[..] } else { &apart[..] });
+        }
+        assert_eq!(split(100, &[0; 2 * GAP_BYTES]), []);
     }
 
     #[test]

@@ -15,9 +15,6 @@ use crate::rewrite::GlobalKind;
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
-/// The shim's own memory.
-pub(super) const SHIM: u32 = 0;
-
 /// A function's type.
 pub(super) type Signature = (&'static [ValType], &'static [ValType]);
 
@@ -36,13 +33,13 @@ pub(super) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
         }
         "memory_read" => {
             let body = each(plan, |code, guest| {
-                code.local_get(2).local_get(1).local_get(3).memory_copy(SHIM, guest.memory());
+                code.local_get(2).local_get(1).local_get(3).memory_copy(plan.shim_memory, guest.memory());
             });
             ((&[I32, I32, I32, I32], &[]), body)
         }
         "memory_write" => {
             let body = each(plan, |code, guest| {
-                code.local_get(1).local_get(2).local_get(3).memory_copy(guest.memory(), SHIM);
+                code.local_get(1).local_get(2).local_get(3).memory_copy(guest.memory(), plan.shim_memory);
             });
             ((&[I32, I32, I32, I32], &[]), body)
         }
@@ -53,7 +50,8 @@ pub(super) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
             ((&[I32, I32, I32, I32], &[]), body)
         }
         "memory_equals" => {
-            let body = each(plan, |code, guest| compare::equals(code, guest.memory(), 1, Some(2), 3));
+            let body =
+                each(plan, |code, guest| compare::equals(code, guest.memory(), 1, Some((plan.shim_memory, 2)), 3));
             ((&[I32, I32, I32, I32], &[I32]), body)
         }
         "memory_is_zero" => {
@@ -64,7 +62,9 @@ pub(super) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
             let body = each(plan, |code, guest| image(code, guest, guest.memory()));
             ((&[I32, I32, I32, I32, I32], &[]), body)
         }
-        "image_to_shim" => ((&[I32, I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, SHIM))),
+        "image_to_shim" => {
+            ((&[I32, I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, plan.shim_memory)))
+        }
         "global_get" => ((&[I32, I32], &[I64]), each(plan, global_get)),
         "global_set" => ((&[I32, I32, I64], &[]), each(plan, global_set)),
         "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel))),
@@ -144,7 +144,7 @@ fn describe_len(plan: &Plan<'_>) -> Function {
 
 fn describe(plan: &Plan<'_>) -> Function {
     let (segment, len) = plan.description;
-    whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(SHIM, segment))
+    whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
 }
 
 /// Copies from a run of the image: guest, run, offset in the run, where to, length.

@@ -1,8 +1,8 @@
 //! A core module taken apart.
 
 use wasmparser::{
-    Data, Element, Export, FuncType, FunctionBody, Global, Import, MemoryType, Parser, Payload, Table, TypeRef,
-    Validator, WasmFeatures,
+    Data, Element, Export, FuncType, FuncValidatorAllocations, FunctionBody, Global, Import, MemoryType, Parser,
+    Payload, Table, TypeRef, ValidPayload, Validator, WasmFeatures,
 };
 
 use super::WeaveError;
@@ -93,6 +93,11 @@ impl<'a> Module<'a> {
         self.types.get(index(*self.functions.get(index(function))?))
     }
 
+    /// The most operands that each of its own functions has at one time.
+    pub(super) fn most_operands(&self, bytes: &[u8]) -> Result<Vec<u32>, WeaveError> {
+        most_operands(bytes).map_err(WeaveError::invalid(self.name))
+    }
+
     /// The bodies, each with its function's index.
     pub(super) fn own_functions(&self) -> impl Iterator<Item = (u32, &FunctionBody<'a>)> {
         (self.imported_functions..).zip(&self.bodies)
@@ -107,6 +112,28 @@ fn collect<'a, T: wasmparser::FromReader<'a>>(
         into.push(item?);
     }
     Ok(())
+}
+
+fn most_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
+    let mut all = Vec::new();
+    let mut validator = Validator::new_with_features(FEATURES);
+    let mut allocations = FuncValidatorAllocations::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        let ValidPayload::Func(function, body) = validator.payload(&payload?)? else { continue };
+        let mut function = function.into_validator(allocations);
+        let mut reader = body.get_binary_reader();
+        function.read_locals(&mut reader)?;
+        let mut operators = body.get_operators_reader()?;
+        let mut most = 0;
+        while !operators.eof() {
+            let offset = operators.original_position();
+            function.op(offset, &operators.read()?)?;
+            most = most.max(function.operand_stack_height());
+        }
+        all.push(most);
+        allocations = function.into_allocations();
+    }
+    Ok(all)
 }
 
 /// A WebAssembly index as one of ours: all targets have at least 32 bits.

@@ -8,6 +8,9 @@ use super::{assembly::Assembly, guest::Read, shift::Shift};
 pub(super) struct Plan<'a> {
     /// The tag of the one exception.
     pub(super) tag: u32,
+    /// The shim's own memory. The guests' come first: engines reach the first memory of a module fastest, and it takes a byte
+    /// less of code.
+    pub(super) shim_memory: u32,
     /// The counter of fuel, an `i64`.
     pub(super) fuel: u32,
     /// Why the last call was unwound, an `i32`.

@@ -31,6 +31,7 @@ pub(super) struct Core {
 
 pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) -> Result<Core, WeaveError> {
     check_shim(shim)?;
+    let stack = stack(&guests, options.stack_bytes)?;
     let description = Description::new(&guests, options.stack_bytes);
     let json = description.to_json()?;
     let mut assembly = Assembly::default();
@@ -42,6 +43,7 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let guest_functions = guests.iter().map(|guest| count(&guest.module.bodies)).sum::<u32>();
     let mut own = Own::new(first_guest.saturating_add(guest_functions));
 
+    let shim_memory = count(&guests);
     let (mut shim_imports, mut machine_functions, mut next) = (Vec::new(), Vec::new(), 0u32);
     for import in &shim.imports {
         if import.module == MACHINE {
@@ -53,7 +55,8 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             next = next.saturating_add(1);
         }
     }
-    let mut shim_shift = Shift { imported_functions: shim_imports, own_functions: kept, ..Shift::default() };
+    let mut shim_shift =
+        Shift { imported_functions: shim_imports, own_functions: kept, memories: shim_memory, ..Shift::default() };
     let (unwind, unreachable, overflow, refill) = (own.reserve(), own.reserve(), own.reserve(), own.reserve());
     let wanted = glue::wanted(&guests, shim)?;
     let wasi: Vec<_> = wanted.iter().map(|(name, wanted)| (*name, wanted, own.reserve())).collect();
@@ -63,7 +66,7 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
     let (mut functions, mut first_run) = (first_guest, count(&shim.data));
-    for (number, guest) in (1u32..).zip(&guests) {
+    for (number, guest) in (0u32..).zip(&guests) {
         let mut shift = Shift {
             imported_functions: guest.module.imports.iter().map(|import| wasi_of(import.name)).collect(),
             own_functions: functions,
@@ -85,7 +88,7 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let tag = assembly.tag();
     let fuel = assembly.global(ValType::I64, &ConstExpr::i64_const(0));
     let reason = assembly.global(ValType::I32, &ConstExpr::i32_const(0));
-    let depth = assembly.global(ValType::I32, &ConstExpr::i32_const(options.stack_bytes.cast_signed()));
+    let depth = assembly.global(ValType::I32, &ConstExpr::i32_const(stack));
     let mut placed = Vec::new();
     for (read, (shift, first_run)) in guests.into_iter().zip(shifts) {
         let pages = ConstExpr::i32_const(read.memory_pages.cast_signed());
@@ -93,7 +96,7 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         placed.push(Placed { read, shift, virtual_size, first_run });
     }
     let description_segment = (first_run, count(&json));
-    let plan = Plan { tag, fuel, reason, depth, description: description_segment, guests: placed };
+    let plan = Plan { tag, shim_memory, fuel, reason, depth, description: description_segment, guests: placed };
 
     for import in shim.imports.iter().filter(|import| import.module != MACHINE) {
         assembly.import(import.module, import.name, import.ty, &mut shim_shift)?;
@@ -162,6 +165,23 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
     same(of.params(), parameters) && same(of.results(), results)
 }
 
+/// What is left of the native stack for calls that are counted.
+fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i32, WeaveError> {
+    for guest in guests {
+        let counted = guest.depths.counted.iter().flatten();
+        let most = counted.clone().max().copied().unwrap_or(0);
+        let (name, once_bytes, count) = (guest.guest.name, guest.depths.once_bytes, counted.count());
+        tracing::debug!(guest = name, once_bytes, counted_functions = count, largest_frame_bytes = most, "stack");
+    }
+    let once = guests.iter().map(|guest| guest.depths.once_bytes).max().unwrap_or(0);
+    let left = stack_bytes.checked_sub(once).and_then(|left| i32::try_from(left).ok()).filter(|left| *left > 0);
+    left.ok_or_else(|| {
+        WeaveError::Guests(format!(
+            "calls that cannot repeat take {once} bytes of stack, of {stack_bytes}; allow them more"
+        ))
+    })
+}
+
 fn check_shim(shim: &Module<'_>) -> Result<(), WeaveError> {
     let no_function = shim.imports.iter().find(|import| !matches!(import.ty, TypeRef::Func(_)));
     if let Some(import) = no_function {
@@ -177,15 +197,15 @@ fn check_shim(shim: &Module<'_>) -> Result<(), WeaveError> {
 }
 
 fn memories(assembly: &mut Assembly, shim: &Module<'_>, plan: &Plan<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
-    for memory in &shim.memories {
-        let again = shift.memory_type(*memory).map_err(WeaveError::encoding(shim.name))?;
-        assembly.memories.memory(again);
-    }
     for guest in &plan.guests {
         let Some(memory) = guest.read.module.memories.first() else { continue };
         let maximum = memory.maximum;
         let minimum = memory.initial;
         assembly.memories.memory(MemoryType { minimum, maximum, memory64: false, shared: false, page_size_log2: None });
+    }
+    for memory in &shim.memories {
+        let again = shift.memory_type(*memory).map_err(WeaveError::encoding(shim.name))?;
+        assembly.memories.memory(again);
     }
     Ok(())
 }
@@ -223,10 +243,10 @@ fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Res
 fn rewrite_functions(assembly: &mut Assembly, guest: &Placed<'_>, work: &Work) -> Result<(), WeaveError> {
     let module = &guest.read.module;
     let mut shift = guest.shift.clone();
-    for (function, body) in module.own_functions() {
+    for ((function, body), stack_bytes) in module.own_functions().zip(&guest.read.depths.counted) {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
-        let frame = Frame { parameters: count(of.params()), results, stack_bytes: None };
+        let frame = Frame { parameters: count(of.params()), results, stack_bytes: *stack_bytes };
         let again = body::rewrite(module, body, frame, work, &mut shift)?;
         let at = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(at.saturating_add(shift.types), &again);

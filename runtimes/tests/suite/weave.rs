@@ -66,12 +66,17 @@ struct Parts {
 
 impl Parts {
     fn new(text: &str, exports: &[&str]) -> Self {
-        let export = "__stack_pointer".to_owned();
+        let global = |index, export: &str, kind| MutableGlobal { index, export: export.to_owned(), kind };
         Self {
             module: wat::parse_str(text).unwrap(),
             aliases: vec!["other".to_owned()],
             anchors: BTreeMap::from([("driver".to_owned(), 7)]),
-            globals: vec![MutableGlobal { index: 0, export, kind: GlobalKind::I32 }],
+            globals: vec![
+                global(0, "__stack_pointer", GlobalKind::I32),
+                global(1, "__glovebox_global_1", GlobalKind::I64),
+                global(2, "__glovebox_global_2", GlobalKind::F32),
+                global(3, "__glovebox_global_3", GlobalKind::F64),
+            ],
             exports: exports.iter().map(|name| (*name).to_owned()).collect(),
         }
     }

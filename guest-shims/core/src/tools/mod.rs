@@ -12,12 +12,14 @@
 //! | `reply` | what it reads |
 //! | `account` | what is held for it, within the guest's memory limit |
 //! | `tally` | the calls of an execution: counted, held to their limits |
+//! | `prices` | what calls cost in fuel |
 //! | `record` | what an execution's result says of them |
 
 mod account;
 mod definition;
 mod error;
 mod message;
+mod prices;
 mod record;
 mod reply;
 mod schema;
@@ -27,6 +29,7 @@ pub use account::{Account, Held};
 pub use definition::{CATALOGUE_BYTES_MOST, Checked, Definition, FOREIGN_PATTERN_BYTES_MOST, catalogue};
 pub use error::{Failure, ToolDefinitionError, ToolError, ToolErrorKind};
 pub use message::{Message, weight};
+pub use prices::{CALL_FUEL, message_fuel};
 pub use record::{ToolOutcome, ToolRecord};
 pub use reply::{Answer, Reply, answered, hold_answer, json_text, not_understood, timeout, within};
 pub use tally::{Begun, NO_ROOM, Tally};

@@ -1,0 +1,410 @@
+//! For tests: a woven module with two guests in it that interpret a language of one word a line, and a driver for them.
+//!
+//! | line | what the guest does |
+//! |---|---|
+//! | `print TEXT` | writes it to standard output |
+//! | `set AT BYTE`, `show AT` | writes a byte of its memory, prints one |
+//! | `grow PAGES` | grows its memory, prints what that gave |
+//! | `fill FROM BYTE` | fills the memory from there to the real end |
+//! | `burn FUEL`, `spin` | uses fuel; uses all |
+//! | `sleep NS` | waits |
+//! | `send TEXT`, `reply` | writes a message to the tools; prints the next reply of theirs |
+//! | `write FILE` | makes a file |
+//! | `raise`, `exit CODE` | ends with an exception, with a code |
+//! | `leave CODE` | ends the instance |
+//! | `abort`, `deep` | comes to `unreachable`, calls too deep |
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "the numbers are those of tests, and a wrong one fails them"
+)]
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use glovebox_interpreters::{
+    Anchors, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
+    Value,
+};
+use glovebox_wasi::{Errno, Host};
+
+use crate::{Called, Clocks, Guests, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
+
+/// Where the driver puts a source.
+const SOURCE_AT: u32 = 0x8000;
+/// Where a guest keeps what it writes, and the `iovec` for it.
+const SCRATCH_AT: u32 = 0x4000;
+/// Where a driver's reseeding goes.
+pub(crate) const SEED_AT: u32 = 8;
+/// The word that asks a guest to stop.
+pub(crate) const ASKED_AT: u32 = 0x100;
+/// Where the image is not zero.
+pub(crate) const IMAGE_AT: u32 = 0x200;
+/// What stands there.
+pub(crate) const IMAGE: [u8; 4] = *b"boot";
+/// How many pages the image has.
+pub(crate) const IMAGE_PAGES: u32 = 1;
+
+#[derive(Default)]
+struct Memory {
+    bytes: Vec<u8>,
+    virtual_pages: u32,
+    globals: [u64; 1],
+}
+
+/// The guests.
+pub(crate) struct Fake {
+    memories: [RefCell<Memory>; 2],
+    fuel: Cell<i64>,
+    /// How many pages a real memory may have.
+    pub(crate) pages_most: Cell<u32>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Rc<Self> {
+        let fake = Self { memories: Default::default(), fuel: Cell::new(0), pages_most: Cell::new(256) };
+        for memory in &fake.memories {
+            memory.borrow_mut().bytes = vec![0; PAGE_BYTES as usize];
+        }
+        Rc::new(fake)
+    }
+
+    /// A copy of a guest's whole real memory.
+    pub(crate) fn real_memory(&self, guest: u32) -> Vec<u8> {
+        self.memories[guest as usize].borrow().bytes.clone()
+    }
+
+    fn line(&self, guest: u32, line: &str) -> Result<i32, Unwound> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        let mut words = rest.split(' ');
+        let mut next = || number(words.next().unwrap());
+        match word {
+            "" => {}
+            "print" => self.print(guest, rest)?,
+            "set" => {
+                let (at, byte) = (next(), next());
+                self.memories[guest as usize].borrow_mut().bytes[at as usize] = byte as u8;
+            }
+            "show" => {
+                let byte = self.memories[guest as usize].borrow().bytes[next() as usize];
+                self.print(guest, &byte.to_string())?;
+            }
+            "fill" => {
+                let (from, byte) = (next(), next());
+                self.memories[guest as usize].borrow_mut().bytes[from as usize..].fill(byte as u8);
+            }
+            "grow" => {
+                let old = entered::grow(next() as u32);
+                self.print(guest, &old.to_string())?;
+            }
+            "burn" => self.burn(next() as i64)?,
+            "spin" => loop {
+                self.burn(1000)?;
+                if self.asked(guest) {
+                    return Ok(3);
+                }
+            },
+            "sleep" => {
+                let duration = next();
+                answered(entered::wasi(|_, host| host.sleep_ns(duration).map(|()| Errno::Success)))?;
+                if self.asked(guest) {
+                    return Ok(3);
+                }
+            }
+            "send" => {
+                answered(entered::wasi(|_, host| host.tool_send(rest.as_bytes()).map(|()| Errno::Success)))?;
+            }
+            "reply" => {
+                let mut reply = None;
+                answered(entered::wasi(|_, host| {
+                    reply = host.tool_receive()?;
+                    Ok(Errno::Success)
+                }))?;
+                self.print(guest, reply.as_deref().map_or("none", |text| std::str::from_utf8(text).unwrap()))?;
+            }
+            "write" => {
+                self.memory_write(guest, SCRATCH_AT, rest.as_bytes());
+                let len = rest.len() as u32;
+                answered(entered::wasi(|wasi, host| {
+                    wasi.path_open(host, 3, 0, SCRATCH_AT, len, 9, u64::MAX, 0, 0, SCRATCH_AT + 1024)
+                }))?;
+            }
+            "raise" => return Ok(1),
+            "exit" => return Ok(0x100 + next() as i32),
+            "leave" => {
+                let code = next() as u32;
+                answered(entered::wasi(|wasi, host| wasi.proc_exit(host, code)))?;
+            }
+            "abort" => return Err(Unwound::Unreachable),
+            "deep" => return Err(Unwound::CallDepth),
+            _ => panic!("{line}"),
+        }
+        Ok(0)
+    }
+
+    fn asked(&self, guest: u32) -> bool {
+        self.memories[guest as usize].borrow().bytes[ASKED_AT as usize] != 0
+    }
+
+    fn burn(&self, fuel: i64) -> Result<(), Unwound> {
+        self.fuel.set(self.fuel.get() - fuel);
+        while self.fuel.get() <= 0 {
+            if entered::refuel() != 0 {
+                return Err(Unwound::Asked);
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, guest: u32, text: &str) -> Result<(), Unwound> {
+        let line = format!("{text}\n");
+        let at = SCRATCH_AT + 16;
+        self.memory_write(guest, SCRATCH_AT, &at.to_le_bytes());
+        self.memory_write(guest, SCRATCH_AT + 4, &(line.len() as u32).to_le_bytes());
+        self.memory_write(guest, at, line.as_bytes());
+        answered(entered::wasi(|wasi, host| wasi.fd_write(host, 1, SCRATCH_AT, 1, SCRATCH_AT + 8)))
+    }
+}
+
+fn answered(errno: i32) -> Result<(), Unwound> {
+    if errno == entered::UNWIND { Err(Unwound::Asked) } else { Ok(()) }
+}
+
+impl Guests for Fake {
+    fn describe(&self) -> Vec<u8> {
+        br#"{"guests":[],"weave":{"version":"0","stack_bytes":0}}"#.to_vec()
+    }
+
+    fn memory_size(&self, guest: u32) -> u32 {
+        (self.memories[guest as usize].borrow().bytes.len() as u64 / PAGE_BYTES) as u32
+    }
+
+    fn memory_grow(&self, guest: u32, pages: u32) -> bool {
+        let wanted = self.memory_size(guest) + pages;
+        if wanted > self.pages_most.get() {
+            return false;
+        }
+        self.memories[guest as usize].borrow_mut().bytes.resize(wanted as usize * PAGE_BYTES as usize, 0);
+        true
+    }
+
+    fn virtual_size(&self, guest: u32) -> u32 {
+        self.memories[guest as usize].borrow().virtual_pages
+    }
+
+    fn set_virtual_size(&self, guest: u32, pages: u32) {
+        self.memories[guest as usize].borrow_mut().virtual_pages = pages;
+    }
+
+    fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]) {
+        into.copy_from_slice(&self.memories[guest as usize].borrow().bytes[at as usize..][..into.len()]);
+    }
+
+    fn memory_write(&self, guest: u32, at: u32, from: &[u8]) {
+        self.memories[guest as usize].borrow_mut().bytes[at as usize..][..from.len()].copy_from_slice(from);
+    }
+
+    fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32) {
+        self.memories[guest as usize].borrow_mut().bytes[at as usize..][..len as usize].fill(byte);
+    }
+
+    fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool {
+        self.memories[guest as usize].borrow().bytes[at as usize..][..with.len()] == *with
+    }
+
+    fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool {
+        self.memories[guest as usize].borrow().bytes[at as usize..][..len as usize].iter().all(|byte| *byte == 0)
+    }
+
+    fn image_to_guest(&self, guest: u32, _run: u32, offset: u32, at: u32, len: u32) {
+        self.memory_write(guest, at, &IMAGE[offset as usize..][..len as usize]);
+    }
+
+    fn image_to_shim(&self, _guest: u32, _run: u32, offset: u32, into: &mut [u8]) {
+        into.copy_from_slice(&IMAGE[offset as usize..][..into.len()]);
+    }
+
+    fn global_get(&self, guest: u32, global: u32) -> u64 {
+        self.memories[guest as usize].borrow().globals[global as usize]
+    }
+
+    fn global_set(&self, guest: u32, global: u32, bits: u64) {
+        self.memories[guest as usize].borrow_mut().globals[global as usize] = bits;
+    }
+
+    fn fuel(&self) -> i64 {
+        self.fuel.get()
+    }
+
+    fn set_fuel(&self, fuel: i64) {
+        self.fuel.set(fuel);
+    }
+
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
+        assert_eq!(export, 0);
+        let mut source = vec![0; args[0] as usize];
+        self.memory_read(guest, SOURCE_AT, &mut source);
+        for line in String::from_utf8(source).unwrap().lines() {
+            match self.line(guest, line) {
+                Ok(0) => {}
+                Ok(report) => return Called::I32(report as u32),
+                Err(why) => return Called::Unwound(why),
+            }
+        }
+        Called::I32(0)
+    }
+
+    fn call_table(&self, _guest: u32, slot: u32, _args: &[u64]) -> Called {
+        if slot == 0 { Called::Missing } else { Called::Nothing }
+    }
+}
+
+/// Drives the fake's guests.
+pub(crate) struct FakeDriver;
+
+impl FakeDriver {
+    fn run(machine: &mut dyn Machine, source: &str) -> Result<Report, DriverError> {
+        machine.write(SOURCE_AT, source.as_bytes())?;
+        let raised = || Raised { type_name: "Stopped".into(), ..Raised::default() };
+        match machine.call(Callee::Export("run"), &[Value::I32(source.len() as u32)])? {
+            Some(Value::I32(0)) => Ok(Report::Completed(None)),
+            Some(Value::I32(1)) => Ok(Report::Raised(raised())),
+            Some(Value::I32(3)) => Ok(Report::Interrupted(raised())),
+            Some(Value::I32(code)) => Ok(Report::Exited(code as i32 - 0x100)),
+            other => Err(DriverError::Report(format!("{other:?}"))),
+        }
+    }
+}
+
+impl Driver for FakeDriver {
+    fn boot_args(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn boot_env(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn boot_code(&self) -> &[u8] {
+        b""
+    }
+
+    fn is_out_of_memory(&self, _raised: &Raised) -> bool {
+        true
+    }
+
+    fn boot(&self, _machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+        Ok(Anchors::default())
+    }
+
+    fn awaken(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
+        let mut seed = [0; 8];
+        machine.fill_random(&mut seed);
+        Ok(machine.write(SEED_AT, &seed)?)
+    }
+
+    fn execute(
+        &self,
+        machine: &mut dyn Machine,
+        _anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Report, DriverError> {
+        machine.wasi().begin_execution();
+        machine.write(ASKED_AT, &[0; 4])?;
+        Self::run(machine, script.source)
+    }
+
+    fn interrupt(&self, _anchors: &Anchors, _interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+        Ok(vec![Poke { at: ASKED_AT, word: 1 }])
+    }
+
+    fn get_variable(
+        &self,
+        machine: &mut dyn Machine,
+        _anchors: &Anchors,
+        name: &str,
+    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+        let Ok(at) = name.parse() else { return Ok(Ok(None)) };
+        let mut byte = [0];
+        machine.read(at, &mut byte)?;
+        Ok(Ok(Some(GuestValue { repr: byte[0].to_string(), json: Some(byte[0].to_string()) })))
+    }
+
+    fn set_variable(
+        &self,
+        machine: &mut dyn Machine,
+        _anchors: &Anchors,
+        name: &str,
+        json: &str,
+    ) -> Result<Result<(), Raised>, DriverError> {
+        let (Ok(at), Ok(byte)) = (name.parse(), json.parse()) else { return Ok(Err(Raised::default())) };
+        Ok(Ok(machine.write(at, &[byte])?))
+    }
+
+    fn validate(
+        &self,
+        machine: &mut dyn Machine,
+        _anchors: &Anchors,
+        script: &Script<'_>,
+    ) -> Result<Vec<Diagnostic>, DriverError> {
+        Self::run(machine, script.source)?;
+        Ok(Vec::new())
+    }
+
+    fn close(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
+        Self::run(machine, "print closed").map(drop)
+    }
+}
+
+/// One of the fake's guests as a runtime.
+pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
+    let description = format!(
+        r#"{{"name":"fake-{number}","aliases":["alias-{number}"],"language":"{}","driver":"cpython","version":"1.2",
+            "image_sha256":"{}","memory_pages":{IMAGE_PAGES},"anchors":{{}},"exports":["run"],
+            "globals":[{{"export":"__stack_pointer","kind":"i32","value":77}}],"runs":[[{IMAGE_AT},4]]}}"#,
+        if number == 0 { "python" } else { "javascript" },
+        "ab".repeat(32),
+    );
+    let mut runtime = Runtime::new(number, serde_json::from_str(&description).unwrap()).unwrap();
+    runtime.driver = Box::new(FakeDriver);
+    Rc::new(runtime)
+}
+
+/// A clock that goes on by a step each time that somebody looks at it, and by what is slept.
+pub(crate) struct FakeClocks {
+    now: Cell<Duration>,
+    step: Duration,
+}
+
+impl FakeClocks {
+    pub(crate) fn new(step: Duration) -> Rc<Self> {
+        Rc::new(Self { now: Cell::new(Duration::from_secs(1000)), step })
+    }
+}
+
+impl Clocks for FakeClocks {
+    fn now(&self) -> Duration {
+        self.now.set(self.now.get() + self.step);
+        self.now.get()
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        1_700_000_000_000_000_000
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.now.set(self.now.get() + duration);
+    }
+}
+
+/// The fake's guests and no clock.
+pub(crate) fn closed_world() -> (Rc<Fake>, World) {
+    let fake = Fake::new();
+    (Rc::clone(&fake), World { guests: fake, clocks: None, tools: None })
+}

@@ -1,0 +1,75 @@
+//! Executions in the fake's guests: what holds whatever interpreter it is.
+
+mod fuel;
+mod isolation;
+mod memory;
+mod policy;
+mod started;
+mod time;
+mod tools;
+
+use std::rc::Rc;
+
+use crate::{
+    Sandbox, World,
+    bindings::types::{self, SandboxError},
+    fake::{Fake, closed_world, runtime},
+};
+
+/// Nothing asked for.
+pub(crate) fn no_policy() -> types::Policy {
+    types::Policy { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+}
+
+/// A policy that says so much of limits; what is not said is `None`.
+pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
+    let mut limits = types::Limits {
+        fuel: None,
+        fuel_reserve: None,
+        timeout_ms: None,
+        timeout_reserve_ms: None,
+        memory_bytes: None,
+        stdout_bytes: None,
+        stderr_bytes: None,
+        source_bytes: None,
+        stdin_bytes: None,
+        workspace_bytes: None,
+        workspace_inodes: None,
+        open_files: None,
+        tool_calls: None,
+        tool_calls_at_once: None,
+        tool_timeout_ms: None,
+        tool_bytes: None,
+        tool_record_bytes: None,
+        session_count: None,
+        session_total_bytes: None,
+    };
+    set(&mut limits);
+    types::Policy { limits: Some(limits), ..no_policy() }
+}
+
+pub(crate) fn request(source: &str) -> types::Request {
+    types::Request { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+}
+
+pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
+    let policy = crate::Policy::asked(world, policy)?;
+    let toolbox = crate::Toolbox::new(&world.tools.as_ref().map(|tools| tools.list()).unwrap_or_default()).unwrap();
+    Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
+}
+
+pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
+    let task = sandbox.task(request(source)).unwrap();
+    sandbox.execute(&task).unwrap().told()
+}
+
+/// A sandbox without a clock.
+pub(crate) fn closed(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
+    let (fake, world) = closed_world();
+    let sandbox = sandbox_in(&world, policy).unwrap();
+    (fake, sandbox)
+}
+
+pub(crate) fn printed(execution: &types::Execution) -> &str {
+    std::str::from_utf8(&execution.stdout.bytes).unwrap()
+}

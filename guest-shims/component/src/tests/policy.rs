@@ -1,0 +1,94 @@
+use super::*;
+use crate::bindings::types::{Clock, Entropy, Policy, SandboxError};
+use crate::fake::FakeClocks;
+
+fn refusal(policy: Policy) -> SandboxError {
+    sandbox_in(&closed_world().1, policy).unwrap_err()
+}
+
+#[test]
+fn what_a_provider_has_not_is_unsupported() {
+    let host_clock = || Policy { clock: Some(Clock::Host), ..no_policy() };
+    let host_entropy = Policy { entropy: Some(Entropy::Host), ..no_policy() };
+    assert!(matches!(refusal(host_clock()), SandboxError::Unsupported(text) if text.starts_with("`clock`")));
+    assert!(matches!(refusal(host_entropy), SandboxError::Unsupported(text) if text.starts_with("`entropy`")));
+    let (_, world) = closed_world();
+    let world = World { clocks: Some(FakeClocks::new(std::time::Duration::ZERO)), ..world };
+    assert!(sandbox_in(&world, host_clock()).is_ok());
+}
+
+#[test]
+fn limits_are_told_by_the_contracts_names() {
+    let policy = limits(|limits| limits.fuel = Some(0));
+    let SandboxError::InvalidPolicy(text) = refusal(policy) else { panic!() };
+    assert_eq!(text, "`limits.fuel` is 0; it must be between 1 and 9223372036854775807");
+    let policy = limits(|limits| limits.memory_bytes = Some((4 << 30) + 1));
+    let SandboxError::InvalidPolicy(text) = refusal(policy) else { panic!() };
+    assert_eq!(text, "`limits.memory-bytes` is 4294967297; it must be between 1048576 and 4294967296");
+}
+
+#[test]
+fn variables_and_arguments_are_those_that_can_be() {
+    let env = |env: &[(&str, &str)]| Policy {
+        env: Some(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
+        ..no_policy()
+    };
+    let SandboxError::InvalidPolicy(text) = refusal(env(&[("A", "1"), ("B", "2"), ("A", "1")])) else { panic!() };
+    assert_eq!(text, "`env`: `A` is given twice");
+    for wrong in [("", "v"), ("a=b", "v"), ("a", "\0")] {
+        assert!(matches!(refusal(env(&[wrong])), SandboxError::InvalidPolicy(_)), "{wrong:?}");
+    }
+    let args = Policy { args: Some(vec!["\0".into()]), ..no_policy() };
+    assert!(matches!(refusal(args), SandboxError::InvalidPolicy(_)));
+}
+
+#[test]
+fn the_default_is_spelled_out_and_can_be_asked_for() {
+    let (_, world) = closed_world();
+    let spelled = crate::Policy::default_in(&world).spelled_out();
+    assert_eq!((spelled.clock, spelled.entropy), (Some(Clock::Fixed(0)), Some(Entropy::Seeded(0))));
+    let again = crate::Policy::asked(&world, spelled.clone()).unwrap();
+    assert_eq!(again, crate::Policy::default_in(&world));
+    assert_eq!(again.spelled_out(), spelled);
+    let open = World { clocks: Some(FakeClocks::new(std::time::Duration::ZERO)), ..world };
+    assert_eq!(crate::Policy::default_in(&open).spelled_out().clock, Some(Clock::Host));
+}
+
+#[test]
+fn an_image_that_does_not_fit_is_told_of() {
+    let mut large = runtime(0);
+    Rc::get_mut(&mut large).unwrap().memory_pages = 17;
+    let (_, world) = closed_world();
+    let policy = crate::Policy::asked(&world, limits(|limits| limits.memory_bytes = Some(1 << 20))).unwrap();
+    let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy, Rc::default()).unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(text, "`limits.memory-bytes` is 1048576; `fake-0` alone takes 1114112");
+}
+
+#[test]
+fn requests_have_bounds() {
+    let (_, sandbox) = closed(limits(|limits| (limits.source_bytes, limits.stdin_bytes) = (Some(2), Some(3))));
+    let SandboxError::SourceTooLarge(size) = sandbox.task(request("123")).unwrap_err() else { panic!() };
+    assert_eq!((size.bytes, size.most), (3, 2));
+    let stdin = |bytes: &[u8]| sandbox.task(types::Request { stdin: Some(bytes.to_vec()), ..request("") });
+    assert!(stdin(b"123").is_ok());
+    assert!(matches!(stdin(b"1234"), Err(SandboxError::StdinTooLarge(_))));
+    let named = types::Request { name: Some("a\0".into()), ..request("") };
+    assert!(matches!(sandbox.task(named), Err(SandboxError::InvalidArgument(_))));
+}
+
+#[test]
+fn a_description_that_says_nothing_sensible_is_told_of() {
+    let guest = |language: &str, driver: &str| {
+        let text = format!(
+            r#"{{"name":"n","aliases":[],"language":"{language}","driver":"{driver}","version":"1","image_sha256":"",
+                "memory_pages":1,"anchors":{{}},"exports":[],"globals":[],"runs":[]}}"#
+        );
+        crate::Runtime::new(0, serde_json::from_str(&text).unwrap())
+    };
+    assert!(guest("python", "cpython").is_ok() && guest("javascript", "quickjs-command").is_ok());
+    assert!(guest("javascript", "quickjs-reactor").is_ok());
+    assert!(guest("ruby", "cpython").unwrap_err().contains("unknown language `ruby`"));
+    assert!(guest("python", "pypy").unwrap_err().contains("unknown driver `pypy`"));
+}

@@ -1,0 +1,80 @@
+//! The tools that the component's host has, as scripts find them.
+
+use std::{collections::BTreeMap, fmt};
+
+use glovebox_core::tools::{CATALOGUE_BYTES_MOST, Checked, Definition, ToolDefinitionError, catalogue, weight};
+use serde_json::{Value, json};
+
+use crate::bindings::types;
+
+/// The most tools that there may be (`wit/tools.wit`).
+const TOOLS_MOST: usize = 1_024;
+
+/// The most that all their schemas may take as values, in bytes.
+const SCHEMAS_WEIGHT_MOST: u64 = 32 << 20;
+
+/// Answers the calls of scripts: the interface `tools` that the component imports.
+pub trait ToolHost {
+    /// The tools that there are. Asking again gives the same.
+    fn list(&self) -> Vec<types::Tool>;
+
+    /// Calls a tool.
+    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
+}
+
+/// The tools, by name, ready to be called. By default there are none.
+#[derive(Default)]
+pub struct Toolbox(BTreeMap<String, Checked>);
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Toolbox").field(&self.0.keys().collect::<Vec<_>>()).finish()
+    }
+}
+
+impl Toolbox {
+    /// Checks the tools and compiles their schemas; what is wrong with them, if something is.
+    pub fn new(tools: &[types::Tool]) -> Result<Self, String> {
+        if tools.len() > TOOLS_MOST {
+            return Err(format!("there are {}, and the most is {TOOLS_MOST}", tools.len()));
+        }
+        let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
+        let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
+        if bytes > SCHEMAS_WEIGHT_MOST {
+            return Err(format!("their schemas would take {bytes} bytes, and the most is {SCHEMAS_WEIGHT_MOST}"));
+        }
+        let mut entries = BTreeMap::new();
+        for types::Tool { name, description, arguments_schema } in tools {
+            let schema: Value = match arguments_schema {
+                None => json!({ "type": "object" }),
+                Some(text) => {
+                    let wrong = |error| format!("the schema of `{name}` is no JSON: {error}");
+                    serde_json::from_str(text).map_err(wrong)?
+                }
+            };
+            let definition = Definition { name, description, schema: &schema, is_foreign: false };
+            let checked = definition.check().map_err(|error| error.to_string())?;
+            if entries.insert(name.clone(), checked).is_some() {
+                return Err(ToolDefinitionError::Duplicate(name.clone()).to_string());
+            }
+        }
+        let toolbox = Self(entries);
+        let bytes = toolbox.catalogue().len();
+        if bytes > CATALOGUE_BYTES_MOST {
+            return Err(ToolDefinitionError::TooLarge { bytes, most: CATALOGUE_BYTES_MOST }.to_string());
+        }
+        Ok(toolbox)
+    }
+
+    /// A tool.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Checked> {
+        self.0.get(name)
+    }
+
+    /// What a guest learns about the tools, as JSON text.
+    #[must_use]
+    pub fn catalogue(&self) -> String {
+        catalogue(self.0.values())
+    }
+}

@@ -1,0 +1,39 @@
+//! How long something has lasted.
+
+use std::{fmt, rc::Rc, time::Duration};
+
+use crate::Clocks;
+
+/// Counts the time from a moment on. Without a clock none passes.
+#[derive(Clone, Default)]
+pub struct Stopwatch {
+    clocks: Option<Rc<dyn Clocks>>,
+    begun: Duration,
+}
+
+impl fmt::Debug for Stopwatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopwatch").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+impl Stopwatch {
+    /// From now on.
+    #[must_use]
+    pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
+        let begun = clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default();
+        Self { clocks, begun }
+    }
+
+    /// The clock, if there is one.
+    #[must_use]
+    pub fn clocks(&self) -> Option<&dyn Clocks> {
+        self.clocks.as_deref()
+    }
+
+    /// How long it has lasted.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.clocks().map(|clocks| clocks.now().saturating_sub(self.begun)).unwrap_or_default()
+    }
+}
