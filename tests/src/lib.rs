@@ -58,7 +58,7 @@ pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
-pub use programs::{program_path, program_trial, trial_with, wasmtime_path};
+pub use programs::{program_path, program_trial, provider_path, trial_with, wasmtime_path};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
 pub use scenarios::{Scenarios, claimed_in_tests};
 pub use step::{Action, CaseTool, Step};
