@@ -26,7 +26,8 @@ fn root() -> PathBuf {
 fn pages() -> Vec<(PathBuf, String)> {
     let docs =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| Path::new("docs").join(entry.unwrap().file_name()));
-    let beside = ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
+    let beside =
+        ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
     docs.chain(beside).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
 }
 
