@@ -165,12 +165,3 @@ macro_rules! export_preview1 {
 }
 
 glovebox_wasi::wasi_preview1_functions!(export_preview1);
-
-/// Seeds the hash maps in which schemas of tools are compiled. There is no randomness here; what a script chooses is looked up in
-/// them, and never put into them.
-#[unsafe(no_mangle)]
-unsafe extern "Rust" fn __getrandom_v03_custom(into: *mut u8, len: usize) -> Result<(), getrandom::Error> {
-    // SAFETY: the caller gives room for so many bytes.
-    unsafe { into.write_bytes(0x5a, len) };
-    Ok(())
-}

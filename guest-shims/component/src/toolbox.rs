@@ -72,7 +72,7 @@ impl Toolbox {
                 }
             };
             let definition = Definition { name, description, schema: &schema, is_foreign: false };
-            let checked = definition.check().map_err(|error| error.to_string())?;
+            let checked = definition.check_plain().map_err(|error| error.to_string())?;
             if entries.insert(name.clone(), checked).is_some() {
                 return Err(ToolDefinitionError::Duplicate(name.clone()).to_string());
             }

@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-use super::{Failure, ToolDefinitionError, ToolErrorKind, schema::Costs};
+use super::{Failure, ToolDefinitionError, ToolErrorKind, plain::Plain, schema::Costs};
 
 /// The most bytes of names, descriptions and schemas. A guest reads them whole.
 pub const CATALOGUE_BYTES_MOST: usize = 1 << 20;
@@ -14,6 +13,7 @@ pub const CATALOGUE_BYTES_MOST: usize = 1 << 20;
 const NAME_BYTES_MOST: usize = 64;
 
 /// The most compiled bytes of one pattern, and of the cache it matches with.
+#[cfg(feature = "patterns")]
 const PATTERN_BYTES_MOST: usize = 1 << 20;
 
 /// The same where the schema is somebody's who is not trusted. Classes of Unicode, such as `\w`, take some ten thousand.
@@ -79,6 +79,9 @@ pub struct Definition<'a> {
     pub is_foreign: bool,
 }
 
+/// What arguments are held to: the reason in words if they do not fit.
+type Validator = Box<dyn Fn(&Value) -> Result<(), String>>;
+
 /// A tool whose description is sound.
 pub struct Checked {
     costs: Costs,
@@ -101,23 +104,53 @@ impl Definition<'_> {
         Err(ToolDefinitionError::Name(self.name.chars().take(NAME_BYTES_MOST + 1).collect()))
     }
 
-    /// Compiles the schema.
+    /// Compiles the schema, regular expressions in it too.
+    #[cfg(feature = "patterns")]
     pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
+        let pattern_bytes = if self.is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
+        let patterns = jsonschema::PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
+        let mut options = jsonschema::options().with_pattern_options(patterns).offline();
+        if self.is_foreign {
+            // Of a text whose format is `regex` an expression would be made.
+            options = options.should_validate_formats(false);
+        }
+        self.checked_by(|schema| {
+            let validator = options.build(schema).map_err(|error| error.to_string())?;
+            Ok(Box::new(move |arguments| {
+                // The value itself is left out: it may be as long as the arguments.
+                let told = |error: jsonschema::ValidationError<'_>| {
+                    at(&error.instance_path().to_string(), &error.masked().to_string())
+                };
+                validator.validate(arguments).map_err(told)
+            }))
+        })
+    }
+
+    /// The same without regular expressions: a schema that has them is refused.
+    pub fn check_plain(&self) -> Result<Checked, ToolDefinitionError> {
+        self.checked_by(|schema| {
+            let plain = Plain::of(schema)?;
+            Ok(Box::new(move |arguments| {
+                plain.check(arguments).map_err(|wrong| {
+                    let (place, message) = wrong.words();
+                    at(&place, message)
+                })
+            }))
+        })
+    }
+
+    fn checked_by(
+        &self,
+        compile: impl FnOnce(&Value) -> Result<Validator, String>,
+    ) -> Result<Checked, ToolDefinitionError> {
         self.check_name()?;
-        let Self { name, description, schema, is_foreign } = *self;
+        let Self { name, description, schema, .. } = *self;
         let wrong = |reason: String| ToolDefinitionError::Schema { name: name.to_owned(), reason };
         if !schema.is_object() || schema.get("type").is_some_and(|of| of != "object") {
             return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
         }
         let costs = Costs::of(schema).map_err(wrong)?;
-        let pattern_bytes = if is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
-        let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
-        let mut options = jsonschema::options().with_pattern_options(patterns).offline();
-        if is_foreign {
-            // Of a text whose format is `regex` an expression would be made.
-            options = options.should_validate_formats(false);
-        }
-        let validator = options.build(schema).map_err(|error| wrong(error.to_string()))?;
+        let validator = compile(schema).map_err(wrong)?;
         let description = json!({
             "name": name,
             "description": description,
@@ -132,13 +165,13 @@ impl Checked {
     /// Checks a call's arguments against the schema.
     pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
         self.costs.check(arguments)?;
-        self.validator.validate(arguments).map_err(|error| {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
-            // The value itself is left out: it may be as long as the arguments.
-            Failure::new(ToolErrorKind::InvalidArguments, format!("{place}{}", error.masked()))
-        })
+        (self.validator)(arguments).map_err(|message| Failure::new(ToolErrorKind::InvalidArguments, message))
     }
+}
+
+/// What is wrong, with its place where that is not the whole.
+fn at(place: &str, message: &str) -> String {
+    if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
 
 /// What a guest learns about its tools, as JSON text.

@@ -7,6 +7,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `definition` | a tool as it is described, and its schema, ready to be held against arguments |
+//! | `plain` | schemas without regular expressions |
 //! | `schema` | what it costs to hold arguments to a schema |
 //! | `message` | what a guest writes, and what it costs to keep |
 //! | `reply` | what it reads |
@@ -19,6 +20,7 @@ mod account;
 mod definition;
 mod error;
 mod message;
+mod plain;
 mod prices;
 mod record;
 mod reply;

@@ -1,0 +1,452 @@
+//! JSON Schema without regular expressions, for providers that have to be small.
+//!
+//! The library that the engine checks with is larger than an interpreter once it is compiled to WebAssembly: 2.6 MB, most of it
+//! regular expressions and their tables. This knows the keywords of draft 2020-12 that arguments of tools are described with, and
+//! refuses by name those that it does not hold values to; whatever else a schema says is an annotation, `format` too, as
+//! that draft has it. What both know means the same to both: the tests hold one against the other.
+
+use std::{collections::HashMap, ptr};
+
+use serde_json::{Map, Value};
+
+/// How deep one schema may lead to another in a check, by values and in place. Each level takes a little of the stack.
+const LEVELS_MOST: usize = 400;
+
+/// Keywords that values would have to be held to.
+const REFUSED: [&str; 9] = [
+    "pattern",
+    "patternProperties",
+    "dependencies",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+    "$recursiveRef",
+    "$dynamicRef",
+];
+
+/// A schema that values can be held to.
+pub(super) struct Plain(Vec<Vec<Rule>>);
+
+/// What does not fit.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    /// Where, innermost first.
+    place: Vec<String>,
+    message: String,
+}
+
+impl Misfit {
+    fn here(message: impl Into<String>) -> Self {
+        Self { place: Vec::new(), message: message.into() }
+    }
+
+    fn within(mut self, part: impl ToString) -> Self {
+        self.place.push(part.to_string().replace('~', "~0").replace('/', "~1"));
+        self
+    }
+
+    /// The place as a JSON pointer, and what is wrong there.
+    pub(super) fn words(&self) -> (String, &str) {
+        let place = self.place.iter().rev().fold(String::new(), |place, part| place + "/" + part);
+        (place, &self.message)
+    }
+}
+
+type Held = Result<(), Misfit>;
+
+/// One thing that a value must be. Schemas are numbers in the list of all.
+enum Rule {
+    Never,
+    Type(Vec<String>),
+    OneOfThese(Vec<Value>),
+    Least { bound: f64, excluded: bool, shown: Value },
+    Most { bound: f64, excluded: bool, shown: Value },
+    MultipleOf(Value),
+    Size { of: Sized, least: u64, most: u64 },
+    Unique,
+    Required(Vec<String>),
+    RequiredBeside(Vec<(String, Vec<String>)>),
+    Properties { named: HashMap<String, usize>, others: Option<usize> },
+    PropertyNames(usize),
+    Items { first: Vec<usize>, others: Option<usize> },
+    Contains { schema: usize, least: u64, most: u64 },
+    All(Vec<usize>),
+    Any(Vec<usize>),
+    ExactlyOne(Vec<usize>),
+    Not(usize),
+    If { condition: usize, then: Option<usize>, otherwise: Option<usize> },
+}
+
+/// What has a size.
+#[derive(Clone, Copy)]
+enum Sized {
+    Text,
+    Array,
+    Object,
+}
+
+impl Plain {
+    /// Reads a schema whose extent, depth and references were checked already.
+    pub(super) fn of(schema: &Value) -> Result<Self, String> {
+        let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new() };
+        reader.add(schema);
+        let mut rules = Vec::new();
+        while let Some(next) = reader.found.get(rules.len()) {
+            rules.push(reader.rules(next)?);
+        }
+        Ok(Self(rules))
+    }
+
+    /// Whether a value fits.
+    pub(super) fn check(&self, value: &Value) -> Held {
+        self.hold(0, value, LEVELS_MOST)
+    }
+
+    fn hold(&self, schema: usize, value: &Value, left: usize) -> Held {
+        let left = left.checked_sub(1).ok_or_else(|| Misfit::here("it nests too deep to be held to the schema"))?;
+        let rules = self.0.get(schema).map_or(&[][..], Vec::as_slice);
+        rules.iter().try_for_each(|rule| self.hold_to(rule, value, left))
+    }
+
+    fn fits(&self, schema: usize, value: &Value, left: usize) -> bool {
+        self.hold(schema, value, left).is_ok()
+    }
+
+    fn hold_to(&self, rule: &Rule, value: &Value, left: usize) -> Held {
+        let wrong = |is_wrong: bool, message: &dyn Fn() -> String| {
+            if is_wrong { Err(Misfit::here(message())) } else { Ok(()) }
+        };
+        match rule {
+            Rule::Never => Err(Misfit::here("nothing is allowed here")),
+            Rule::Type(names) => {
+                let fits = names.iter().any(|name| is_of_type(value, name));
+                wrong(!fits, &|| format!("value is not of type {}", listed(names)))
+            }
+            Rule::OneOfThese(these) => {
+                wrong(!these.iter().any(|each| same(each, value)), &|| "value is none of those allowed".into())
+            }
+            Rule::Least { bound, excluded, shown } => {
+                let is_less = value.as_f64().is_some_and(|number| number < *bound || *excluded && number <= *bound);
+                wrong(is_less, &|| format!("value is less than the minimum of {shown}"))
+            }
+            Rule::Most { bound, excluded, shown } => {
+                let is_more = value.as_f64().is_some_and(|number| number > *bound || *excluded && number >= *bound);
+                wrong(is_more, &|| format!("value is greater than the maximum of {shown}"))
+            }
+            Rule::MultipleOf(of) => wrong(!is_multiple(value, of), &|| format!("value is not a multiple of {of}")),
+            Rule::Size { of, least, most } => {
+                let size = of.size(value);
+                let fits = size.is_none_or(|size| (*least..=*most).contains(&size));
+                wrong(!fits, &|| format!("value has {} {}", size.unwrap_or_default(), of.unit()))
+            }
+            Rule::Unique => wrong(has_equals(value), &|| "value has equal elements".into()),
+            Rule::Required(names) => names.iter().try_for_each(|name| require(value, name)),
+            Rule::RequiredBeside(pairs) => pairs
+                .iter()
+                .filter(|(name, _)| value.as_object().is_some_and(|object| object.contains_key(name)))
+                .flat_map(|(_, names)| names)
+                .try_for_each(|name| require(value, name)),
+            Rule::Properties { named, others } => self.properties(value, named, *others, left),
+            Rule::PropertyNames(schema) => {
+                let mut names = value.as_object().into_iter().flat_map(Map::keys);
+                names.try_for_each(|name| self.hold(*schema, &Value::String(name.clone()), left))
+            }
+            Rule::Items { first, others } => {
+                let schemas = first.iter().copied().map(Some).chain(std::iter::repeat(*others));
+                let items = value.as_array().into_iter().flatten();
+                items.zip(schemas).enumerate().try_for_each(|(at, (item, schema))| {
+                    schema.map_or(Ok(()), |schema| self.hold(schema, item, left).map_err(|wrong| wrong.within(at)))
+                })
+            }
+            Rule::Contains { schema, least, most } => {
+                let count =
+                    |items: &Vec<Value>| items.iter().filter(|item| self.fits(*schema, item, left)).count() as u64;
+                let fits = value.as_array().is_none_or(|items| (*least..=*most).contains(&count(items)));
+                wrong(!fits, &|| "value has too few or too many elements of the kind that it must contain".into())
+            }
+            Rule::All(schemas) => schemas.iter().try_for_each(|schema| self.hold(*schema, value, left)),
+            Rule::Any(schemas) => {
+                let fits = schemas.iter().any(|schema| self.fits(*schema, value, left));
+                wrong(!fits, &|| "value is not valid under any of the given schemas".into())
+            }
+            Rule::ExactlyOne(schemas) => {
+                let count = schemas.iter().filter(|schema| self.fits(**schema, value, left)).count();
+                wrong(count != 1, &|| format!("value is valid under {count} of the given schemas, not one"))
+            }
+            Rule::Not(schema) => wrong(self.fits(*schema, value, left), &|| "value is what it must not be".into()),
+            Rule::If { condition, then, otherwise } => {
+                let next = if self.fits(*condition, value, left) { then } else { otherwise };
+                next.map_or(Ok(()), |schema| self.hold(schema, value, left))
+            }
+        }
+    }
+
+    fn properties(&self, value: &Value, named: &HashMap<String, usize>, others: Option<usize>, left: usize) -> Held {
+        for (name, property) in value.as_object().into_iter().flatten() {
+            let Some(schema) = named.get(name).copied().or(others) else { continue };
+            let is_never = self.0.get(schema).is_some_and(|rules| matches!(rules.as_slice(), [Rule::Never]));
+            if is_never && !named.contains_key(name) {
+                let name: String = name.chars().take(64).collect();
+                return Err(Misfit::here(format!("additional properties are not allowed ('{name}' was unexpected)")));
+            }
+            self.hold(schema, property, left).map_err(|wrong| wrong.within(name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sized {
+    fn size(self, value: &Value) -> Option<u64> {
+        match self {
+            Self::Text => value.as_str().map(|text| text.chars().count() as u64),
+            Self::Array => value.as_array().map(|items| items.len() as u64),
+            Self::Object => value.as_object().map(|members| members.len() as u64),
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Text => "characters, which are too few or too many",
+            Self::Array => "elements, which are too few or too many",
+            Self::Object => "properties, which are too few or too many",
+        }
+    }
+}
+
+/// Reads schemas, each once.
+struct Reader<'a> {
+    root: &'a Value,
+    found: Vec<&'a Value>,
+    /// By address: what several refer to is one.
+    index: HashMap<*const Value, usize>,
+}
+
+impl<'a> Reader<'a> {
+    fn add(&mut self, schema: &'a Value) -> usize {
+        let next = self.found.len();
+        let index = *self.index.entry(ptr::from_ref(schema)).or_insert(next);
+        if index == next {
+            self.found.push(schema);
+        }
+        index
+    }
+
+    fn all(&mut self, schemas: &'a Value) -> Result<Vec<usize>, String> {
+        let schemas = schemas.as_array().ok_or("a list of schemas is something else")?;
+        Ok(schemas.iter().map(|schema| self.add(schema)).collect())
+    }
+
+    fn rules(&mut self, schema: &'a Value) -> Result<Vec<Rule>, String> {
+        let keywords = match schema {
+            Value::Bool(true) => return Ok(Vec::new()),
+            Value::Bool(false) => return Ok(vec![Rule::Never]),
+            Value::Object(keywords) => keywords,
+            _ => return Err("a schema is neither an object nor true or false".into()),
+        };
+        let mut rules = Vec::new();
+        for (keyword, said) in keywords {
+            let wrong = || format!("`{keyword}` cannot be {}", kind(said));
+            if REFUSED.contains(&keyword.as_str()) {
+                return Err(format!("`{keyword}` cannot be used with this provider"));
+            }
+            rules.extend(match keyword.as_str() {
+                "type" => Some(Rule::Type(type_names(said).ok_or_else(wrong)?)),
+                "enum" => Some(Rule::OneOfThese(said.as_array().ok_or_else(wrong)?.clone())),
+                "const" => Some(Rule::OneOfThese(vec![said.clone()])),
+                "minimum" | "exclusiveMinimum" => Some(Rule::Least {
+                    bound: said.as_f64().ok_or_else(wrong)?,
+                    excluded: keyword == "exclusiveMinimum",
+                    shown: said.clone(),
+                }),
+                "maximum" | "exclusiveMaximum" => Some(Rule::Most {
+                    bound: said.as_f64().ok_or_else(wrong)?,
+                    excluded: keyword == "exclusiveMaximum",
+                    shown: said.clone(),
+                }),
+                "multipleOf" => {
+                    let is_positive = said.as_f64().is_some_and(|of| of > 0.0);
+                    Some(Rule::MultipleOf(if is_positive { said.clone() } else { return Err(wrong()) }))
+                }
+                "minLength" => {
+                    Some(Rule::Size { of: Sized::Text, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                }
+                "maxLength" => Some(Rule::Size { of: Sized::Text, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "minItems" => {
+                    Some(Rule::Size { of: Sized::Array, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                }
+                "maxItems" => Some(Rule::Size { of: Sized::Array, least: 0, most: count(said).ok_or_else(wrong)? }),
+                "minProperties" => {
+                    Some(Rule::Size { of: Sized::Object, least: count(said).ok_or_else(wrong)?, most: u64::MAX })
+                }
+                "maxProperties" => {
+                    Some(Rule::Size { of: Sized::Object, least: 0, most: count(said).ok_or_else(wrong)? })
+                }
+                "uniqueItems" => said.as_bool().ok_or_else(wrong)?.then_some(Rule::Unique),
+                "required" => Some(Rule::Required(texts(said).ok_or_else(wrong)?)),
+                "dependentRequired" => {
+                    let pairs = said.as_object().ok_or_else(wrong)?.iter();
+                    let pairs = pairs.map(|(name, names)| Some((name.clone(), texts(names)?)));
+                    Some(Rule::RequiredBeside(pairs.collect::<Option<_>>().ok_or_else(wrong)?))
+                }
+                "propertyNames" => Some(Rule::PropertyNames(self.add(said))),
+                "allOf" => Some(Rule::All(self.all(said)?)),
+                "anyOf" => Some(Rule::Any(self.all(said)?)),
+                "oneOf" => Some(Rule::ExactlyOne(self.all(said)?)),
+                "not" => Some(Rule::Not(self.add(said))),
+                "$ref" => {
+                    let pointer = said.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
+                    let target = self.root.pointer(pointer).ok_or_else(wrong)?;
+                    Some(Rule::All(vec![self.add(target)]))
+                }
+                _ => None,
+            });
+        }
+        self.rules_of_several(keywords, &mut rules)?;
+        Ok(rules)
+    }
+
+    /// What several keywords say together.
+    fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
+        let wrong = |keyword: &str| format!("`{keyword}` is not what it must be");
+        if keywords.contains_key("properties") || keywords.contains_key("additionalProperties") {
+            let mut named = HashMap::new();
+            if let Some(properties) = keywords.get("properties") {
+                for (name, schema) in properties.as_object().ok_or_else(|| wrong("properties"))? {
+                    named.insert(name.clone(), self.add(schema));
+                }
+            }
+            let others = keywords.get("additionalProperties").map(|schema| self.add(schema));
+            rules.push(Rule::Properties { named, others });
+        }
+        // Before draft 2020-12 the first elements' schemas stood in `items`, and that of the others in `additionalItems`.
+        let (first, others) = match keywords.get("items") {
+            Some(first @ Value::Array(_)) => (Some(first), keywords.get("additionalItems")),
+            others => (keywords.get("prefixItems"), others),
+        };
+        if first.is_some() || others.is_some() {
+            let first = first.map_or(Ok(Vec::new()), |first| self.all(first))?;
+            let others = others.map(|schema| self.add(schema));
+            rules.push(Rule::Items { first, others });
+        }
+        if let Some(schema) = keywords.get("contains") {
+            let bound = |keyword: &str, default: u64| match keywords.get(keyword) {
+                Some(said) => count(said).ok_or_else(|| wrong(keyword)),
+                None => Ok(default),
+            };
+            let (least, most) = (bound("minContains", 1)?, bound("maxContains", u64::MAX)?);
+            rules.push(Rule::Contains { schema: self.add(schema), least, most });
+        }
+        if let Some(condition) = keywords.get("if") {
+            let condition = self.add(condition);
+            let then = keywords.get("then").map(|schema| self.add(schema));
+            let otherwise = keywords.get("else").map(|schema| self.add(schema));
+            rules.push(Rule::If { condition, then, otherwise });
+        }
+        Ok(())
+    }
+}
+
+fn require(value: &Value, name: &str) -> Held {
+    match value {
+        Value::Object(members) if !members.contains_key(name) => {
+            Err(Misfit::here(format!("\"{name}\" is a required property")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn type_names(said: &Value) -> Option<Vec<String>> {
+    const KNOWN: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+    let names = said.as_str().map_or_else(|| texts(said), |name| Some(vec![name.to_owned()]))?;
+    names.iter().all(|name| KNOWN.contains(&name.as_str())).then_some(names)
+}
+
+fn texts(said: &Value) -> Option<Vec<String>> {
+    said.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// A number of things. A schema may write it with a fraction of 0.
+fn count(said: &Value) -> Option<u64> {
+    said.as_u64()
+        .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ")
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "this number",
+        Value::String(_) => "this text",
+        Value::Array(_) => "this array",
+        Value::Object(_) => "this object",
+    }
+}
+
+fn is_of_type(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Null => name == "null",
+        Value::Bool(_) => name == "boolean",
+        Value::Number(number) => {
+            name == "number"
+                || name == "integer" && (!number.is_f64() || number.as_f64().is_some_and(|it| it.fract() == 0.0))
+        }
+        Value::String(_) => name == "string",
+        Value::Array(_) => name == "array",
+        Value::Object(_) => name == "object",
+    }
+}
+
+/// Whether two values are equal as JSON Schema has it: 1 is 1.0.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let has = |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| same(value, other));
+            one.len() == other.len() && one.iter().all(has)
+        }
+        _ => one == other,
+    }
+}
+
+/// Sorted by their text first, so that a long array is not compared each with each.
+fn has_equals(value: &Value) -> bool {
+    let Some(items) = value.as_array() else { return false };
+    let mut texts: Vec<String> = items.iter().map(|item| plainly(item).to_string()).collect();
+    texts.sort_unstable();
+    texts.windows(2).any(|pair| matches!(pair, [one, other] if one == other))
+}
+
+/// The value with each number as a fraction, so that equal ones are written alike. The order of an object's members is
+/// that of their names already.
+fn plainly(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
+        Value::Array(items) => items.iter().map(plainly).collect(),
+        Value::Object(members) => Value::Object(members.iter().map(|(name, it)| (name.clone(), plainly(it))).collect()),
+        other => other.clone(),
+    }
+}
+
+fn is_multiple(value: &Value, of: &Value) -> bool {
+    if let (Some(value), Some(of)) = (value.as_i64(), of.as_i64()) {
+        return value.checked_rem(of).is_none_or(|rest| rest == 0);
+    }
+    match (value.as_f64(), of.as_f64()) {
+        (Some(value), Some(of)) => {
+            let times = value / of;
+            (times - times.round()).abs() < 1e-9 * times.abs().max(1.0)
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

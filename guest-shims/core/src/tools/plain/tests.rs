@@ -1,0 +1,176 @@
+use serde_json::json;
+
+use super::*;
+
+/// Xorshift: the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
+
+    fn pick(&mut self, of: &[Value]) -> Value {
+        of[self.below(of.len())].clone()
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        let plain = [
+            json!(null),
+            json!(true),
+            json!(0),
+            json!(1),
+            json!(1.0),
+            json!(-2),
+            json!(2.5),
+            json!(7),
+            json!(""),
+            json!("a"),
+            json!("äöü"),
+            json!("abc"),
+        ];
+        match self.below(if depth == 0 { 2 } else { 4 }) {
+            2 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+            3 => {
+                let names = ["a", "b", "c"];
+                let members = (0..self.below(4)).map(|_| (names[self.below(3)].to_owned(), self.value(depth - 1)));
+                Value::Object(members.collect())
+            }
+            _ => self.pick(&plain),
+        }
+    }
+
+    fn schemas(&mut self, depth: usize) -> Value {
+        (0..=self.below(3)).map(|_| self.schema(depth)).collect()
+    }
+
+    fn schema(&mut self, depth: usize) -> Value {
+        if depth == 0 || self.below(12) == 0 {
+            return self.pick(&[json!(true), json!(false), json!({}), json!({"type": "integer"}), json!({"const": 1})]);
+        }
+        let mut said = Map::new();
+        for _ in 0..=self.below(3) {
+            let (keyword, value) = self.keyword(depth - 1);
+            said.insert(keyword.to_owned(), value);
+        }
+        Value::Object(said)
+    }
+
+    fn keyword(&mut self, depth: usize) -> (&'static str, Value) {
+        let number = self.pick(&[json!(0), json!(1), json!(2), json!(2.5), json!(-1)]);
+        let count = self.pick(&[json!(0), json!(1), json!(2), json!(3)]);
+        let names = self.pick(&[json!([]), json!(["a"]), json!(["a", "b"])]);
+        match self.below(30) {
+            0 => (
+                "type",
+                self.pick(&[
+                    json!("string"),
+                    json!("number"),
+                    json!(["integer", "null"]),
+                    json!("object"),
+                    json!("array"),
+                ]),
+            ),
+            1 => ("enum", (0..3).map(|_| self.value(1)).collect()),
+            2 => ("const", self.value(1)),
+            3 => ("minimum", number),
+            4 => ("maximum", number),
+            5 => ("exclusiveMinimum", number),
+            6 => ("exclusiveMaximum", number),
+            7 => ("multipleOf", self.pick(&[json!(1), json!(2), json!(0.5)])),
+            8 => ("minLength", count),
+            9 => ("maxLength", count),
+            10 => ("minItems", count),
+            11 => ("maxItems", count),
+            12 => ("minProperties", count),
+            13 => ("maxProperties", count),
+            14 => ("uniqueItems", self.pick(&[json!(true), json!(false)])),
+            15 => ("required", names),
+            16 => ("dependentRequired", json!({"a": names})),
+            17 => ("propertyNames", json!({"maxLength": self.below(2), "enum": ["a", "b"]})),
+            18 | 19 => ("properties", json!({"a": self.schema(depth), "b": self.schema(depth)})),
+            20 => ("additionalProperties", self.schema(depth)),
+            21 => ("items", self.schema(depth)),
+            22 => ("prefixItems", self.schemas(depth)),
+            23 => ("contains", self.schema(depth)),
+            24 => ("allOf", self.schemas(depth)),
+            25 => ("anyOf", self.schemas(depth)),
+            26 => ("oneOf", self.schemas(depth)),
+            27 => ("not", self.schema(depth)),
+            28 => ("if", self.schema(depth)),
+            _ => (["then", "else", "title", "$comment"][self.below(2)], self.schema(depth)),
+        }
+    }
+}
+
+#[test]
+fn it_says_what_the_library_says() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut fit, mut misfit) = (0, 0);
+    for round in 0..4_000 {
+        let schema = random.schema(3);
+        let library = jsonschema::options().should_validate_formats(false).offline().build(&schema).unwrap();
+        let plain = Plain::of(&schema).unwrap();
+        for _ in 0..8 {
+            let value = random.value(3);
+            let said = plain.check(&value);
+            assert_eq!(said.is_ok(), library.is_valid(&value), "round {round}: {schema} {value} {said:?}");
+            if said.is_ok() { fit += 1 } else { misfit += 1 }
+        }
+    }
+    assert!(fit > 5_000 && misfit > 5_000, "both kinds were seen: {fit}, {misfit}");
+}
+
+#[test]
+fn a_schema_may_refer_to_itself() {
+    let schema = json!({
+        "$ref": "#/$defs/tree",
+        "$defs": {"tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}, "additionalProperties": false}},
+    });
+    let plain = Plain::of(&schema).unwrap();
+    assert!(plain.check(&json!({"left": {"left": {}}})).is_ok());
+    let wrong = plain.check(&json!({"left": {"left": {"right": 1}}})).unwrap_err();
+    assert_eq!(wrong.words(), ("/left/left".into(), "additional properties are not allowed ('right' was unexpected)"));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let schema =
+        json!({"properties": {"a/b": {"items": {"type": "integer"}}, "c": {"minLength": 2}}, "required": ["c"]});
+    let plain = Plain::of(&schema).unwrap();
+    for (value, place, message) in [
+        (json!({}), "", "\"c\" is a required property"),
+        (json!({"c": "xy", "a/b": [1, "x"]}), "/a~1b/1", "value is not of type \"integer\""),
+        (json!({"c": "x"}), "/c", "value has 1 characters, which are too few or too many"),
+    ] {
+        assert_eq!(plain.check(&value).unwrap_err().words(), (place.to_owned(), message));
+    }
+}
+
+#[test]
+fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
+    for (schema, words) in [
+        (json!({"properties": {"a": {"pattern": "x"}}}), "`pattern` cannot be used with this provider"),
+        (json!({"type": "text"}), "`type` cannot be this text"),
+        (json!({"minLength": -1}), "`minLength` cannot be this number"),
+        (json!({"items": 3}), "a schema is neither an object nor true or false"),
+        (json!({"required": "a"}), "`required` cannot be this text"),
+        (json!({"multipleOf": 0}), "`multipleOf` cannot be this number"),
+    ] {
+        assert_eq!(Plain::of(&schema).err().as_deref(), Some(words), "{schema}");
+    }
+}
+
+#[test]
+fn a_check_has_an_end_at_so_many_levels() {
+    let plain = Plain::of(&json!({"items": {"$ref": "#"}})).unwrap();
+    let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
+    // Each level of the value is two of schemas, the reference's own among them.
+    assert!(plain.check(&nested(LEVELS_MOST / 2 - 1)).is_ok(), "at");
+    let over = plain.check(&nested(LEVELS_MOST / 2)).unwrap_err();
+    assert_eq!(over.words().1, "it nests too deep to be held to the schema", "over");
+    assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
+}
