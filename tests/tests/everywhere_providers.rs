@@ -51,7 +51,9 @@ fn main() -> ExitCode {
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
         }
     }
-    trials.push(trial_with("typed", provider_path("glovebox").and_then(|_| Host::node().map(drop)), |()| typed()));
+    let built = provider_path("glovebox").and_then(|_| Host::node().map(drop));
+    trials.push(trial_with("secret", built.clone(), |()| secret()));
+    trials.push(trial_with("typed", built, |()| typed()));
     libtest_mimic::run(&args, trials).exit_code()
 }
 
@@ -117,6 +119,27 @@ validate 1:6
 session 1 21
 error unknown-runtime
 ";
+
+/// What a large session or execution has in its memory is nowhere in the memory of the next, and there where it is its own.
+fn secret() -> Result<(), Failed> {
+    let mut program = Host::node()?;
+    program.args(["secret.mjs", "../../programs-node/glovebox"]);
+    let said = succeeded(program)?;
+    let looks = [
+        "after the execution that has it: there",
+        "in the next execution: not there",
+        "after the session that has it: there",
+        "in another session: not there",
+        "in its own session again: there",
+        "in an execution of its own: not there",
+        "after it is closed: not there",
+    ];
+    let expected: String = ["javascript", "python"]
+        .iter()
+        .flat_map(|language| looks.iter().map(move |look| format!("{language}: {look}\n")))
+        .collect();
+    if said == expected { Ok(()) } else { Err(format!("it printed\n{said}and not\n{expected}").into()) }
+}
 
 fn succeeded(mut command: Command) -> Result<String, Failed> {
     let output = command.output()?;

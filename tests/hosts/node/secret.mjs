@@ -3,12 +3,12 @@
 // It prints a line per look: whether the secret is there, and how many bytes were searched.
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { WASIShim } from '@bytecodealliance/preview2-shim/instantiation';
 
 const directory = process.argv[2];
-const { instantiate } = await import(pathToFileURL(join(directory, 'component.js')));
+const { instantiate } = await import(pathToFileURL(resolve(directory, 'component.js')));
 const memories = [];
 const tools = { listTools: () => [], call: () => { throw { kind: 'unknown', message: 'there is none' }; } };
 const { sandbox } = await instantiate(
@@ -44,7 +44,7 @@ for (const [language, { plant, small }] of Object.entries(languages).filter(([na
   const look = (when) => {
     const searched = memories.reduce((sum, { buffer }) => sum + buffer.byteLength, 0);
     const there = memories.some(({ buffer }) => Buffer.from(buffer).includes(secret));
-    console.log(`${language}: ${when}: ${there ? 'there' : 'not there'}${searched > 64 << 20 ? '' : ', in a small memory'}`);
+    console.log(`${language}: ${when}: ${there ? 'there' : 'not there'}${searched > 32 << 20 ? '' : ', in a small memory'}`);
   };
 
   succeeds(sandbox.execute(runtime, { source: plant(secret) }, policy));
