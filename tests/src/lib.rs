@@ -9,7 +9,7 @@
 //! * [`hostile`] reads the hostile scripts.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
-//! * [`mod@reference`] makes the contract's page in `docs/`.
+//! * [`mod@reference`] makes the contract's page in `docs/`, [`python_types`] its types in `bindings/python`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] says what a session should hold after random scripts.
 //!
@@ -33,6 +33,7 @@ pub mod hostile;
 pub mod model;
 pub mod process;
 pub mod puppet;
+pub mod python_types;
 pub mod reference;
 
 mod backend;
@@ -57,7 +58,7 @@ pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
-pub use programs::{program_path, program_trial, trial_with, wasmtime_path};
+pub use programs::{program_path, program_trial, provider_path, trial_with, wasmtime_path};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
 pub use scenarios::{Scenarios, claimed_in_tests};
 pub use step::{Action, CaseTool, Step};

@@ -16,6 +16,15 @@ pub fn program_path(name: &str) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("not built: tests/programs/build {name}")) }
 }
 
+/// Where a provider is, once it is built.
+///
+/// # Errors
+/// The line that builds it.
+pub fn provider_path(name: &str) -> Result<PathBuf, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../target/providers/{name}.wasm"));
+    if path.is_file() { Ok(path) } else { Err(format!("not built: guest-shims/component/build {name}")) }
+}
+
 /// Where the command-line tool of Wasmtime is, once it is there.
 ///
 /// # Errors

@@ -26,18 +26,22 @@ fn root() -> PathBuf {
 fn pages() -> Vec<(PathBuf, String)> {
     let docs =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| Path::new("docs").join(entry.unwrap().file_name()));
-    let of_wit = ["README.md", "wit/README.md"].map(PathBuf::from);
-    docs.chain(of_wit).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
+    let beside = ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
+    docs.chain(beside).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
 }
 
-/// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in Rust do.
+/// Languages of blocks that are programs, or parts of one.
+const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
+
+/// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in a programming language do.
 fn code_is_that_of_files() -> Result<(), Failed> {
     let mut count = 0;
     for (page, text) in pages() {
         let mut above = "";
         for line in text.lines() {
-            if line.starts_with("```rust") && page.starts_with("docs") && !above.starts_with("<!-- file: ") {
-                return Err(format!("{}: code in Rust that says no file", page.display()).into());
+            let language = line.strip_prefix("```").unwrap_or_default();
+            if LANGUAGES.contains(&language) && page.starts_with("docs") && !above.starts_with("<!-- file: ") {
+                return Err(format!("{}: code in `{language}` that says no file", page.display()).into());
             }
             above = line;
         }

@@ -1,26 +1,44 @@
-//! The contract's page in `docs/` is what `wit/` says.
+//! The contract's page in `docs/` and its types in `bindings/python` are what `wit/` says.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use glovebox_tests::{
-    Goldens,
+    Goldens, python_types,
     reference::{anchor, page},
 };
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 fn made() -> String {
-    page(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))
+    page(&root().join("wit"))
+}
+
+/// The file is what was made of the contract, or becomes it.
+fn is_held(file: &str, made: &str) {
+    let path = root().join(file);
+    if Goldens::blessing() {
+        fs::write(&path, made).unwrap();
+    }
+    let held = fs::read_to_string(&path).unwrap_or_default();
+    assert!(held == made, "{file} is not what wit/ says; run with BLESS=1");
 }
 
 #[test]
 fn the_reference_page_is_what_the_contract_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference.md");
-    if Goldens::blessing() {
-        fs::write(&path, made()).unwrap();
-    }
-    let held = fs::read_to_string(&path).unwrap_or_default();
-    assert!(held == made(), "docs/reference.md is not what wit/ says; run with BLESS=1");
+    is_held("docs/reference.md", &made());
+}
+
+#[test]
+fn the_types_in_python_are_those_of_the_contract() {
+    is_held("bindings/python/src/glovebox_sandbox/types.py", &python_types::module(&root().join("wit")));
 }
 
 #[test]

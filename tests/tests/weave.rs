@@ -223,9 +223,9 @@ fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
             }
         }
     }
-    // A call takes 112 bytes, and 8 for the parameter and each of two operands.
+    // A call takes 112 bytes, and 8 for the parameter and each of three operands; a little was taken beforehand.
     let stack = u64::from(WeaveOptions::default().stack_bytes);
-    assert!((stack / 136 - 10..=stack / 136).contains(&returns), "{returns}");
+    assert!((stack / 144 - 10..=stack / 144).contains(&returns), "{returns}");
     // As deep as before, any number of times: whoever was unwound gave back what it took.
     for _ in 0..3 {
         assert_eq!(woven.call("deep", &[unwinds]).0, UNWOUND);

@@ -283,24 +283,8 @@ impl FakeDriver {
 }
 
 impl Driver for FakeDriver {
-    fn boot_args(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn boot_env(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn boot_code(&self) -> &[u8] {
-        b""
-    }
-
     fn is_out_of_memory(&self, _raised: &Raised) -> bool {
         true
-    }
-
-    fn boot(&self, _machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
-        Ok(Anchors::default())
     }
 
     fn awaken(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {

@@ -97,10 +97,7 @@ impl Provider {
 
     /// The tools that the host has.
     fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
-        let toolbox = self.toolbox.get_or_init(|| {
-            let tools = self.world.tools.as_ref().map(|tools| tools.list()).unwrap_or_default();
-            Toolbox::new(&tools).map(Rc::new)
-        });
+        let toolbox = self.toolbox.get_or_init(|| Toolbox::of(&self.world).map(Rc::new));
         let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
         toolbox.as_ref().map(Rc::clone).map_err(wrong)
     }

@@ -2,15 +2,21 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use glovebox_core::tools::{CATALOGUE_BYTES_MOST, Checked, Definition, ToolDefinitionError, catalogue, weight};
-use serde_json::{Value, json};
+use glovebox_core::tools::{Checked, catalogue};
+#[cfg(any(feature = "tools", test))]
+use {
+    glovebox_core::tools::{CATALOGUE_BYTES_MOST, Definition, ToolDefinitionError, weight},
+    serde_json::{Value, json},
+};
 
-use crate::bindings::types;
+use crate::{World, bindings::types};
 
 /// The most tools that there may be (`wit/tools.wit`).
+#[cfg(any(feature = "tools", test))]
 const TOOLS_MOST: usize = 1_024;
 
 /// The most that all their schemas may take as values, in bytes.
+#[cfg(any(feature = "tools", test))]
 const SCHEMAS_WEIGHT_MOST: u64 = 32 << 20;
 
 /// Answers the calls of scripts: the interface `tools` that the component imports.
@@ -33,8 +39,21 @@ impl fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Checks the tools and compiles their schemas; what is wrong with them, if something is.
-    pub fn new(tools: &[types::Tool]) -> Result<Self, String> {
+    /// The tools that the host has; what is wrong with them, if something is.
+    #[cfg(any(feature = "tools", test))]
+    pub fn of(world: &World) -> Result<Self, String> {
+        world.tools.as_ref().map_or_else(|| Ok(Self::default()), |tools| Self::new(&tools.list()))
+    }
+
+    /// None: what compiles schemas is three times as large as all the rest, and left out of a component that imports no tools.
+    #[cfg(not(any(feature = "tools", test)))]
+    pub fn of(_world: &World) -> Result<Self, String> {
+        Ok(Self::default())
+    }
+
+    /// Checks the tools and compiles their schemas.
+    #[cfg(any(feature = "tools", test))]
+    pub(crate) fn new(tools: &[types::Tool]) -> Result<Self, String> {
         if tools.len() > TOOLS_MOST {
             return Err(format!("there are {}, and the most is {TOOLS_MOST}", tools.len()));
         }

@@ -17,5 +17,5 @@ pub use javascript::JavaScript;
 pub use machine::{Callee, Machine, MachineError, Value};
 pub use python::Python;
 pub use script::{
-    Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script, SourceKind,
+    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script, SourceKind,
 };

@@ -139,24 +139,11 @@ pub enum DriverError {
     Report(String),
 }
 
-/// How one interpreter is booted and called.
+/// How one prepared interpreter is called.
 pub trait Driver: Send + Sync {
-    /// The arguments that the unprepared binary is booted with.
-    fn boot_args(&self) -> Vec<String>;
-
-    /// The environment that the unprepared binary is booted with.
-    fn boot_env(&self) -> Vec<(String, String)>;
-
-    /// All code that shapes the image: part of a prepared image's cache key.
-    fn boot_code(&self) -> &[u8];
-
     /// Whether an exception says that the interpreter got no more memory.
     /// Only asked where memory was refused: a script can throw what looks the same.
     fn is_out_of_memory(&self, raised: &Raised) -> bool;
-
-    /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, its
-    /// memory ready to be saved. Called once, at preparation, under a fixed clock and seeded entropy.
-    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
 
     /// Makes a new instance of the image its own: generators reseeded from the policy's entropy.
     /// Called once per instance, and again after a fork or resume.
@@ -207,4 +194,20 @@ pub trait Driver: Send + Sync {
 
     /// Runs the exit handlers of a kept interpreter before it is dropped.
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
+}
+
+/// How one interpreter is booted. Only preparation needs it, and whoever only runs images need not have the code.
+pub trait Boot: Driver {
+    /// The arguments that the unprepared binary is booted with.
+    fn boot_args(&self) -> Vec<String>;
+
+    /// The environment that the unprepared binary is booted with.
+    fn boot_env(&self) -> Vec<(String, String)>;
+
+    /// All code that shapes the image: part of a prepared image's cache key.
+    fn boot_code(&self) -> &[u8];
+
+    /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, its
+    /// memory ready to be saved. Called once, at preparation, under a fixed clock and seeded entropy.
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
 }

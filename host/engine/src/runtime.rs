@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
+use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
 use wasmtime::{InstancePre, Module};
 
@@ -77,7 +77,7 @@ impl Runtime {
 }
 
 /// The driver a recipe asks for.
-pub(crate) fn driver(recipe: &Recipe) -> Box<dyn Driver> {
+pub(crate) fn driver(recipe: &Recipe) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python),
         DriverKind::QuickjsReactor => Box::new(JavaScript::reactor()),

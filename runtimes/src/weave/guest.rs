@@ -43,6 +43,9 @@ pub struct Guest<'a> {
     pub exports: &'a [String],
 }
 
+/// The functions in a table, by slot.
+pub(super) type Slots = Vec<Option<u32>>;
+
 /// A guest taken apart.
 pub(super) struct Read<'a> {
     pub(super) guest: &'a Guest<'a>,
@@ -58,7 +61,7 @@ pub(super) struct Read<'a> {
     /// Mutable globals with the bits they have in the image.
     pub(super) globals: Vec<(MutableGlobal, u64)>,
     /// The table that is called into, where there is one: its index, and what its slots hold.
-    pub(super) table: Option<(u32, Vec<Option<u32>>)>,
+    pub(super) table: Option<(u32, Slots)>,
 }
 
 impl<'a> Read<'a> {
@@ -135,7 +138,7 @@ fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal
 }
 
 /// The table that the driver calls into. What its slots hold never changes: preparing refuses modules that change tables.
-fn called_table(module: &Module<'_>) -> Result<Option<(u32, Vec<Option<u32>>)>, WeaveError> {
+fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError> {
     let found = module.exports.iter().find(|export| export.kind == ExternalKind::Table && export.name == TABLE);
     let Some(table) = found.map(|export| export.index) else { return Ok(None) };
     let mut slots = slots(module, table)?;
@@ -146,7 +149,7 @@ fn called_table(module: &Module<'_>) -> Result<Option<(u32, Vec<Option<u32>>)>, 
 }
 
 /// The functions in a table, as its elements put them there.
-pub(super) fn slots(module: &Module<'_>, table: u32) -> Result<Vec<Option<u32>>, WeaveError> {
+pub(super) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
     let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
     let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];
     for element in &module.elements {

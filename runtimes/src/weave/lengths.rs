@@ -6,6 +6,8 @@
 //! the values of variables and of the operand stack go.
 
 mod blocks;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 

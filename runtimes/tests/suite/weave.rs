@@ -106,3 +106,89 @@ fn a_woven_component_is_valid_and_the_same_every_time() {
     assert_eq!(woven.component, weave::weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap().component);
     assert_eq!((woven.imports.len(), woven.exports.len()), (0, 0));
 }
+
+fn refused(shim_text: &str, parts: &Parts, options: &WeaveOptions) -> String {
+    weave::weave(&shim(shim_text), &[parts.guest("one")], options).unwrap_err().to_string()
+}
+
+#[test]
+fn a_guest_that_cannot_be_woven_is_refused_by_what_it_does() {
+    let with = |more: &str| format!("(module (memory (export \"memory\") 1) {more})");
+    for (text, says) in [
+        ("(module (import \"env\" \"f\" (func)) (memory 1))".to_owned(), "`env` `f`"),
+        ("(module (import \"env\" \"m\" (memory 1)))".to_owned(), "`env` `m`"),
+        ("(module (import \"wasi_snapshot_preview1\" \"f\" (func)) (memory 1))".to_owned(), "glovebox:wasi/f"),
+        (
+            "(module (import \"wasi_snapshot_preview1\" \"fd_close\" (func (param i64) (result i32))) (memory 1))"
+                .to_owned(),
+            "`fd_close` by another type",
+        ),
+        ("(module (func))".to_owned(), "exactly one memory"),
+        (with("(func $s) (start $s)"), "start function"),
+        (with("(global (mut i32) (i32.const 0))"), "global 0"),
+        (with("(data \"passive\")"), "data segment"),
+        (with("(data (i32.const 0) \"ab\") (data (i32.const 1) \"c\")"), "overlap"),
+    ] {
+        let module = wat::parse_str(&text).unwrap();
+        let parts = Parts { module, globals: Vec::new(), ..Parts::new(GUEST, &[]) };
+        let error = refused(SHIM, &parts, &WeaveOptions::default());
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_the_driver_calls_must_be_there_and_take_integers() {
+    let says = |text: &str, export: &str| {
+        let parts = Parts { globals: Vec::new(), ..Parts::new(text, &[export]) };
+        refused(SHIM, &parts, &WeaveOptions::default())
+    };
+    assert!(says("(module (memory 1))", "f").contains("no function `f`"));
+    let float = "(module (memory 1) (func (export \"f\") (param f32)))";
+    assert!(says(float, "f").contains("`f` takes or returns other than integers"));
+    let two = "(module (memory 1) (func (export \"f\") (result i32 i32) i32.const 1 i32.const 2))";
+    assert!(says(two, "f").contains("`f`"));
+}
+
+#[test]
+fn a_shim_that_does_not_fit_is_refused_by_what_it_lacks() {
+    let parts = Parts::new(GUEST, &[]);
+    for (from, to, says) in [
+        (
+            "\"unwound\" (func $unwound (result i32))",
+            "\"unwound\" (func $unwound (result i64))",
+            "`unwound` by another type",
+        ),
+        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, which is not known"),
+        ("glovebox:machine/refuel", "refuel", "glovebox:machine/refuel"),
+        ("glovebox:machine/grow", "grow", "glovebox:machine/grow"),
+        ("glovebox:wasi/proc_exit", "proc_exit", "glovebox:wasi/proc_exit"),
+        ("  (memory (export \"memory\") 1)", "  (import \"env\" \"memory\" (memory 1))", "`env` `memory`"),
+    ] {
+        let text = SHIM.replace(from, to);
+        assert_ne!(text, SHIM, "{from}");
+        let error = refused(&text, &parts, &WeaveOptions::default());
+        assert!(error.contains(says), "{from}: {error}");
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_for_the_calls_that_cannot_repeat_is_refused() {
+    let parts = Parts::new(GUEST, &[]);
+    let mut options = WeaveOptions::default();
+    options.stack_bytes = 100;
+    assert!(refused(SHIM, &parts, &options).contains("of 100"));
+    assert!(weave::weave(&shim(SHIM), &[], &WeaveOptions::default()).unwrap_err().to_string().contains("no guest"));
+}
+
+#[test]
+fn nothing_of_a_guest_is_exported() {
+    let parts = Parts::new(GUEST, &["add"]);
+    let woven = weave::weave(&shim(SHIM), &[parts.guest("one")], &WeaveOptions::default()).unwrap();
+    let info = glovebox_runtimes::rewrite::inspect(&woven.core).unwrap();
+    assert!(info.imports.is_empty(), "{:?}", info.imports);
+    let names: Vec<&str> = info.exports.iter().map(|export| export.name.as_str()).collect();
+    for name in ["add", "__table", "__stack_pointer", "glovebox:wasi/fd_close", "glovebox:machine/refuel"] {
+        assert!(!names.contains(&name), "{name}: {names:?}");
+    }
+    assert!(names.contains(&"memory") && names.contains(&"call_export"));
+}

@@ -62,6 +62,26 @@ impl Host {
         self.command(program).map(drop)
     }
 
+    /// The command-line tool of Wasmtime, calling an export of a component: `--invoke CALL`, in the language WAVE.
+    ///
+    /// # Errors
+    /// The line that installs it.
+    pub fn invoke(component: &Path, call: &str) -> Result<Command, String> {
+        let mut command = wasmtime()?;
+        command.args(["--invoke", call]).arg(component);
+        Ok(command)
+    }
+
+    /// Node.js, in the directory that has our programs for it.
+    ///
+    /// # Errors
+    /// The line that installs it.
+    pub fn node() -> Result<Command, String> {
+        let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
+        command.current_dir(target().join("tools/node"));
+        Ok(command)
+    }
+
     /// A process that runs a program of `programs/build`, a command, with this process's standard streams. What is compiled is kept.
     ///
     /// # Errors
@@ -71,17 +91,14 @@ impl Host {
         let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");
         match self {
             Self::Wasmtime => {
-                let mut command = Command::new(wasmtime_path()?);
-                let cache = format!("cache-config={}", cache_config().display());
-                command.env("RUST_BACKTRACE", "0");
-                command.args(["run", "-C", "cache=y", "-C", &cache]).arg(component);
+                let mut command = wasmtime()?;
+                command.arg(component);
                 Ok(command)
             }
             Self::Node => {
                 let transpiled = target().join("programs-node").join(program);
-                let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
-                command.arg(target().join("tools/node/command.mjs"));
-                command.arg(built(transpiled, program)?);
+                let mut command = Self::node()?;
+                command.arg("command.mjs").arg(built(transpiled, program)?);
                 Ok(command)
             }
             Self::WasmtimePy => {
@@ -96,8 +113,19 @@ impl Host {
     }
 }
 
+/// The command-line tool of Wasmtime, to which a component is to be named.
+fn wasmtime() -> Result<Command, String> {
+    let mut command = Command::new(wasmtime_path()?);
+    let cache = format!("cache-config={}", cache_config().display());
+    // Of what it says the trap is the first thing then, and not forty lines of its own stack.
+    command.env("RUST_BACKTRACE", "0").args(["run", "-C", "cache=y", "-C", &cache]);
+    Ok(command)
+}
+
+/// By its whole path: a process may have another working directory.
 fn target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    fs::canonicalize(&target).unwrap_or(target)
 }
 
 /// A tool that `programs/build` installs.
@@ -112,7 +140,7 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
 
 /// Where Wasmtime keeps what it compiled, in both of its packages: compiling our provider takes half a minute.
 fn cache_config() -> PathBuf {
-    let cache = fs::canonicalize(target()).expect("a program was built").join("everywhere-cache");
+    let cache = target().join("everywhere-cache");
     fs::create_dir_all(&cache).expect("a directory in `target` can be made");
     let config = cache.join("config.toml");
     let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));

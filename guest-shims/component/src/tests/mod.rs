@@ -54,7 +54,7 @@ pub(crate) fn request(source: &str) -> types::Request {
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
     let policy = crate::Policy::asked(world, policy)?;
-    let toolbox = crate::Toolbox::new(&world.tools.as_ref().map(|tools| tools.list()).unwrap_or_default()).unwrap();
+    let toolbox = crate::Toolbox::of(world).unwrap();
     Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }
 

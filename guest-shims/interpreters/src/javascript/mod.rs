@@ -25,7 +25,9 @@ mod state;
 mod value;
 mod variables;
 
-use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
+use crate::{
+    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
+};
 use build::Build;
 use compile::Compiled;
 use report::{Facts, OUT_OF_MEMORY};
@@ -49,7 +51,7 @@ impl JavaScript {
     }
 }
 
-impl Driver for JavaScript {
+impl Boot for JavaScript {
     fn boot_args(&self) -> Vec<String> {
         vec!["quickjs".to_owned()]
     }
@@ -63,15 +65,17 @@ impl Driver for JavaScript {
         boot::CODE.as_bytes()
     }
 
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+        boot::boot(machine, self.build)
+    }
+}
+
+impl Driver for JavaScript {
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
         // What is left when there is no memory for the error either: one without its text, or `null`.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && raised.message == "null";
         unsayable || thrown_null || (raised.type_name.as_str(), raised.message.as_str()) == OUT_OF_MEMORY
-    }
-
-    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
-        boot::boot(machine, self.build)
     }
 
     /// Gives `Math.random` a state of its own, straight into the context.

@@ -13,7 +13,9 @@ mod object;
 mod tests;
 mod wire;
 
-use crate::{Anchors, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script};
+use crate::{
+    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
+};
 use object::Interpreter;
 use wire::{decode_diagnostic, decode_report, decode_variable, framed};
 
@@ -24,7 +26,7 @@ const DEFAULT_NAME: &str = "<sandbox>";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Python;
 
-impl Driver for Python {
+impl Boot for Python {
     fn boot_args(&self) -> Vec<String> {
         boot::args()
     }
@@ -38,12 +40,14 @@ impl Driver for Python {
         boot::BOOT.as_bytes()
     }
 
-    fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        raised.type_name == "MemoryError"
-    }
-
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
         boot::boot(self, machine)
+    }
+}
+
+impl Driver for Python {
+    fn is_out_of_memory(&self, raised: &Raised) -> bool {
+        raised.type_name == "MemoryError"
     }
 
     /// Gives `random` a state of its own. Whatever else draws random numbers asks the system for them when it is used.

@@ -51,6 +51,10 @@ pub(crate) struct WeaveArgs {
     #[arg(long, value_name = "FILE")]
     core: Option<PathBuf>,
 
+    /// What calls in an interpreter may take of the native stack, by estimate; the default fits Wasmtime's and V8's own defaults
+    #[arg(long, value_name = "BYTES", default_value_t = WeaveOptions::default().stack_bytes)]
+    stack_bytes: u32,
+
     /// Leave the counting of fuel out, to measure what it costs: nothing bounds what scripts do
     #[arg(long, hide = true)]
     unmetered: bool,
@@ -87,6 +91,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     let guests: Vec<_> = modules.iter().map(|module| module.guest()).collect();
     let mut options = WeaveOptions::default();
     options.metered = !args.unmetered;
+    options.stack_bytes = args.stack_bytes;
     host.steps.message(&format!("weaving {}", names.join(" and ")));
     let woven = host.with_progress(|_| weave::weave(&shim, &guests, &options)).context("cannot weave the provider")?;
     file::replace_shared(&args.output, &woven.component)?;
@@ -155,6 +160,6 @@ impl std::fmt::Display for Made<'_> {
         writeln!(f, "  sha256   {}", self.sha256)?;
         let list = |items: &[String]| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
         writeln!(f, "  imports  {}", list(self.imports))?;
-        write!(f, "  exports  {}", list(self.exports))
+        writeln!(f, "  exports  {}", list(self.exports))
     }
 }

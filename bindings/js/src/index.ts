@@ -1,0 +1,12 @@
+/**
+ * Runs untrusted Python and JavaScript in WebAssembly, with limits on fuel, time, memory, output and files.
+ *
+ * Nothing here is of Node.js: it runs wherever WebAssembly with exceptions and several memories does. `@glovebox/sandbox/node`
+ * finds the providers in the package.
+ */
+export type * from './contract.ts';
+export { InstanceLostError, SandboxError } from './errors.ts';
+export { type Instance, type Provider, type ProviderModule, providerOf } from './provider.ts';
+export { type OpenOptions, type RunOptions, type Sandbox, type SandboxOptions, createSandbox, textOf } from './sandbox.ts';
+export type { Session } from './session.ts';
+export type { Tool } from './tools.ts';

@@ -1,0 +1,38 @@
+/// <reference types="node" />
+/** The same for Node.js, which finds the providers by their names. */
+import { readFile } from 'node:fs/promises';
+import { createSandbox as createSandboxOf } from './sandbox.ts';
+import type { Sandbox, SandboxOptions } from './sandbox.ts';
+import { type Provider, type ProviderModule, providerOf } from './provider.ts';
+
+export * from './index.ts';
+
+/** The providers in the package: `glovebox` has both languages; the closed ones have no clock and no tools, and need nothing. */
+export type ProviderName =
+  | 'glovebox'
+  | 'glovebox-python'
+  | 'glovebox-javascript'
+  | 'glovebox-closed'
+  | 'glovebox-python-closed'
+  | 'glovebox-javascript-closed';
+
+/** A provider of the package. Loading one again gives the same, which is compiled once. */
+export function loadProvider(name: ProviderName): Promise<Provider> {
+  const known = loaded.get(name);
+  if (known) return known;
+  const provider = load(new URL(`../providers/${name}/`, import.meta.url));
+  loaded.set(name, provider);
+  return provider;
+}
+
+const loaded = new Map<ProviderName, Promise<Provider>>();
+
+async function load(directory: URL): Promise<Provider> {
+  const module = (await import(new URL('component.js', directory).href)) as ProviderModule;
+  return providerOf(module, async (path) => WebAssembly.compile(await readFile(new URL(path, directory))));
+}
+
+/** A sandbox of one of the package's providers. */
+export async function createSandbox(provider: ProviderName | Provider, options: SandboxOptions = {}): Promise<Sandbox> {
+  return createSandboxOf(typeof provider === 'string' ? await loadProvider(provider) : provider, options);
+}

@@ -1,0 +1,166 @@
+"""The package, with the providers in `target/providers` or where `GLOVEBOX_PROVIDERS` says."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from pathlib import Path
+from typing import Any
+
+import wasmtime
+
+from glovebox_sandbox import InstanceLostError, Provider, RefusedError, Sandbox, Tool
+from glovebox_sandbox.types import (
+    Limits,
+    OutcomeExhausted,
+    OutcomeRaised,
+    Policy,
+    Request,
+    SandboxErrorSourceTooLarge,
+    ToolOutcomeReturned,
+)
+
+PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
+# QuickJS compiles quicker than CPython, and the package does not care.
+CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
+FUEL = Policy(limits=Limits(fuel=50_000_000))
+
+
+class Sandboxed(unittest.TestCase):
+    def setUp(self) -> None:
+        self.sandbox = Sandbox(CLOSED)
+
+    def test_a_script_runs_and_so_does_the_next_one_after_each_ending(self) -> None:
+        for source, tag in [
+            ("console.log(1)", "completed"),
+            ("throw new TypeError('no')", "raised"),
+            ("for (;;);", "exhausted"),
+            ("function f() { return f(); } f()", "raised"),
+            ("std.exit(3)", "exited"),
+        ]:
+            with self.subTest(source):
+                self.assertEqual(self.sandbox.execute(source, policy=FUEL).outcome.tag, tag)
+                after = self.sandbox.execute("console.log('still here')")
+                self.assertEqual(after.stdout.bytes, b"still here\n")
+
+    def test_outcomes_are_of_their_own_classes(self) -> None:
+        raised = self.sandbox.execute("throw new TypeError('no')").outcome
+        assert isinstance(raised, OutcomeRaised)
+        self.assertEqual((raised.value.type_name, raised.value.message), ("TypeError", "no"))
+        exhausted = self.sandbox.execute("for (;;);", policy=FUEL).outcome
+        assert isinstance(exhausted, OutcomeExhausted)
+        self.assertEqual((exhausted.value.resource, exhausted.value.used), ("fuel", 50_000_000))
+
+    def test_what_the_provider_refuses_is_an_error_of_its_own_class(self) -> None:
+        with self.assertRaises(RefusedError) as refused:
+            self.sandbox.execute("1", runtime="cobol")
+        self.assertEqual(refused.exception.tag, "unknown-runtime")
+        with self.assertRaisesRegex(RefusedError, "invalid-policy: .*fuel"):
+            self.sandbox.execute("1", policy=Policy(limits=Limits(fuel=0)))
+        with self.assertRaises(RefusedError) as large:
+            self.sandbox.execute("x" * 8, policy=Policy(limits=Limits(source_bytes=7)))
+        assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
+        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.most), (8, 7))
+
+    def test_a_parser_tells_where(self) -> None:
+        self.assertEqual(self.sandbox.validate("let x = 1"), [])
+        self.assertEqual(self.sandbox.validate("let = =")[0].line, 1)
+
+    def test_a_session_keeps_what_scripts_did(self) -> None:
+        with self.sandbox.open(context={"city": "Oslo"}) as session:
+            value = session.execute("context.city").value
+            self.assertEqual(value and value.json, '"Oslo"')
+            session.set_variable("n", 20)
+            session.execute("var m = n + 1")
+            self.assertEqual(self.json(session.get_variable("m")), "21")
+            self.assertIsNone(session.get_variable("absent"))
+            session.write_file("d/notes.txt", b"one\n")
+            self.assertEqual([entry.path for entry in session.list_files()], ["d", "d/notes.txt"])
+            self.assertEqual(session.read_file("d/notes.txt"), b"one\n")
+            session.delete_file("d", recursive=True)
+            self.assertEqual(session.list_files(), [])
+
+            checkpoint = session.checkpoint()
+            fork = session.fork()
+            session.execute("m = 0")
+            self.assertEqual(self.json(fork.get_variable("m")), "21")
+            session.undo_to(checkpoint)
+            self.assertEqual(self.json(session.get_variable("m")), "21")
+
+            resumed = Sandbox(CLOSED).resume(session.hibernate())
+            self.assertEqual(self.json(resumed.get_variable("m")), "21")
+            resumed.close()
+            resumed.close()
+            with self.assertRaisesRegex(RefusedError, "session-ended"):
+                resumed.info()
+
+    def test_a_value_of_another_type_loses_nothing(self) -> None:
+        session = self.sandbox.open()
+        session.execute("var x = 1")
+        wrong: Any = 1
+        with self.assertRaises(TypeError):
+            self.sandbox.execute(Request(source=wrong))
+        self.assertEqual(self.json(session.get_variable("x")), "1")
+
+    def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
+        sessions = [self.sandbox.open(), self.sandbox.open()]
+        closed = self.sandbox.open()
+        closed.close()
+        # No script is known to make an instance trap, so its next call is made to.
+        instance = self.sandbox._current()
+        instance.functions["execute"] = trapping()
+        with self.assertRaises(InstanceLostError) as lost:
+            self.sandbox.execute("1")
+        self.assertEqual(lost.exception.sessions, tuple(session.id for session in sessions))
+        self.assertIsInstance(lost.exception.__cause__, wasmtime.WasmtimeError)
+        self.assertEqual(self.sandbox.execute("console.log(2)").stdout.bytes, b"2\n")
+        self.assertIsNot(self.sandbox._current(), instance)
+        for session in sessions:
+            with self.assertRaisesRegex(RefusedError, "session-ended"):
+                session.execute("1")
+            session.close()
+
+    @staticmethod
+    def json(value: Any) -> Any:
+        return value and value.json
+
+
+def trapping() -> Any:
+    """What stands for a function of an instance, and traps."""
+    engine = wasmtime.Engine()
+    store = wasmtime.Store(engine)
+    module = wasmtime.Module(engine, '(module (func (export "f") unreachable))')
+    function = wasmtime.Instance(store, module, []).exports(store)["f"]
+    assert isinstance(function, wasmtime.Func)
+    return lambda _store, *_arguments: function(store)
+
+
+OPEN = PROVIDERS / "glovebox-javascript.wasm"
+
+
+@unittest.skipUnless(OPEN.exists() or "CI" in os.environ, "the open provider is not built")
+class Open(unittest.TestCase):
+    def test_tools_answer_scripts(self) -> None:
+        def fail(_arguments: object) -> None:
+            raise RuntimeError("no such luck")
+
+        number = {"properties": {"x": {"type": "number"}}, "required": ["x"]}
+        double = Tool("double", "Twice a number.", lambda arguments: 2 * arguments["x"], number)
+        sandbox = Sandbox(OPEN, tools=[double, Tool("fail", "Fails.", fail)])
+        called = sandbox.execute("console.log(await tools.double({ x: 21 }))")
+        self.assertEqual(called.stdout.bytes, b"42\n")
+        self.assertEqual(called.tool_calls[0].outcome, ToolOutcomeReturned("42"))
+        failed = sandbox.execute("try { await tools.fail({}) } catch (error) { console.log(error.message) }")
+        self.assertEqual(failed.stdout.bytes, b"no such luck\n")
+        # A tool that fails is no trap.
+        self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
+
+    def test_time_is_limited(self) -> None:
+        policy = Policy(limits=Limits(timeout_ms=100, fuel=1_000_000_000_000))
+        outcome = Sandbox(OPEN).execute("for (;;);", policy=policy).outcome
+        assert isinstance(outcome, OutcomeExhausted)
+        self.assertEqual(outcome.value.resource, "time")
+
+
+if __name__ == "__main__":
+    unittest.main()
