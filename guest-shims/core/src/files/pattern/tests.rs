@@ -1,0 +1,185 @@
+//! Every pattern means what it means to `globset`, and none takes long.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::{PATTERN_BYTES_MOST, matcher::Matcher, parser};
+
+fn ours(pattern: &str) -> Result<Matcher, String> {
+    parser::parse(pattern).map(Matcher::new)
+}
+
+fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build()?;
+    GlobSetBuilder::new().add(glob).build()
+}
+
+/// What was compared.
+#[derive(Debug, Default)]
+struct Compared {
+    patterns: usize,
+    refused: usize,
+    matches: usize,
+    others: usize,
+}
+
+impl Compared {
+    fn pattern(&mut self, pattern: &str, paths: &[String]) {
+        // There `\{**` takes the brace out again: where `**` may stand it looks at the character before, escaped or not.
+        if pattern.contains("\\{**") || pattern.contains("\\,**") {
+            return;
+        }
+        self.patterns += 1;
+        let (ours, theirs) = match (ours(pattern), globset(pattern)) {
+            (Ok(ours), Ok(theirs)) => (ours, theirs),
+            (Err(_), Err(_)) => return self.refused += 1,
+            (ours, theirs) => panic!("{pattern:?}: {:?}, but {:?}", ours.err(), theirs.err()),
+        };
+        // There a `?` or a class is one byte.
+        let bytes = pattern.contains(['?', '[']);
+        for path in paths.iter().filter(|path| path.is_ascii() || !bytes) {
+            let is_match = ours.is_match(path);
+            assert_eq!(is_match, theirs.is_match(path), "{pattern:?} on {path:?}");
+            *(if is_match { &mut self.matches } else { &mut self.others }) += 1;
+        }
+    }
+}
+
+/// All paths of at most three of these names, and some that no directory has.
+fn paths(names: &[&str]) -> Vec<String> {
+    let mut paths: Vec<String> =
+        ["", "/", "/a", "a/", "a//b", "//", "{", "a{b", "a,b", "*", "a\nb", "-", "!"].map(str::to_owned).into();
+    for one in names {
+        paths.push((*one).to_owned());
+        for two in names {
+            paths.push(format!("{one}/{two}"));
+            paths.extend(names.iter().map(|three| format!("{one}/{two}/{three}")));
+        }
+    }
+    paths
+}
+
+#[test]
+fn all_short_patterns_mean_what_they_mean_to_globset() {
+    let paths = paths(&["a", "b", "aa", "ab"]);
+    for (before, characters, most, behind) in [
+        ("", "a*/", 8, ""),
+        ("", "a*/{,}", 5, ""),
+        ("{", "a*/,}{", 5, "}"),
+        ("a/{", "*/,", 6, "}/a"),
+        ("", "[]!-ab", 5, ""),
+        ("[", "]^-/ab\\", 5, "]"),
+        ("", "a/?*\\", 5, ""),
+    ] {
+        let mut compared = Compared::default();
+        let mut patterns = vec![String::new()];
+        for _ in 0..=most {
+            patterns.iter().for_each(|pattern| compared.pattern(&format!("{before}{pattern}{behind}"), &paths));
+            patterns = patterns.iter().flat_map(|p| characters.chars().map(move |c| format!("{p}{c}"))).collect();
+        }
+        println!("{before}{characters}{behind}: {compared:?}");
+        assert!(compared.patterns > 1_000 && compared.matches > 500, "{compared:?}");
+    }
+}
+
+#[test]
+fn long_patterns_mean_what_they_mean_to_globset() {
+    const PIECES: [&str; 38] = [
+        "a", "b", "a", "b", ".", "/", "/", "é", "*", "*", "**", "**/", "/**", "/**/", "?", "{", "{", "{", ",", ",",
+        "}", "}", "}", "[a]", "[!a]", "[a-b]", "[^b/]", "[/.]", "[]-]", "[b-a]", "[a-", "]", "\\*", "\\/", "\\{", "\\",
+        "-", "!",
+    ];
+    let paths = paths(&["a", "b", "ab", ".a", "a.b", "é"]);
+    let mut compared = Compared::default();
+    for seed in 1..=60_000_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |most: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).unwrap() % most
+        };
+        let mut pattern: String = (0..=below(10)).map(|_| PIECES[below(PIECES.len())]).collect();
+        // Most would be refused for a brace without another.
+        let count = |c| pattern.matches(c).count();
+        let (opened, closed) = (count('{'), count('}'));
+        pattern = "{".repeat(closed.saturating_sub(opened)) + &pattern + &"}".repeat(opened.saturating_sub(closed));
+        compared.pattern(&pattern, &paths);
+    }
+    println!("{compared:?}");
+    assert!(compared.patterns > 50_000 && compared.refused < 30_000 && compared.matches > 100_000, "{compared:?}");
+}
+
+#[test]
+fn characters_are_not_bytes_and_an_escaped_one_is_itself() {
+    for (pattern, path, expected) in [
+        ("?", "é", true),
+        ("??", "é", false),
+        ("[é]", "é", true),
+        ("[à-ü]x", "éx", true),
+        ("[!a]", "é", true),
+        ("[!é]", "é", false),
+        ("{a\\{**,b}", "a{cc", true),
+        ("{a\\{**,b}", "a{c/c", false),
+        ("{a\\{**,b}", "a/c", false),
+        ("\\[a\\]\\*\\\\", "[a]*\\", true),
+    ] {
+        assert_eq!(ours(pattern).unwrap().is_match(path), expected, "{pattern} on {path}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_to_write() {
+    for (pattern, says) in [
+        ("a[b", "write `\\[`"),
+        ("{a", "write `\\{`"),
+        ("a}", "write `\\}`"),
+        ("a\\", "write `\\\\`"),
+        ("[z-a]", "write `a-z`"),
+        (&*"{".repeat(33), "32 levels"),
+    ] {
+        let reason = ours(pattern).err().unwrap();
+        assert!(reason.contains(says), "{pattern}: {reason}");
+    }
+}
+
+/// The longest of these, with as much at its end as makes it a pattern.
+fn longest(before: &str, piece: &str, behind: &str) -> String {
+    let count = (PATTERN_BYTES_MOST - before.len() - behind.len()) / piece.len();
+    before.to_owned() + &piece.repeat(count) + behind
+}
+
+#[test]
+fn steps_are_at_most_the_path_times_the_pattern() {
+    let nested = "{".repeat(32);
+    let nested_end = ",}".repeat(32);
+    let patterns = [
+        longest("", "{a,b}", ""),
+        longest("", "{*a,a*}", ""),
+        longest("", "{*,a}", ""),
+        longest("", "{,a}", ""),
+        longest("", "{**/,}", ""),
+        longest("", "*a", ""),
+        longest("", "*?", ""),
+        longest("", "*", "b"),
+        longest("", "**/", ""),
+        longest("", "**/a/", ""),
+        longest("", "**/*a", "b"),
+        longest("", "/**/a", "/b"),
+        longest("", "[!b]", ""),
+        longest("*[", "b", "]*b"),
+        longest("{", "*,", "b}"),
+        longest(&nested, "*a,", &nested_end),
+        longest("{a,", "**/*a,", "b}"),
+    ];
+    let paths = ["a".repeat(255), "a".repeat(4_096), "a/".repeat(2_048), "é".repeat(2_048), "a".repeat(4_095) + "b"];
+    for pattern in &patterns {
+        let matcher = ours(pattern).unwrap();
+        for path in &paths {
+            let (_, steps) = matcher.run(path);
+            let most = 2 * (pattern.len() + 1) * (path.chars().count() + 1);
+            assert!(steps <= most, "{}: {steps} steps of {most}", &pattern[..20]);
+        }
+    }
+    // What cannot match any more is not pursued.
+    assert!(ours(&longest("", "a", "")).unwrap().run(&"b".repeat(4_096)).1 < 10);
+}
