@@ -80,7 +80,7 @@ pub struct Definition<'a> {
 }
 
 /// What arguments are held to: the reason in words if they do not fit.
-type Validator = Box<dyn Fn(&Value) -> Result<(), String>>;
+type Validator = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 /// A tool whose description is sound.
 pub struct Checked {
