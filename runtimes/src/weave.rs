@@ -43,8 +43,10 @@
 mod assembly;
 mod body;
 mod calls;
+mod charges;
 mod compare;
 mod component;
+mod cost;
 mod depth;
 mod describe;
 mod error;

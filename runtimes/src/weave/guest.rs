@@ -126,7 +126,11 @@ fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal
         WeaveError::unsupported(module.name, what)
     };
     let defined = module.globals.get(index(global.index)).ok_or_else(no_number)?;
-    let first = defined.init_expr.get_operators_reader().read().map_err(WeaveError::invalid(module.name))?;
+    let mut reader = defined.init_expr.get_operators_reader();
+    let first = reader.read().map_err(WeaveError::invalid(module.name))?;
+    if !matches!(reader.read(), Ok(Operator::End)) {
+        return Err(no_number());
+    }
     let bits = match first {
         Operator::I32Const { value } => u64::from(value.cast_unsigned()),
         Operator::I64Const { value } => value.cast_unsigned(),

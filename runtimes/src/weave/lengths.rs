@@ -15,7 +15,7 @@ use blocks::{Frame, Kind};
 use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
 
 use super::{
-    WeaveError, body,
+    WeaveError, cost,
     module::{Module, index},
     values::{Block, Origin, Value, Values, Variable},
 };
@@ -49,7 +49,7 @@ pub(super) fn constants(
 
 /// Whether what an operator costs, or whether it is checked, depends on the number on top of the stack.
 fn has_length(operator: &Operator<'_>) -> bool {
-    body::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
+    cost::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
 }
 
 /// Follows a function's operators.
@@ -187,7 +187,7 @@ impl<'m> Reader<'m> {
                 }
                 self.compute(1, 1);
             }
-            _ if body::is_bulk(operator) => self.bulk(operator)?,
+            _ if cost::is_bulk(operator) => self.bulk(operator)?,
             Operator::TableGet { .. } | Operator::TableSet { .. } => {
                 return Err(self.unsupported("an operator on a table beside lengths"));
             }
@@ -205,7 +205,7 @@ impl<'m> Reader<'m> {
         {
             return Err(self.unsupported("an operator on a table beside lengths"));
         }
-        let is_small = self.length()?.is_some_and(|length| i64::from(length.cast_unsigned()) <= body::SMALL_BULK);
+        let is_small = self.length()?.is_some_and(|length| i64::from(length.cast_unsigned()) <= cost::SMALL_BULK);
         if !is_small {
             self.check();
         }

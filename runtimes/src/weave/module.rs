@@ -9,7 +9,7 @@ use super::WeaveError;
 
 /// What modules may use. Everything else is refused by the validator, which names it: nothing of garbage collection,
 /// exceptions, threads or 64-bit memories reaches the passes, so that none of them has to know.
-const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::TAIL_CALL);
+const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::TAIL_CALL).union(WasmFeatures::EXTENDED_CONST);
 
 /// A valid module's items, in the order of their index spaces.
 pub(super) struct Module<'a> {
