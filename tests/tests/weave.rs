@@ -3,6 +3,15 @@
 //! The shim of these tests (`runtimes/tests/suite/weave/shim.wat`) gives everything away that the weaver gives it, so that the
 //! test itself stands where the shim would.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a test: a panic is a failure, and bits are what is compared"
+)]
+
 use std::collections::BTreeMap;
 
 use glovebox_runtimes::{
