@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use glovebox_component::Description;
 use glovebox_runtimes::{
     Digest,
     rewrite::{GlobalKind, MutableGlobal},
@@ -349,18 +350,19 @@ fn the_image_lies_beside_the_guest_and_is_copied_in_parts() {
     let mut woven = Woven::new(2);
     assert_eq!(woven.peek::<5>(0, 8), [0; 5], "nothing is in the guest's memory before the shim has put it there");
     for guest in [0, 1] {
-        woven.run::<_, ()>("image_to_guest", (guest, 0, 0, 8, 5));
+        woven.run::<_, ()>("image_to_guest", (guest, 0, 8, 5));
         assert_eq!(&woven.peek::<6>(guest, 8), b"image\0");
-        woven.run::<_, ()>("image_to_guest", (guest, 1, 2, 100, 2));
+        woven.run::<_, ()>("image_to_guest", (guest, 7, 100, 2));
         assert_eq!(&woven.peek::<4>(guest, 100), b"ro\0\0");
-        woven.run::<_, ()>("image_to_shim", (guest, 0, 1, 6000, 4));
+        woven.run::<_, ()>("image_to_shim", (guest, 1, 6000, 4));
         let mut bytes = [0; 5];
         woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mage\0");
     }
-    // Behind a run's end, and a run that is not there: the shim's mistakes.
-    assert!(woven.try_run::<_, ()>("image_to_guest", (0, 0, 1, 8, 5)).is_err());
-    assert!(woven.try_run::<_, ()>("image_to_guest", (0, 2, 0, 8, 1)).is_err());
+    // Behind its end, and a guest that is not there: the shim's mistakes.
+    woven.run::<_, ()>("image_to_guest", (0, 8, 8, 1));
+    assert!(woven.try_run::<_, ()>("image_to_guest", (0, 8, 8, 2)).is_err());
+    assert!(woven.try_run::<_, ()>("image_to_guest", (2, 0, 8, 1)).is_err());
 }
 
 #[test]
@@ -389,11 +391,11 @@ fn the_description_is_what_the_shim_reads() {
     let mut json = vec![0; len + 1];
     woven.memory.read(&woven.store, 8192, &mut json).unwrap();
     assert_eq!(json.pop(), Some(0));
-    let description: serde_json::Value = serde_json::from_slice(&json).unwrap();
-    assert_eq!(description["guests"].as_array().unwrap().len(), 2);
-    assert_eq!(description["guests"][1]["runs"], serde_json::json!([[8, 5], [2000, 4]]));
-    assert_eq!(description["guests"][1]["exports"], serde_json::json!(EXPORTS));
-    assert_eq!(description["guests"][0]["globals"][1]["value"], serde_json::json!(0xffff_ffff_ffff_fffeu64));
+    let description: Description = serde_json::from_slice(&json).unwrap();
+    let [one, other] = description.guests.as_slice() else { panic!("{description:?}") };
+    assert_eq!(other.image, [8, 5, 2000 - 13, 4]);
+    assert_eq!(other.exports, EXPORTS);
+    assert_eq!(one.globals[1].value, 0xffff_ffff_ffff_fffe);
 }
 
 #[test]

@@ -38,8 +38,9 @@ pub struct GuestDescription {
     pub exports: Vec<String>,
     /// Mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
-    /// Where the pristine image is not zero: start and length, in ascending order, each a data segment of its own.
-    pub runs: Vec<(u32, u32)>,
+    /// What the pristine image consists of, as lengths by turns: of zeros, of bytes that are in its data segment. Behind it is nothing
+    /// but zeros.
+    pub image: Vec<u32>,
 }
 
 /// A mutable global.

@@ -222,11 +222,11 @@ impl Guests for Fake {
         self.memories[guest as usize].borrow().bytes[at as usize..][..len as usize].iter().all(|byte| *byte == 0)
     }
 
-    fn image_to_guest(&self, guest: u32, _run: u32, offset: u32, at: u32, len: u32) {
+    fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32) {
         self.memory_write(guest, at, &IMAGE[offset as usize..][..len as usize]);
     }
 
-    fn image_to_shim(&self, _guest: u32, _run: u32, offset: u32, into: &mut [u8]) {
+    fn image_to_shim(&self, _guest: u32, offset: u32, into: &mut [u8]) {
         into.copy_from_slice(&IMAGE[offset as usize..][..into.len()]);
     }
 
@@ -351,7 +351,7 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     let description = format!(
         r#"{{"name":"fake-{number}","aliases":["alias-{number}"],"language":"{}","driver":"cpython","version":"1.2",
             "image_sha256":"{}","memory_pages":{IMAGE_PAGES},"anchors":{{}},"exports":["run"],
-            "globals":[{{"export":"__stack_pointer","kind":"i32","value":77}}],"runs":[[{IMAGE_AT},4]]}}"#,
+            "globals":[{{"export":"__stack_pointer","kind":"i32","value":77}}],"image":[{IMAGE_AT},4]}}"#,
         if number == 0 { "python" } else { "javascript" },
         "ab".repeat(32),
     );

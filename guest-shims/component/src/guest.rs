@@ -40,7 +40,7 @@ impl Guest {
         }
         runtime.residence.vacate()?;
         let memory = GuestMemory::new(Rc::clone(&world.guests), runtime.number);
-        memory.reset(runtime.memory_pages, &runtime.runs);
+        memory.reset(runtime.memory_pages, &runtime.image);
         let mut machine = GuestMachine::new(Rc::clone(runtime), memory, state);
         machine.set_fuel(UNBILLED_FUEL);
         let guest = Self { machine, runtime: Rc::clone(runtime) };

@@ -36,11 +36,11 @@ pub trait Guests {
     /// Whether guest memory holds nothing but zeros.
     fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool;
 
-    /// Copies a part of one of the pristine image's runs into the guest's memory.
-    fn image_to_guest(&self, guest: u32, run: u32, offset: u32, at: u32, len: u32);
+    /// Copies a part of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) into the guest's memory.
+    fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32);
 
-    /// Copies a part of one of the pristine image's runs out.
-    fn image_to_shim(&self, guest: u32, run: u32, offset: u32, into: &mut [u8]);
+    /// Copies a part of the pristine image's bytes out.
+    fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]);
 
     /// The bits of one of the guest's mutable globals, in the order of its description.
     fn global_get(&self, guest: u32, global: u32) -> u64;

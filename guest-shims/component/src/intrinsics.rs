@@ -26,8 +26,8 @@ mod machine {
         pub safe fn memory_fill(guest: u32, at: u32, byte: u32, len: u32);
         pub fn memory_equals(guest: u32, at: u32, with: *const u8, len: usize) -> u32;
         pub safe fn memory_is_zero(guest: u32, at: u32, len: u32) -> u32;
-        pub safe fn image_to_guest(guest: u32, run: u32, offset: u32, at: u32, len: u32);
-        pub fn image_to_shim(guest: u32, run: u32, offset: u32, into: *mut u8, len: usize);
+        pub safe fn image_to_guest(guest: u32, offset: u32, at: u32, len: u32);
+        pub fn image_to_shim(guest: u32, offset: u32, into: *mut u8, len: usize);
         pub safe fn global_get(guest: u32, global: u32) -> u64;
         pub safe fn global_set(guest: u32, global: u32, bits: u64);
         pub safe fn fuel_get() -> i64;
@@ -101,13 +101,13 @@ impl Guests for Woven {
         machine::memory_is_zero(guest, at, len) != 0
     }
 
-    fn image_to_guest(&self, guest: u32, run: u32, offset: u32, at: u32, len: u32) {
-        machine::image_to_guest(guest, run, offset, at, len);
+    fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32) {
+        machine::image_to_guest(guest, offset, at, len);
     }
 
-    fn image_to_shim(&self, guest: u32, run: u32, offset: u32, into: &mut [u8]) {
+    fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]) {
         // SAFETY: it writes to these bytes and no others.
-        unsafe { machine::image_to_shim(guest, run, offset, into.as_mut_ptr(), into.len()) };
+        unsafe { machine::image_to_shim(guest, offset, into.as_mut_ptr(), into.len()) };
     }
 
     fn global_get(&self, guest: u32, global: u32) -> u64 {

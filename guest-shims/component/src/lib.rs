@@ -35,6 +35,7 @@ mod guests;
 mod host_clocks;
 #[cfg(feature = "tools")]
 mod host_tools;
+mod image_runs;
 mod machine;
 mod memory;
 mod policy;
@@ -68,6 +69,7 @@ pub use guests::{Called, Guests, Unwound};
 pub use host_clocks::HostClocks;
 #[cfg(feature = "tools")]
 pub use host_tools::HostTools;
+pub use image_runs::{ImageRun, ImageRuns};
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use policy::Policy;

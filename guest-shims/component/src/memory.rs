@@ -5,7 +5,7 @@ use std::{fmt, rc::Rc};
 use glovebox_core::WordMemory;
 use glovebox_wasi::Fault;
 
-use crate::Guests;
+use crate::{Guests, ImageRuns};
 
 /// A WebAssembly page.
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
@@ -115,12 +115,12 @@ impl GuestMemory {
     }
 
     /// Makes the memory what it is in the image: of this size, with these runs in it and zeros everywhere else, up to its real end.
-    pub fn reset(&self, pages: u32, runs: &[(u32, u32)]) {
+    pub fn reset(&self, pages: u32, image: &ImageRuns) {
         let mut at = 0;
-        for (run, (start, len)) in (0..).zip(runs) {
-            self.clear(at, u64::from(*start));
-            self.guests.image_to_guest(self.number, run, 0, *start, *len);
-            at = u64::from(*start) + u64::from(*len);
+        for run in image.all() {
+            self.clear(at, u64::from(run.start));
+            self.guests.image_to_guest(self.number, run.offset, run.start, run.length);
+            at = run.end();
         }
         self.clear_from(at);
         self.guests.set_virtual_size(self.number, pages);

@@ -5,7 +5,7 @@ use std::fmt;
 use glovebox_core::Language;
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
-use crate::{GlobalDescription, GuestDescription, memory::PAGE_BYTES, session::Residence};
+use crate::{GlobalDescription, GuestDescription, ImageRuns, memory::PAGE_BYTES, session::Residence};
 
 /// A runtime: what the weaver says of it, and how it is driven.
 pub struct Runtime {
@@ -28,7 +28,7 @@ pub struct Runtime {
     /// Addresses in the image.
     pub anchors: Anchors,
     /// Where the image is not zero.
-    pub runs: Vec<(u32, u32)>,
+    pub image: ImageRuns,
     /// Its mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
     exports: Vec<String>,
@@ -64,9 +64,11 @@ impl Runtime {
             anchors,
             exports,
             globals,
-            runs,
+            image,
             ..
         } = guest;
+        let image =
+            ImageRuns::new(&image).ok_or_else(|| format!("the weaver's description of `{name}` has no image"))?;
         Ok(Self {
             number,
             name,
@@ -77,7 +79,7 @@ impl Runtime {
             memory_pages,
             driver,
             anchors: Anchors(anchors),
-            runs,
+            image,
             globals,
             exports,
             residence: Residence::default(),

@@ -5,7 +5,8 @@
 //! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, where [`charges`](super::charges) planned it. The counter counts
 //!   down in a global; a function keeps it in a local, and writes it back before whatever may look at it: calls, ends, checks
 //!   that fail.
-//! * **Depth**: what a function takes of the native stack, where it can be on the stack any number of times.
+//! * **Depth**: what a function takes of the native stack, where it can be on the stack any number of times. One branch at its
+//!   beginning looks at both counters, which are less than zero where it may not go on.
 //! * `unreachable` becomes an unwinding that the shim can catch; `memory.size` and `memory.grow` go by the virtual size.
 
 use wasm_encoder::{BlockType, Function, ValType, reencode::Reencode};
@@ -33,16 +34,16 @@ pub(super) struct Work {
 /// Where fuel is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fuel {
-    /// The counter: what is left.
+    /// The counter: one less than what is left.
     pub(super) global: u32,
-    /// `[i64] -> [i64]`: takes a counter that is used up, and gives it filled up or unwinds.
-    pub(super) refill: u32,
+    /// `[i64] -> [i64]`: takes the counter where one of both is less than zero, and gives it filled up or unwinds.
+    pub(super) halt: u32,
 }
 
 /// Where the depth of calls is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depth {
-    /// What is left of the native stack, in bytes.
+    /// What is left of the native stack, in bytes: an `i64`, of which a few bits are used.
     pub(super) global: u32,
     /// The function that unwinds for too deep a call.
     pub(super) overflow: u32,
@@ -143,18 +144,25 @@ impl<'w> Writer<'w> {
             this
         };
         let fuel = local(work.fuel.is_some(), ValType::I64);
-        let depth = local(is_counted, ValType::I32);
+        let depth = local(is_counted, ValType::I64);
         let length = local(work.fuel.is_some() && has_lengths, ValType::I32);
         let is_wrapped = (work.fuel.is_some() || is_counted) && charges.branches_out;
         Self { code: Function::new(locals), work, frame, is_wrapped, is_saved: false, fuel, depth, length }
     }
 
     fn begin(&mut self, charge: i64) {
-        self.enter_depth();
+        let counted = self.enter_depth();
+        let mut code = self.code.instructions();
         if let Some(fuel) = self.work.fuel {
-            self.code.instructions().global_get(fuel.global).i64_const(ENTRY).i64_sub().local_tee(self.fuel);
+            code.global_get(fuel.global).i64_const(ENTRY).i64_sub().local_tee(self.fuel);
+            if let Some(depth) = counted {
+                code.global_get(depth.global).i64_or();
+            }
             self.check_top(fuel);
             self.charge(charge);
+        } else if let Some(depth) = counted {
+            code.global_get(depth.global).i64_const(0).i64_lt_s();
+            code.if_(BlockType::Empty).call(depth.overflow).end();
         }
         if self.is_wrapped {
             self.code.instructions().block(self.frame.results);
@@ -293,19 +301,20 @@ impl<'w> Writer<'w> {
         self.check_top(fuel);
     }
 
-    /// Looks where the counter is on top of the stack too, and is taken from there.
+    /// Looks where the counter is on top of the stack too, and is taken from there; or something that is less than zero with it.
     fn check_top(&mut self, fuel: Fuel) {
         let mut code = self.code.instructions();
-        code.i64_const(0).i64_le_s().if_(BlockType::Empty);
-        code.local_get(self.fuel).call(fuel.refill).local_set(self.fuel).end();
+        code.i64_const(0).i64_lt_s().if_(BlockType::Empty);
+        code.local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
     }
 
-    fn enter_depth(&mut self) {
-        let (Some(depth), Some(bytes)) = (self.work.depth, self.frame.stack_bytes) else { return };
+    /// Takes the function's share of the stack, if it is counted.
+    fn enter_depth(&mut self) -> Option<Depth> {
+        let (depth, bytes) = (self.work.depth?, self.frame.stack_bytes?);
         let mut code = self.code.instructions();
-        code.global_get(depth.global).local_tee(self.depth).i32_const(bytes).i32_lt_s();
-        code.if_(BlockType::Empty).call(depth.overflow).end();
-        code.local_get(self.depth).i32_const(bytes).i32_sub().global_set(depth.global);
+        code.global_get(depth.global).local_tee(self.depth).i64_const(i64::from(bytes)).i64_sub();
+        code.global_set(depth.global);
+        Some(depth)
     }
 
     fn leave_depth(&mut self) {

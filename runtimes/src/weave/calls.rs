@@ -71,7 +71,7 @@ pub(super) fn tables(plan: &Plan<'_>) -> Function {
 
 /// A function that calls into a guest: in each guest's part what it calls returns, and there is nothing to call behind it.
 fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
-    let mut function = Function::new([(1, ValType::I64), (1, ValType::I32)]);
+    let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
     code.block(BlockType::Empty).try_table(BlockType::Empty, [Catch::One { tag: plan.tag, label: 0 }]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{WeaveError, guest::Read, module::count};
+use super::{WeaveError, guest::Read};
 use crate::rewrite::GlobalKind;
 
 /// All that the shim knows of the guests.
@@ -39,8 +39,9 @@ pub struct GuestDescription {
     pub exports: Vec<String>,
     /// Mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
-    /// Where the image is not zero: start and length, in ascending order.
-    pub runs: Vec<(u32, u32)>,
+    /// What the image consists of, as lengths by turns: of zeros, of bytes that are in its data segment. Behind it is nothing but
+    /// zeros.
+    pub image: Vec<u32>,
 }
 
 /// A mutable global.
@@ -93,7 +94,7 @@ impl GuestDescription {
             anchors: read.guest.anchors.clone(),
             exports: read.guest.exports.to_vec(),
             globals: globals.collect(),
-            runs: read.runs.iter().map(|run| (run.start, count(&run.bytes))).collect(),
+            image: read.image.lengths(),
         }
     }
 }

@@ -7,6 +7,7 @@ use wasmparser::FuncType;
 
 use super::{
     WeaveError,
+    body::Depth,
     guest::Read,
     module::Module,
     plan::{Plan, Reason},
@@ -94,10 +95,14 @@ pub(super) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
     function
 }
 
-/// Takes a counter that is used up: has it filled up and gives the new one, or unwinds.
-pub(super) fn refill(fuel: u32, refuel: u32, unwind: u32) -> Function {
+/// Where a function may not go on: too deep a call unwinds. Otherwise it is the counter, which is given and used up: has it filled up
+/// and gives the new one, or unwinds.
+pub(super) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
+    if let Some(Depth { global, overflow }) = depth {
+        code.global_get(global).i64_const(0).i64_lt_s().if_(BlockType::Empty).call(overflow).end();
+    }
     code.local_get(0).global_set(fuel);
     code.call(refuel).if_(BlockType::Empty).call(unwind).end();
     code.global_get(fuel).end();

@@ -7,7 +7,7 @@ use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, F
 use super::{
     WeaveError,
     depth::{Depths, depths},
-    image::{Run, runs},
+    image::Image,
     module::{Module, count, index},
 };
 use crate::{Digest, rewrite::MutableGlobal};
@@ -54,8 +54,8 @@ pub(super) struct Read<'a> {
     pub(super) depths: Depths,
     /// The size of the image.
     pub(super) memory_pages: u32,
-    /// Where the image is not zero, and what it is there.
-    pub(super) runs: Vec<Run>,
+    /// The image.
+    pub(super) image: Image,
     /// The functions that are called by name: their indices.
     pub(super) exports: Vec<u32>,
     /// Mutable globals with the bits they have in the image.
@@ -85,11 +85,11 @@ impl<'a> Read<'a> {
         }
         let [memory] = module.memories.as_slice() else { return Err(wrong("it has not exactly one memory")) };
         let memory_pages = u32::try_from(memory.initial).map_err(|_| wrong("its memory is too large"))?;
-        let runs = runs(&module)?;
+        let image = Image::of(&module)?;
         Ok(Self {
             guest,
             memory_pages,
-            runs,
+            image,
             exports: exported_functions(&module, guest.exports)?,
             globals: guest.globals.iter().map(|global| initial(&module, global)).collect::<Result<_, _>>()?,
             table: called_table(&module)?,

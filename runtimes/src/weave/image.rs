@@ -1,118 +1,99 @@
-//! A guest's pristine image: kept as data segments that the shim copies from, whenever a guest begins anew.
+//! A guest's pristine image: one data segment that the shim copies from, whenever a guest begins anew, and where what is in it goes.
 
 use super::{
     WeaveError,
     guest::segment,
-    module::{Module, count},
+    module::{Module, count, index},
 };
 
-/// Zeros from this length on are left out: knowing of one run more takes some 40 bytes of code and description.
-const GAP_BYTES: usize = 256;
+/// Zeros from this length on are left out: a run more takes some eight bytes of description, and two short copies at each reset.
+const GAP_BYTES: u32 = 32;
 
-/// More runs than this are joined, the nearest first: each is a data segment, and a case in the functions that copy from it.
-const RUNS_MOST: usize = 1024;
-
-/// A stretch of the image, zeros left out before and after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u32,
+/// The image without its long zeros.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Image {
+    /// What is left, run behind run.
     pub(super) bytes: Vec<u8>,
+    /// Where each run goes and how long it is, in the order of their addresses.
+    pub(super) runs: Vec<(u32, u32)>,
 }
 
-impl Run {
-    fn end(&self) -> u32 {
-        self.start.saturating_add(count(&self.bytes))
-    }
-}
-
-/// The image's runs, in the order of their addresses.
-pub(super) fn runs(module: &Module<'_>) -> Result<Vec<Run>, WeaveError> {
-    let (mut runs, mut end) = (Vec::new(), 0);
-    for data in &module.data {
-        let (start, bytes) = segment(module, data)?;
-        if start < end {
-            let what = "its data segments overlap; only prepared modules can be woven";
-            return Err(WeaveError::unsupported(module.name, what));
-        }
-        end = start.saturating_add(count(bytes));
-        runs.extend(split(start, bytes));
-    }
-    Ok(join(runs, RUNS_MOST))
-}
-
-/// A segment without the zeros in it that are worth it.
-fn split(start: u32, bytes: &[u8]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    let (mut at, mut zeros) = (start, GAP_BYTES);
-    for byte in bytes {
-        if *byte == 0 {
-            zeros = zeros.saturating_add(1);
-        } else {
-            match runs.last_mut() {
-                Some(run) if zeros < GAP_BYTES => run.bytes.resize(run.bytes.len().saturating_add(zeros), 0),
-                _ => runs.push(Run { start: at, bytes: Vec::new() }),
+impl Image {
+    pub(super) fn of(module: &Module<'_>) -> Result<Self, WeaveError> {
+        let (mut image, mut end) = (Self::default(), 0);
+        for data in &module.data {
+            let (start, bytes) = segment(module, data)?;
+            if start < end {
+                let what = "its data segments overlap; only prepared modules can be woven";
+                return Err(WeaveError::unsupported(module.name, what));
             }
-            if let Some(run) = runs.last_mut() {
-                run.bytes.push(*byte);
-            }
-            zeros = 0;
+            end = start.saturating_add(count(bytes));
+            image.add(start, bytes);
         }
-        at = at.saturating_add(1);
+        Ok(image)
     }
-    runs
-}
 
-/// Joins the nearest until there are at most so many.
-fn join(mut runs: Vec<Run>, most: usize) -> Vec<Run> {
-    let too_many = runs.len().saturating_sub(most);
-    if too_many == 0 {
-        return runs;
-    }
-    let mut gaps: Vec<(u32, usize)> = Vec::new();
-    for (at, (run, next)) in runs.iter().zip(runs.iter().skip(1)).enumerate() {
-        gaps.push((next.start.saturating_sub(run.end()), at + 1));
-    }
-    gaps.sort_unstable();
-    let mut closed: Vec<usize> = gaps.into_iter().take(too_many).map(|(_, at)| at).collect();
-    closed.sort_unstable();
-    // From the end, so that the places before stay what they are.
-    for at in closed.into_iter().rev() {
-        let next = runs.remove(at);
-        if let Some(run) = at.checked_sub(1).and_then(|before| runs.get_mut(before)) {
-            let gap = next.start.saturating_sub(run.end());
-            run.bytes.resize(run.bytes.len().saturating_add(super::module::index(gap)), 0);
-            run.bytes.extend(next.bytes);
+    /// Adds a segment, which lies behind all that is there.
+    fn add(&mut self, start: u32, bytes: &[u8]) {
+        for (at, byte) in (start..).zip(bytes).filter(|(_, byte)| **byte != 0) {
+            let zeros =
+                self.runs.last().map(|(start, length)| at - (start + length)).filter(|zeros| *zeros < GAP_BYTES);
+            match (self.runs.last_mut(), zeros) {
+                (Some((_, length)), Some(zeros)) => {
+                    *length += zeros + 1;
+                    self.bytes.resize(self.bytes.len() + index(zeros), 0);
+                }
+                _ => self.runs.push((at, 1)),
+            }
+            self.bytes.push(*byte);
         }
     }
-    runs
+
+    /// Lengths by turns: of zeros that are left out, of bytes that are there.
+    pub(super) fn lengths(&self) -> Vec<u32> {
+        let mut end = 0;
+        let pair = |(start, length): &(u32, u32)| {
+            let zeros = start - std::mem::replace(&mut end, start + length);
+            [zeros, *length]
+        };
+        self.runs.iter().flat_map(pair).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{GAP_BYTES, Run, join, split};
+    use super::{GAP_BYTES, Image};
 
-    fn run(start: u32, bytes: &[u8]) -> Run {
-        Run { start, bytes: bytes.to_vec() }
+    fn image(segments: &[(u32, &[u8])]) -> Image {
+        let mut image = Image::default();
+        segments.iter().for_each(|(start, bytes)| image.add(*start, bytes));
+        image
     }
 
     #[test]
     fn long_zeros_are_left_out_and_short_ones_are_not() {
-        for (zeros, whole) in [(GAP_BYTES - 1, true), (GAP_BYTES, false)] {
-            let bytes = [&[0, 0, 7][..], &vec![0; zeros], &[8, 9], &[0; 4]].concat();
-            let far = 102 + 1 + u32::try_from(zeros).unwrap();
-            let apart = [run(102, &[7]), run(far, &[8, 9])];
-            let joined = [run(102, bytes.get(2..zeros + 5).unwrap())];
-            assert_eq!(split(100, &bytes), if whole { &joined[..] } else { &apart[..] });
+        for zeros in [GAP_BYTES - 1, GAP_BYTES, GAP_BYTES + 1] {
+            let between = vec![0; zeros as usize];
+            let image = image(&[(100, &[&[0, 0, 7][..], &between, &[8, 9], &[0; 4]].concat())]);
+            let far = 102 + 1 + zeros;
+            if zeros < GAP_BYTES {
+                assert_eq!(image.runs, [(102, zeros + 3)]);
+                assert_eq!(image.bytes, [&[7][..], &between, &[8, 9]].concat());
+                assert_eq!(image.lengths(), [102, zeros + 3]);
+            } else {
+                assert_eq!(image.runs, [(102, 1), (far, 2)]);
+                assert_eq!(image.bytes, [7, 8, 9]);
+                assert_eq!(image.lengths(), [102, 1, zeros, 2]);
+            }
         }
-        assert_eq!(split(100, &[0; 2 * GAP_BYTES]), []);
+        assert_eq!(image(&[(100, &[0; 99])]), Image::default());
     }
 
     #[test]
-    fn the_nearest_runs_are_joined_with_the_zeros_between_them() {
-        let apart = vec![run(0, &[1]), run(3, &[2, 3]), run(9, &[4]), run(10, &[5])];
-        assert_eq!(join(apart.clone(), 4), apart);
-        assert_eq!(join(apart.clone(), 3), [run(0, &[1]), run(3, &[2, 3]), run(9, &[4, 5])]);
-        assert_eq!(join(apart.clone(), 2), [run(0, &[1, 0, 0, 2, 3]), run(9, &[4, 5])]);
-        assert_eq!(join(apart, 1), [run(0, &[1, 0, 0, 2, 3, 0, 0, 0, 0, 4, 5])]);
+    fn segments_side_by_side_are_one_run() {
+        let near = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES - 1, &[3])]);
+        assert_eq!(near.runs, [(0, 2 + GAP_BYTES)]);
+        let far = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES, &[3])]);
+        assert_eq!((far.runs, far.bytes), (vec![(0, 2), (2 + GAP_BYTES, 1)], vec![1, 2, 3]));
     }
 }

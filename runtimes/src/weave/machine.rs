@@ -1,6 +1,6 @@
 //! The functions that the shim imports from `glovebox:machine`: its hands on the guests.
 //!
-//! The first parameter of most is the guest's number. A wrong one, or a run or global that is not there, is the shim's own mistake:
+//! The first parameter of most is the guest's number. A wrong one, or a global that is not there, is the shim's own mistake:
 //! it traps.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, MemArgTarget, ValType};
@@ -60,15 +60,15 @@ pub(super) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
         }
         "image_to_guest" => {
             let body = each(plan, |code, guest| image(code, guest, guest.memory()));
-            ((&[I32, I32, I32, I32, I32], &[]), body)
+            ((&[I32, I32, I32, I32], &[]), body)
         }
         "image_to_shim" => {
-            ((&[I32, I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, plan.shim_memory)))
+            ((&[I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, plan.shim_memory)))
         }
         "global_get" => ((&[I32, I32], &[I64]), each(plan, global_get)),
         "global_set" => ((&[I32, I32, I64], &[]), each(plan, global_set)),
-        "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel))),
-        "fuel_set" => ((&[I64], &[]), whole(|code| _ = code.local_get(0).global_set(plan.fuel))),
+        "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
+        "fuel_set" => ((&[I64], &[]), whole(|code| _ = code.local_get(0).i64_const(1).i64_sub().global_set(plan.fuel))),
         "unwound" => ((&[], &[I32]), whole(|code| _ = code.global_get(plan.reason))),
         "call_export" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::exports(plan)),
         "call_table" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::tables(plan)),
@@ -147,12 +147,9 @@ fn describe(plan: &Plan<'_>) -> Function {
     whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
 }
 
-/// Copies from a run of the image: guest, run, offset in the run, where to, length.
+/// Copies from the image's data segment: guest, offset in the segment, where to, length.
 fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
-    switch(code, 1, count(&guest.read.runs), |code, run| {
-        code.local_get(3).local_get(2).local_get(4).memory_init(memory, guest.first_run.saturating_add(run)).return_();
-    });
-    code.unreachable();
+    code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
 }
 
 fn global_get(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {

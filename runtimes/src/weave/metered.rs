@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The module with fuel metered as in a woven one, for comparing it with Wasmtime's own: it exports the counter as `fuel` (a
-/// mutable `i64` global, counting down from what the embedder sets), and imports `glovebox:machine` `refuel: [] -> [i32]`, which
+/// mutable `i64` global, one less than what is left, counting down from what the embedder sets), and imports `glovebox:machine` `refuel: [] -> [i32]`, which
 /// is called where the counter is used up. 0: it was filled up, go on. Anything else: an exception unwinds the call.
 ///
 /// Everything else is as it was; `unreachable` traps, and calls go as deep as the host lets them.
@@ -50,9 +50,9 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let global = assembly.global(ValType::I64, &ConstExpr::i64_const(0)).saturating_add(imported_globals);
     assembly.export("fuel", ExportKind::Global, global);
 
-    let refill = shift.own_functions.saturating_add(count(&module.bodies));
-    let unwind = refill.saturating_add(1);
-    let work = Work { fuel: Some(Fuel { global, refill }), ..Work::default() };
+    let halt = shift.own_functions.saturating_add(count(&module.bodies));
+    let unwind = halt.saturating_add(1);
+    let work = Work { fuel: Some(Fuel { global, halt }), ..Work::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
@@ -62,7 +62,7 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
         assembly.define(signature, &again);
     }
     let signature = assembly.signature(&[ValType::I64], &[ValType::I64]);
-    assembly.define(signature, &glue::refill(global, module.imported_functions, unwind));
+    assembly.define(signature, &glue::halt(global, None, module.imported_functions, unwind));
     let signature = assembly.signature(&[], &[]);
     let mut throw = Function::new([]);
     throw.instructions().throw(tag).end();

@@ -2,7 +2,7 @@
 
 use wasm_encoder::{Function, ValType};
 
-use super::{assembly::Assembly, guest::Read, shift::Shift};
+use super::{assembly::Assembly, guest::Read, module::count, shift::Shift};
 
 /// The indices that functions of ours use.
 pub(super) struct Plan<'a> {
@@ -11,11 +11,11 @@ pub(super) struct Plan<'a> {
     /// The shim's own memory. The guests' come first: engines reach the first memory of a module fastest, and it takes a byte
     /// less of code.
     pub(super) shim_memory: u32,
-    /// The counter of fuel, an `i64`.
+    /// The counter of fuel, an `i64`: one less than what is left.
     pub(super) fuel: u32,
     /// Why the last call was unwound, an `i32`.
     pub(super) reason: u32,
-    /// What is left of the native stack, an `i32`.
+    /// What is left of the native stack, an `i64`.
     pub(super) depth: u32,
     /// The data segment with the description, and its length.
     pub(super) description: (u32, u32),
@@ -28,8 +28,8 @@ pub(super) struct Placed<'a> {
     pub(super) shift: Shift,
     /// The global with its virtual size in pages.
     pub(super) virtual_size: u32,
-    /// The data segment with the first run of its image.
-    pub(super) first_run: u32,
+    /// The data segment with its image.
+    pub(super) image: u32,
 }
 
 impl Placed<'_> {
@@ -57,16 +57,21 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// `first` is the index of the first, behind all functions of the modules.
+    /// `first` is the index of the first.
     pub(super) fn new(first: u32) -> Self {
         Self { first, functions: Vec::new() }
     }
 
     /// The index of one more.
     pub(super) fn reserve(&mut self) -> u32 {
-        let at = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        let next = self.next();
         self.functions.push(None);
-        self.first.saturating_add(at)
+        next
+    }
+
+    /// The index behind all that were reserved.
+    pub(super) fn next(&self) -> u32 {
+        self.first.saturating_add(count(&self.functions))
     }
 
     /// What is in one that was reserved.

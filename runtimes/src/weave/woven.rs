@@ -36,12 +36,10 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let json = description.to_json()?;
     let mut assembly = Assembly::default();
 
-    // Functions: what the component imports, the shim's, the guests', ours.
+    // Functions: what the component imports, ours, the shim's, the guests'. Small indices take less code, and ours are called from
+    // everywhere.
     let kept = shim.imports.iter().filter(|import| import.module != MACHINE).count();
-    let kept = u32::try_from(kept).unwrap_or(u32::MAX);
-    let first_guest = kept.saturating_add(count(&shim.bodies));
-    let guest_functions = guests.iter().map(|guest| count(&guest.module.bodies)).sum::<u32>();
-    let mut own = Own::new(first_guest.saturating_add(guest_functions));
+    let mut own = Own::new(u32::try_from(kept).unwrap_or(u32::MAX));
 
     let shim_memory = count(&guests);
     let (mut shim_imports, mut machine_functions, mut next) = (Vec::new(), Vec::new(), 0u32);
@@ -55,17 +53,23 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             next = next.saturating_add(1);
         }
     }
-    let mut shim_shift =
-        Shift { imported_functions: shim_imports, own_functions: kept, memories: shim_memory, ..Shift::default() };
-    let (unwind, unreachable, overflow, refill) = (own.reserve(), own.reserve(), own.reserve(), own.reserve());
+    let (unwind, unreachable, overflow, halt) = (own.reserve(), own.reserve(), own.reserve(), own.reserve());
     let wanted = glue::wanted(&guests, shim)?;
     let wasi: Vec<_> = wanted.iter().map(|(name, wanted)| (*name, wanted, own.reserve())).collect();
     let wasi_of = |name: &str| wasi.iter().find(|(other, ..)| *other == name).map_or(unwind, |(.., at)| *at);
 
+    let first_shim = own.next();
+    let mut shim_shift = Shift {
+        imported_functions: shim_imports,
+        own_functions: first_shim,
+        memories: shim_memory,
+        ..Shift::default()
+    };
+
     // Every other index space: the shim's, the guests', ours.
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
-    let (mut functions, mut first_run) = (first_guest, count(&shim.data));
+    let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
     for (number, guest) in (0u32..).zip(&guests) {
         let mut shift = Shift {
             imported_functions: guest.module.imports.iter().map(|import| wasi_of(import.name)).collect(),
@@ -75,12 +79,12 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             memories: number,
             globals: assembly.globals.len(),
             elements: assembly.elements.len(),
-            data: first_run,
+            data: image,
         };
         assembly.add(&guest.module, &mut shift)?;
         functions = functions.saturating_add(count(&guest.module.bodies));
-        shifts.push((shift, first_run));
-        first_run = first_run.saturating_add(count(&guest.runs));
+        shifts.push((shift, image));
+        image = image.saturating_add(1);
     }
     let wasi: Vec<_> = wasi.into_iter().map(|(_, wanted, at)| (wanted.of.clone(), wanted.shim, at)).collect();
     drop(wanted);
@@ -88,14 +92,14 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let tag = assembly.tag();
     let fuel = assembly.global(ValType::I64, &ConstExpr::i64_const(0));
     let reason = assembly.global(ValType::I32, &ConstExpr::i32_const(0));
-    let depth = assembly.global(ValType::I32, &ConstExpr::i32_const(stack));
+    let depth = assembly.global(ValType::I64, &ConstExpr::i64_const(stack));
     let mut placed = Vec::new();
-    for (read, (shift, first_run)) in guests.into_iter().zip(shifts) {
+    for (read, (shift, image)) in guests.into_iter().zip(shifts) {
         let pages = ConstExpr::i32_const(read.memory_pages.cast_signed());
         let virtual_size = assembly.global(ValType::I32, &pages);
-        placed.push(Placed { read, shift, virtual_size, first_run });
+        placed.push(Placed { read, shift, virtual_size, image });
     }
-    let description_segment = (first_run, count(&json));
+    let description_segment = (image, count(&json));
     let plan = Plan { tag, shim_memory, fuel, reason, depth, description: description_segment, guests: placed };
 
     for import in shim.imports.iter().filter(|import| import.module != MACHINE) {
@@ -113,23 +117,14 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         assembly.start = Some(shim_shift.function(start));
     }
 
-    assembly.copy_functions(shim, &mut shim_shift)?;
     let grow = shim_shift.function(glue::exported(shim, glue::GROW)?);
     let refuel = shim_shift.function(glue::exported(shim, glue::REFUEL)?);
-    for guest in &plan.guests {
-        let work = Work {
-            fuel: options.metered.then_some(Fuel { global: fuel, refill }),
-            depth: Some(Depth { global: depth, overflow }),
-            memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
-            unreachable: Some(unreachable),
-        };
-        rewrite_functions(&mut assembly, guest, &work)?;
-    }
-
+    let depth = Depth { global: depth, overflow };
     own.define(&mut assembly, unwind, (&[], &[]), glue::unwind(&plan, Reason::Asked));
     own.define(&mut assembly, unreachable, (&[], &[]), glue::unwind(&plan, Reason::Unreachable));
     own.define(&mut assembly, overflow, (&[], &[]), glue::unwind(&plan, Reason::Depth));
-    own.define(&mut assembly, refill, (&[ValType::I64], &[ValType::I64]), glue::refill(fuel, refuel, unwind));
+    let halted = glue::halt(fuel, Some(depth), refuel, unwind);
+    own.define(&mut assembly, halt, (&[ValType::I64], &[ValType::I64]), halted);
     for (of, shim_function, at) in wasi {
         let body = glue::wasi(&of, shim_shift.function(shim_function), unwind);
         let again = shim_shift.func_type(of).map_err(WeaveError::encoding(shim.name))?;
@@ -148,8 +143,18 @@ pub(super) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         }
     }
     own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function was left without a body".to_owned()))?;
+    assembly.copy_functions(shim, &mut shim_shift)?;
+    for guest in &plan.guests {
+        let work = Work {
+            fuel: options.metered.then_some(Fuel { global: fuel, halt }),
+            depth: Some(depth),
+            memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
+            unreachable: Some(unreachable),
+        };
+        rewrite_functions(&mut assembly, guest, &work)?;
+    }
 
-    let image_bytes = plan.guests.iter().flat_map(|guest| &guest.read.runs).map(|run| run.bytes.len()).sum::<usize>();
+    let image_bytes = plan.guests.iter().map(|guest| guest.read.image.bytes.len()).sum::<usize>();
     let shim_bytes = shim.data.iter().map(|data| data.data.len()).sum::<usize>();
     let code_bytes = assembly.code_bytes();
     let data_bytes = image_bytes.saturating_add(shim_bytes).saturating_add(json.len());
@@ -166,7 +171,7 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
 }
 
 /// What is left of the native stack for calls that are counted.
-fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i32, WeaveError> {
+fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     for guest in guests {
         let counted = guest.depths.counted.iter().flatten();
         let most = counted.clone().max().copied().unwrap_or(0);
@@ -174,7 +179,7 @@ fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i32, WeaveError> {
         tracing::debug!(guest = name, once_bytes, counted_functions = count, largest_frame_bytes = most, "stack");
     }
     let once = guests.iter().map(|guest| guest.depths.once_bytes).max().unwrap_or(0);
-    let left = stack_bytes.checked_sub(once).and_then(|left| i32::try_from(left).ok()).filter(|left| *left > 0);
+    let left = stack_bytes.checked_sub(once).map(i64::from).filter(|left| *left > 0);
     left.ok_or_else(|| {
         WeaveError::Guests(format!(
             "calls that cannot repeat take {once} bytes of stack, of {stack_bytes}; allow them more"
@@ -210,7 +215,7 @@ fn memories(assembly: &mut Assembly, shim: &Module<'_>, plan: &Plan<'_>, shift: 
     Ok(())
 }
 
-/// The shim's segments as they are, and those that only functions of ours use: the images' runs and the description.
+/// The shim's segments as they are, and those that only functions of ours use: the images and the description.
 fn data(
     assembly: &mut Assembly,
     shim: &Module<'_>,
@@ -221,8 +226,8 @@ fn data(
     for segment in &shim.data {
         shift.parse_data(&mut assembly.data, segment.clone()).map_err(WeaveError::encoding(shim.name))?;
     }
-    for run in plan.guests.iter().flat_map(|guest| &guest.read.runs) {
-        assembly.data.passive(run.bytes.iter().copied());
+    for guest in &plan.guests {
+        assembly.data.passive(guest.read.image.bytes.iter().copied());
     }
     assembly.data.passive(json.iter().copied());
     Ok(())

@@ -100,8 +100,8 @@ fn linker(engine: &Engine) -> Linker<Host> {
 fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     let price = u64::try_from(cost).unwrap_or(0);
     let left = if let Some(counter) = counter(&mut caller) {
-        let held = counter.get(&mut caller).unwrap_i64();
-        counter.set(&mut caller, Val::I64(held - i64::try_from(price).unwrap())).unwrap();
+        let held = counter.get(&mut caller).unwrap_i64() + 1;
+        counter.set(&mut caller, Val::I64(held - 1 - i64::try_from(price).unwrap())).unwrap();
         u64::try_from(caller.data().reserve + held).unwrap_or(0)
     } else {
         let left = caller.get_fuel().unwrap();
@@ -115,7 +115,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
 /// What the shim does where the counter has run out: 0 to go on, 1 to unwind.
 fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     let counter = counter(&mut caller).unwrap();
-    let held = counter.get(&mut caller).unwrap_i64();
+    let held = counter.get(&mut caller).unwrap_i64() + 1;
     assert!(held <= 0, "asks for fuel with {held} in hand");
     let host = caller.data_mut();
     let left = host.reserve + held;
@@ -124,7 +124,7 @@ fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     }
     let slice = left.min(host.slice);
     host.reserve = left - slice;
-    counter.set(&mut caller, Val::I64(slice)).unwrap();
+    counter.set(&mut caller, Val::I64(slice - 1)).unwrap();
     0
 }
 
@@ -140,7 +140,7 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
         Some(counter) => {
             let slice = whole.min(store.data().slice);
             store.data_mut().reserve = whole - slice;
-            counter.set(&mut *store, Val::I64(slice)).unwrap();
+            counter.set(&mut *store, Val::I64(slice - 1)).unwrap();
         }
         None => store.set_fuel(budget).unwrap(),
     }
@@ -150,7 +150,7 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
     let ended = run.call(&mut *store, &[Val::I32(5), Val::I64(-3)], &mut results);
 
     let left = match &counter {
-        Some(counter) => u64::try_from(store.data().reserve + counter.get(&mut *store).unwrap_i64()).unwrap_or(0),
+        Some(counter) => u64::try_from(store.data().reserve + counter.get(&mut *store).unwrap_i64() + 1).unwrap_or(0),
         None => store.get_fuel().unwrap(),
     };
     let end = match ended {

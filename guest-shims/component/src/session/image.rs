@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use glovebox_core::session::{GuestPages, PAGE_BYTES, Page};
 
-use crate::{GuestMemory, Guests, Runtime};
+use crate::{GuestMemory, Guests, ImageRun, Runtime};
 
 /// The pristine image of a runtime.
 #[derive(Debug)]
@@ -18,29 +18,21 @@ impl Image {
         Self { memory: GuestMemory::new(Rc::clone(guests), runtime.number), runtime: Rc::clone(runtime) }
     }
 
-    /// The runs that reach into a page, with their numbers.
-    fn runs(&self, start: u64) -> impl Iterator<Item = (usize, u64, u64)> {
-        let runs = &self.runtime.runs;
-        let bounds = |(at, len): (u32, u32)| (u64::from(at), u64::from(at) + u64::from(len));
-        let first = runs.partition_point(|run| bounds(*run).1 <= start);
-        let run = move |(number, run): (usize, &(u32, u32))| {
-            let (from, to) = bounds(*run);
-            (number, from, to)
-        };
-        let end = start + PAGE_BYTES as u64;
-        runs.iter().enumerate().skip(first).map(run).take_while(move |(_, from, _)| *from < end)
+    /// The runs that reach into a page.
+    fn runs(&self, start: u64) -> impl Iterator<Item = &ImageRun> {
+        self.runtime.image.within(start, start + PAGE_BYTES as u64)
     }
 
     /// A page of it; none beyond it.
     pub(super) fn page(&self, number: u32) -> Option<Page> {
         let start = u64::from(number) * PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
-        for (run, from, to) in self.runs(start) {
-            let (begin, end) = (from.max(start), to.min(start + PAGE_BYTES as u64));
+        for run in self.runs(start) {
+            let (begin, end) = (u64::from(run.start).max(start), run.end().min(start + PAGE_BYTES as u64));
             let at = |position: u64| usize::try_from(position - start).unwrap_or(PAGE_BYTES);
-            let (run, offset) = (u32::try_from(run).ok()?, u32::try_from(begin - from).ok()?);
+            let offset = run.offset.checked_add(u32::try_from(begin).ok()? - run.start)?;
             let into = page.get_mut(at(begin)..at(end))?;
-            self.memory.guests().image_to_shim(self.runtime.number, run, offset, into);
+            self.memory.guests().image_to_shim(self.runtime.number, offset, into);
         }
         (start < self.runtime.memory_bytes()).then_some(page)
     }

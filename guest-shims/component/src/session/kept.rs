@@ -127,7 +127,7 @@ impl Kept {
         let mut held = kept.try_borrow_mut().map_err(|_| busy())?;
         if let Some(pages) = held.away {
             let memory = held.guest.machine.memory();
-            memory.reset(runtime.memory_pages, &runtime.runs);
+            memory.reset(runtime.memory_pages, &runtime.image);
             if !memory.grow(pages.saturating_sub(runtime.memory_pages)) {
                 return Err(no_memory(u64::from(pages) << 16));
             }

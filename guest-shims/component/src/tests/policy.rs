@@ -83,7 +83,7 @@ fn a_description_that_says_nothing_sensible_is_told_of() {
     let guest = |language: &str, driver: &str| {
         let text = format!(
             r#"{{"name":"n","aliases":[],"language":"{language}","driver":"{driver}","version":"1","image_sha256":"",
-                "memory_pages":1,"anchors":{{}},"exports":[],"globals":[],"runs":[]}}"#
+                "memory_pages":1,"anchors":{{}},"exports":[],"globals":[],"image":[]}}"#
         );
         crate::Runtime::new(0, serde_json::from_str(&text).unwrap())
     };
