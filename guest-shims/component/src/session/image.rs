@@ -23,8 +23,8 @@ impl Image {
         self.runtime.image.within(start, start + PAGE_BYTES as u64)
     }
 
-    /// A page of it; none beyond it.
-    pub(super) fn page(&self, number: u32) -> Option<Page> {
+    /// A page of it; none beyond it. Not `page`, which is the trait's, of the guest: that one would be called where `self` is mutable.
+    pub(super) fn original(&self, number: u32) -> Option<Page> {
         let start = u64::from(number) * PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
         for run in self.runs(start) {
@@ -59,7 +59,7 @@ impl GuestPages for Image {
             let len = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
             return self.memory.guests().memory_is_zero(self.runtime.number, at, len);
         }
-        self.page(number).is_some_and(|page| self.equals(number, &page))
+        self.original(number).is_some_and(|page| self.equals(number, &page))
     }
 
     fn page(&mut self, number: u32) -> Option<Page> {

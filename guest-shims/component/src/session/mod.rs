@@ -287,7 +287,7 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         version: Some(&runtime.version),
         language: runtime.language,
         memory_bytes: runtime.memory_bytes(),
-        page: &|number| image.page(number),
+        page: &|number| image.original(number),
         globals: &live::globals(sandbox),
     })
 }

@@ -200,6 +200,25 @@ fn undoing_takes_back_one_execution_after_the_other_and_named_states() {
 }
 
 #[test]
+fn what_is_changed_within_the_image_is_kept_and_taken_back() {
+    let space = Space::new();
+    let session = space.open();
+    let (within, beside) = (IMAGE_AT + 1, IMAGE_AT + 99);
+    let both = |session: &Session| says(session, &format!("show {within}\nshow {beside}")).replace('\n', " ");
+    let (image, begun) = (both(&session), session.checkpoint().unwrap());
+    run(&session, &format!("set {within} 1\nset {beside} 2"));
+    let named = session.checkpoint().unwrap();
+    let (fork, bytes) = (session.fork().unwrap(), session.hibernate().unwrap());
+    let resumed = space.resume(bytes.as_slice(), no_policy()).unwrap();
+    run(&session, &format!("set {within} 3\nset {beside} 4"));
+    assert_eq!([&session, &fork, &resumed, &session].map(both), ["3 4", "1 2", "1 2", "3 4"]);
+    session.undo_to(named).unwrap();
+    assert_eq!(both(&session), "1 2");
+    session.undo_to(begun).unwrap();
+    assert_eq!(both(&session), image);
+}
+
+#[test]
 fn what_the_host_does_to_files_is_undone_like_an_execution() {
     let session = Space::new().open();
     session.write_file("a/b.txt", b"1", types::IfExists::Fail).unwrap();
