@@ -41,7 +41,18 @@ impl State {
 
     /// Sets the fuel that is left. The guest is handed a slice of it.
     pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
-        let slice = self.run.slice(left);
+        self.hand_out(memory, self.run.slice(left), left);
+    }
+
+    /// Takes what a call cost from the slice that the guest has in hand. It is handed no new one: who makes a call now and then would
+    /// never come to the end of any, where somebody looks at the clock.
+    fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
+        let left = self.fuel(memory).saturating_sub(fuel);
+        let in_hand = u64::try_from(memory.guests().fuel()).unwrap_or(0);
+        self.hand_out(memory, in_hand.saturating_sub(fuel).min(left), left);
+    }
+
+    fn hand_out(&mut self, memory: &GuestMemory, slice: u64, left: u64) {
         self.reserve_fuel = left - slice;
         memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
     }
@@ -81,14 +92,14 @@ impl State {
         wasi.set_linear_memory_bytes(limiter.taken_bytes());
         let mut host = CallHost::new(memory, run, fuel_left);
         let result = work(wasi, &mut host);
-        let charged_to = host.fuel_left();
+        let charged = fuel_left - host.fuel_left();
         limiter.set_host_bytes(wasi.host_bytes());
         // A reply that was delivered has passed from the tools to the WASI state; now that there is less room for others, they
         // let go of it.
         run.settle();
         limiter.see_peak();
-        if charged_to != fuel_left {
-            self.set_fuel(memory, charged_to);
+        if charged > 0 {
+            self.charge(memory, charged);
         }
         result
     }

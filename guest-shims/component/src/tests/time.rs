@@ -33,6 +33,15 @@ fn one_that_works_on_is_stopped_when_its_time_is_over() {
 }
 
 #[test]
+fn one_that_makes_a_call_now_and_then_is_stopped_when_its_time_is_over() {
+    // Each call is charged, though not enough for a look at the clock, and what is between them is less than a slice of fuel.
+    let source = "burn 1900000\nprint on\n".repeat(300);
+    let in_time = types::Policy { clock: Some(types::Clock::Fixed(0)), ..short() };
+    let execution = execute(&open(Duration::from_millis(1), in_time), &source);
+    assert!(is_out_of_time(&execution.outcome), "{:?}", execution.outcome);
+}
+
+#[test]
 fn one_that_sleeps_is_woken_when_its_time_is_over() {
     let sandbox = open(Duration::from_nanos(1), short());
     for (sleep, in_time) in [(89_000_000, true), (91_000_000, false), (u64::MAX, false)] {
