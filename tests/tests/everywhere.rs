@@ -77,9 +77,10 @@ impl Shared {
 }
 
 fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
-    let ask = |case: &Case| hosted.run(runtime, &[case]).0.remove(0);
-    let wrong = ask(&shared.case).map_or_else(|broke| broke, |seen| wrong(&shared.case, &seen));
-    let differences = ask(&shared.fixed).map_or_else(|broke| broke, |seen| differences(shared, runtime, &seen));
+    let (mut answers, _) = hosted.run(runtime, &[&shared.case, &shared.fixed]);
+    let (with_fixed, as_it_is) = (answers.remove(1), answers.remove(0));
+    let wrong = as_it_is.map_or_else(|broke| broke, |seen| wrong(&shared.case, &seen));
+    let differences = with_fixed.map_or_else(|broke| broke, |seen| differences(shared, runtime, &seen));
     let report = format!("{wrong}{differences}");
     let named = expected(host, &shared.case);
     match (named.map(|exception| exception.differs), wrong.is_empty(), differences.is_empty()) {

@@ -15,22 +15,36 @@ use crate::{
 /// compiling.
 const ANSWER: Duration = Duration::from_secs(300);
 
-/// A host with one process, which all trials share.
+/// A host with one process for all cases without tools, which all trials share, and one for a case with tools: an instance asks its
+/// host once what tools there are.
 #[derive(Clone, Debug)]
-pub struct Hosted(Arc<Mutex<Worker>>);
+pub struct Hosted(Arc<Mutex<Workers>>);
+
+#[derive(Debug)]
+struct Workers {
+    without_tools: Worker,
+    with_tools: Worker,
+    /// Those that the instance in `with_tools` knows, of the case of this name.
+    tools_of: Option<String>,
+}
 
 impl Hosted {
     /// Each host, or the line that builds what it lacks.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
-        let hosted = |command| Self(Arc::new(Mutex::new(Worker::new(command))));
-        Host::ALL.into_iter().map(|host| (host, host.command(program).map(hosted))).collect()
+        let workers = |host: Host| {
+            let (without_tools, with_tools) =
+                (Worker::new(host.command(program)?), Worker::new(host.command(program)?));
+            Ok(Self(Arc::new(Mutex::new(Workers { without_tools, with_tools, tools_of: None }))))
+        };
+        Host::ALL.into_iter().map(|host| (host, workers(host))).collect()
     }
 
     /// Runs a case, and then perhaps others, with nothing in between: what came of each, and whether the instance that ran the first ran
-    /// the last as well.
+    /// the last as well. They are of one name where they have tools.
     pub fn run(&self, runtime: &str, cases: &[&Case]) -> (Vec<Result<Vec<StepResult>, String>>, bool) {
-        let mut worker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let worker = workers.of(cases);
         let mut first = None;
         let mut all = Vec::new();
         for case in cases {
@@ -43,5 +57,18 @@ impl Hosted {
             first.get_or_insert(worker.started());
         }
         (all, first == Some(worker.started()))
+    }
+}
+
+impl Workers {
+    /// The process for these cases: one whose instance knows their tools, or none yet.
+    fn of(&mut self, cases: &[&Case]) -> &mut Worker {
+        let Some(case) = cases.iter().find(|case| !case.tools.is_empty()) else { return &mut self.without_tools };
+        let name = format!("{}/{}", case.language.name(), case.name);
+        if self.tools_of.as_ref() != Some(&name) {
+            self.with_tools.end();
+            self.tools_of = Some(name);
+        }
+        &mut self.with_tools
     }
 }

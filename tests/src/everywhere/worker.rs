@@ -52,6 +52,16 @@ impl Worker {
         self.started
     }
 
+    /// Ends its process: the next line goes to a new one.
+    pub fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            drop(running.stdin);
+            let mut child = running.child;
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
     /// Gives it a line and waits for the answer, no longer than this.
     pub fn ask(&mut self, line: &str, limit: Duration) -> Answer {
         let mut running = match self.running.take() {
@@ -115,11 +125,6 @@ impl Running {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            drop(running.stdin);
-            let mut child = running.child;
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.end();
     }
 }
