@@ -30,8 +30,9 @@ export class InstanceLostError extends Error {
   readonly sessions: readonly string[];
 
   constructor(sessions: readonly string[], cause: unknown) {
-    const lost = sessions.length === 0 ? 'no session' : `the session${sessions.length === 1 ? '' : 's'} ${sessions.join(', ')}`;
-    super(`the sandbox's instance has trapped, and ${lost} was lost with it`, { cause });
+    const several = sessions.length > 1 ? `the sessions ${sessions.join(', ')} were` : `the session ${sessions.join()} was`;
+    const lost = sessions.length === 0 ? 'no session was' : several;
+    super(`the sandbox's instance has trapped, and ${lost} lost with it`, { cause });
     this.sessions = sessions;
   }
 }

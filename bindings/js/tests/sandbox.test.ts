@@ -11,7 +11,7 @@ test('a script runs, and so does the next one after each ending', async () => {
     ['console.log(1)', 'completed'],
     ['throw new TypeError("no")', 'raised'],
     ['for (;;);', 'exhausted'],
-    ['function f() { return f(); } f()', 'raised'],
+    ['function f() { return f(); } f()', 'trapped'],
     ['std.exit(3)', 'exited'],
   ] as const) {
     const { outcome } = await sandbox.execute(source, { policy: { limits: { fuel: 50_000_000n } } });
@@ -131,10 +131,17 @@ test('a trap ends the sessions of its instance, and the next call has a new one'
   assert.equal((await session.execute('1 + 1')).value?.json, '2');
 });
 
-test('where the stack overflows in earnest the sandbox goes on', () => {
+test('where the stack overflows in earnest the sandbox says which sessions are lost and goes on', () => {
   const program = new URL('fixtures/small-stack.ts', import.meta.url).pathname;
   const printed = execFileSync(process.execPath, ['--stack-size=150', program], { encoding: 'utf8' });
-  assert.equal(printed, 'true true\nin a new instance\n');
+  const trapped = "the sandbox's instance has trapped, and the";
+  assert.deepEqual(printed.trim().split('\n'), [
+    `${trapped} sessions session-1, session-2 were lost with it true`,
+    'session-ended',
+    'session-ended',
+    'in a new instance',
+    `${trapped} session session-1 was lost with it`,
+  ]);
 });
 
 test('tools answer scripts where the provider has tools', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {

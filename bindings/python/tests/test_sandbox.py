@@ -6,10 +6,10 @@ import os
 import unittest
 from pathlib import Path
 from typing import Any
-
-import wasmtime
+from unittest import mock
 
 from glovebox_sandbox import InstanceLostError, Provider, RefusedError, Sandbox, Tool
+from glovebox_sandbox import sandbox as implementation
 from glovebox_sandbox.types import (
     Limits,
     OutcomeExhausted,
@@ -35,7 +35,7 @@ class Sandboxed(unittest.TestCase):
             ("console.log(1)", "completed"),
             ("throw new TypeError('no')", "raised"),
             ("for (;;);", "exhausted"),
-            ("function f() { return f(); } f()", "raised"),
+            ("function f() { return f(); } f()", "trapped"),
             ("std.exit(3)", "exited"),
         ]:
             with self.subTest(source):
@@ -102,37 +102,44 @@ class Sandboxed(unittest.TestCase):
             self.sandbox.execute(Request(source=wrong))
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
+    def test_text_that_cannot_be_passed_on_loses_nothing(self) -> None:
+        session = self.sandbox.open()
+        session.execute("var x = 1")
+        with self.assertRaises(UnicodeEncodeError):
+            self.sandbox.execute("'\ud800'")
+        self.assertEqual(self.json(session.get_variable("x")), "1")
+
     def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
-        sessions = [self.sandbox.open(), self.sandbox.open()]
-        closed = self.sandbox.open()
+        # No script is known to make an instance trap where it has the stack that it is promised: it gets less.
+        with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
+            sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
+        sessions = [sandbox.open(), sandbox.open()]
+        closed = sandbox.open()
         closed.close()
-        # No script is known to make an instance trap, so its next call is made to.
-        instance = self.sandbox._current()
-        instance.functions["execute"] = trapping()
+        instance = sandbox._current()
         with self.assertRaises(InstanceLostError) as lost:
-            self.sandbox.execute("1")
-        self.assertEqual(lost.exception.sessions, tuple(session.id for session in sessions))
-        self.assertIsInstance(lost.exception.__cause__, wasmtime.WasmtimeError)
-        self.assertEqual(self.sandbox.execute("console.log(2)").stdout.bytes, b"2\n")
-        self.assertIsNot(self.sandbox._current(), instance)
+            sandbox.execute("function f() { return f(); } f()")
+        ids = [session.id for session in sessions]
+        self.assertEqual(lost.exception.sessions, tuple(ids))
+        said = f"the sandbox's instance has trapped, and the sessions {', '.join(ids)} were lost with it"
+        self.assertEqual(str(lost.exception), said)
+        self.assertRegex(str(lost.exception.__cause__), "wasm trap: call stack exhausted")
+        self.assertFalse(instance.answers())
+        self.assertEqual(sandbox.execute("console.log(2)").stdout.bytes, b"2\n")
+        self.assertIsNot(sandbox._current(), instance)
         for session in sessions:
             with self.assertRaisesRegex(RefusedError, "session-ended"):
                 session.execute("1")
             session.close()
+        # It traps within a session, too, and then that one is lost.
+        with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
+            session.execute("function f() { return f(); } f()")
+        self.assertEqual(lost.exception.sessions, (session.id,))
+        self.assertEqual(str(lost.exception), f"the sandbox's instance has trapped, and the session {session.id} was lost with it")
 
     @staticmethod
     def json(value: Any) -> Any:
         return value and value.json
-
-
-def trapping() -> Any:
-    """What stands for a function of an instance, and traps."""
-    engine = wasmtime.Engine()
-    store = wasmtime.Store(engine)
-    module = wasmtime.Module(engine, '(module (func (export "f") unreachable))')
-    function = wasmtime.Instance(store, module, []).exports(store)["f"]
-    assert isinstance(function, wasmtime.Func)
-    return lambda _store, *_arguments: function(store)
 
 
 OPEN = PROVIDERS / "glovebox-javascript.wasm"
@@ -146,12 +153,18 @@ class Open(unittest.TestCase):
 
         number = {"properties": {"x": {"type": "number"}}, "required": ["x"]}
         double = Tool("double", "Twice a number.", lambda arguments: 2 * arguments["x"], number)
-        sandbox = Sandbox(OPEN, tools=[double, Tool("fail", "Fails.", fail)])
+        def strange(_arguments: object) -> None:
+            raise RuntimeError("\ud800")
+
+        tools = [double, Tool("fail", "Fails.", fail), Tool("strange", "Fails oddly.", strange)]
+        sandbox = Sandbox(OPEN, tools=tools)
         called = sandbox.execute("console.log(await tools.double({ x: 21 }))")
         self.assertEqual(called.stdout.bytes, b"42\n")
         self.assertEqual(called.tool_calls[0].outcome, ToolOutcomeReturned("42"))
         failed = sandbox.execute("try { await tools.fail({}) } catch (error) { console.log(error.message) }")
         self.assertEqual(failed.stdout.bytes, b"no such luck\n")
+        odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
+        self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
         # A tool that fails is no trap.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 

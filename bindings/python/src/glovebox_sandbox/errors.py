@@ -29,7 +29,8 @@ class InstanceLostError(GloveboxError):
     """
 
     def __init__(self, sessions: Sequence[str]) -> None:
-        lost = f"the sessions {', '.join(sessions)} were" if sessions else "no session was"
+        lost = f"the session {sessions[0]} was" if len(sessions) == 1 else f"the sessions {', '.join(sessions)} were"
+        lost = lost if sessions else "no session was"
         super().__init__(f"the sandbox's instance has trapped, and {lost} lost with it")
         self.sessions = tuple(sessions)
         """The ids of the sessions that were lost."""

@@ -29,11 +29,11 @@ _STACK_BYTES = 512 << 10
 
 
 @functools.cache
-def _engine() -> wasmtime.Engine:
+def _engine(stack_bytes: int) -> wasmtime.Engine:
     config = wasmtime.Config()
     # One exception unwinds a script that is over a limit.
     config.wasm_exceptions = True
-    config.max_wasm_stack = _STACK_BYTES
+    config.max_wasm_stack = stack_bytes
     # Compiling a provider takes seconds; Wasmtime keeps what it has compiled in the user's cache directory.
     config.cache = True
     return wasmtime.Engine(config)
@@ -44,13 +44,14 @@ class Provider:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Compiles a component, or finds it in Wasmtime's cache."""
-        self._component = component.Component.from_file(_engine(), os.fspath(path))
+        self._engine = _engine(_STACK_BYTES)
+        self._component = component.Component.from_file(self._engine, os.fspath(path))
 
     def _instantiate(self, answers: Answers) -> _Instance:
-        linker = component.Linker(_engine())
+        linker = component.Linker(self._engine)
         linker.allow_shadowing = True
-        store = wasmtime.Store(_engine())
-        wanted = self._component.type.imports(_engine())
+        store = wasmtime.Store(self._engine)
+        wanted = self._component.type.imports(self._engine)
         if any(name.startswith("wasi:") for name in wanted):
             # Of WASI it has what a provider asks for: clocks.
             store.set_wasi(wasmtime.WasiConfig())
@@ -71,6 +72,14 @@ class _Instance:
 
     def call(self, name: str, *arguments: Any) -> Any:
         return self.function(name)(self.store, *arguments)
+
+    def answers(self) -> bool:
+        """Whether it can be entered: one that has trapped cannot."""
+        try:
+            self.call("info")
+        except wasmtime.WasmtimeError:
+            return False
+        return True
 
     def function(self, name: str) -> component.Func:
         if name not in self.functions:
@@ -178,6 +187,11 @@ class Sandbox:
         try:
             return instance.call(name, *arguments)
         except wasmtime.WasmtimeError as error:
+            raise self._lose(instance) from error
+        except Exception as error:
+            # A value that cannot be passed on is found before the instance is entered, and then it still answers.
+            if instance.answers():
+                raise
             raise self._lose(instance) from error
 
     def _ask(self, ok: Any, name: str, *arguments: Any) -> Any:

@@ -49,4 +49,6 @@ class Answers:
         try:
             return json.dumps(tool.call(json.loads(arguments)))
         except Exception as error:  # Whatever it is, the script has asked for it.
-            return types.CallFailure(kind="failed", message=str(error))
+            # A component's text has no lone surrogates.
+            message = str(error).encode(errors="backslashreplace").decode()
+            return types.CallFailure(kind="failed", message=message)
