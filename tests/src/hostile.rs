@@ -45,7 +45,7 @@ pub struct Row {
 #[must_use]
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for file in ["peers", "deep-python", "deep-javascript"] {
+    for file in ["peers", "calls", "deep-python", "deep-javascript"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile").join(file).with_extension("toml");
         let table: Table =
             toml::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -12,6 +12,7 @@ use std::{
 use glovebox_tests::{everywhere::Host, provider_path, trial_with, wasmtime_path};
 use libtest_mimic::{Arguments, Failed};
 use wit_component::DecodedWasm;
+use wit_parser::Resolve;
 
 const MB: u64 = 1_000_000;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
             if bytes <= most_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {most_bytes}").into()) }
         }));
         trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
+        trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));
         // The tools of an open one are nothing that a command line can give.
         for language in languages.iter().filter(|_| closed) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
@@ -75,6 +77,29 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
         None => Ok(()),
     }
 }
+
+/// It is what the contract's world says, to the types of every function: of the open ones `provider`, and the clocks beside it.
+fn fits(path: &Path, closed: bool) -> Result<(), Failed> {
+    let mut resolve = Resolve::default();
+    let (contract, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))?;
+    let world = if closed {
+        resolve.select_world(&[contract], Some("provider-closed"))?
+    } else {
+        let with_clocks = resolve.push_str("with-clocks.wit", WITH_CLOCKS)?;
+        resolve.select_world(&[with_clocks], Some("provider-with-clocks"))?
+    };
+    wit_component::targets(&resolve, world, &fs::read(path)?, false).map_err(|error| format!("{error:?}").into())
+}
+
+const WITH_CLOCKS: &str = "
+    package glovebox:tests;
+
+    world provider-with-clocks {
+        include glovebox:sandbox/provider@0.1.0;
+        import wasi:clocks/monotonic-clock@0.2.12;
+        import wasi:clocks/wall-clock@0.2.12;
+    }
+";
 
 /// `execute` and `validate`, by the language WAVE, in which what is not said of a record is none, and `{:}` is one of which nothing is.
 fn invoke(path: &Path, language: &str) -> Result<(), Failed> {

@@ -1,0 +1,47 @@
+// Standard input and output as streams of WASI, read and written where they are called. The ones that come with jco's library have a
+// thread of their own, which hands what is large to this thread's event loop: that one stands still while a component runs, so that an
+// answer of more than a pipe holds would never arrive, and waiting for a line would keep a processor busy.
+import { readSync, writeSync } from 'node:fs';
+import { _setStderr, _setStdin, _setStdout } from '@bytecodealliance/preview2-shim/cli';
+import { streams } from '@bytecodealliance/preview2-shim/io';
+
+// The library has made the pipes such that nothing waits for them.
+const pause = new Int32Array(new SharedArrayBuffer(4));
+function waiting(call) {
+  for (;;) {
+    try {
+      return call();
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+      Atomics.wait(pause, 0, 0, 1);
+    }
+  }
+}
+
+const dispose = { [Symbol.dispose ?? Symbol.for('dispose')]() {} };
+
+function output(fd) {
+  const write = (bytes) => {
+    for (let at = 0; at < bytes.length; ) at += waiting(() => writeSync(fd, bytes, at));
+  };
+  const flush = () => {};
+  const own = { checkWrite: () => 1n << 20n, write, blockingWriteAndFlush: write, flush, blockingFlush: flush };
+  return Object.assign(new streams.OutputStream(), own, dispose);
+}
+
+function input(fd) {
+  const read = (len) => {
+    const bytes = new Uint8Array(Number(len));
+    const count = waiting(() => readSync(fd, bytes));
+    if (count === 0 && len > 0n) throw { tag: 'closed' };
+    return bytes.subarray(0, count);
+  };
+  return Object.assign(new streams.InputStream(), { read, blockingRead: read }, dispose);
+}
+
+// Gives commands this process's streams.
+export function useStdio() {
+  _setStdin(input(0));
+  _setStdout(output(1));
+  _setStderr(output(2));
+}
