@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     Expect,
-    step::{CaseTool, Step, StepFile},
+    step::{Action, CaseTool, Step, StepFile},
 };
 
 /// What is asked of the sandbox.
@@ -65,6 +65,32 @@ pub struct Case {
     pub files: BTreeMap<String, Vec<u8>>,
     /// What is done, in order.
     pub steps: Vec<Step>,
+}
+
+impl Case {
+    /// Scripts that are no conformance case: one after the other, each in the session that is named beside it, of which there is only `main`
+    /// until a step forks it; where there is one script, in an interpreter of its own.
+    #[must_use]
+    pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
+        let step = |(session, action): (&str, Action)| Step {
+            name: "script".into(),
+            session: session.to_owned(),
+            action,
+            expect: Expect::default(),
+        };
+        Self {
+            name: name.to_owned(),
+            language,
+            scenarios: Vec::new(),
+            kept: steps.len() > 1,
+            context: None,
+            tools: BTreeMap::new(),
+            golden: false,
+            policy,
+            files: BTreeMap::new(),
+            steps: steps.into_iter().map(step).collect(),
+        }
+    }
 }
 
 #[derive(Deserialize)]

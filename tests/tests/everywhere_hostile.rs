@@ -11,15 +11,15 @@
     reason = "a test program: a panic is a failed test"
 )]
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::{Command, ExitCode};
 
-use glovebox::Policy;
+use glovebox::{Language, Policy};
 use glovebox_tests::{
-    Action, Case, Expect, Observed, Request, Step, StepResult,
+    Action, Case, Observed, Request, StepResult,
     everywhere::{
         Host, Hosted,
         exceptions::{INSTANCE_ENDS, expected_of_hostile},
-        run_here,
+        keeps_secrets, run_here,
     },
     hostile::{Row, rows},
     process, trial_with,
@@ -50,8 +50,47 @@ fn main() -> ExitCode {
             trials.push(trial_with(name, hosted.clone(), move |hosted| show(host, &hosted, &row)));
         }
     }
+    for (host, hosted) in &hosts {
+        for language in Language::ALL {
+            let (name, host) = (format!("{}/secrets/{}", host.name(), language.name()), *host);
+            // In a process of its own: others would run in between.
+            let needed = hosted.as_ref().map_err(Clone::clone).and_then(|_| Hosted::of(host, "everywhere"));
+            trials.push(trial_with(name, needed, move |hosted| Ok(keeps_secrets(&hosted, language)?)));
+        }
+        trials.push(trial_with(format!("{}/abuse", host.name()), host.command("everywhere-abuse"), abuse));
+    }
     libtest_mimic::run(&args, trials).exit_code()
 }
+
+/// The program that does what a hostile caller, and hostile tools, can do: what came of each attempt.
+fn abuse(mut command: Command) -> Result<(), Failed> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && said == ABUSE {
+        return Ok(());
+    }
+    let complained = String::from_utf8_lossy(&output.stderr);
+    Err(format!("it ended with {}, and printed\n{said}and not\n{ABUSE}{}", output.status, cut(&complained)).into())
+}
+
+const ABUSE: &str = "\
+sessions-without-end: 5, TooManySessions; one closed: 1, TooManySessions
+forks-without-end: 4, TooManySessions, [\"2\", \"2\", \"2\", \"2\"]
+state-without-end: bounded: true, TooManySessions; all closed: ok
+checkpoints-without-end: kept few: true, NoCheckpoint
+forged-states: forged NotResumable, others NotResumable, itself ok
+large-reply: ToolLimit
+deep-reply: ToolError
+odd-replies: empty ToolError, cut ToolError, surrogate ToolError, huge_number ToolError, long_error ToolError
+deep-values: set Variable InvalidArgument InvalidArgument InvalidArgument ok ok, got Variable ok ok
+odd-names: ok/InvalidArgument ok/ok ok/Variable, \"true\"
+odd-paths: File ok, [\"a\", \"a/b\", \"f\", \"loop\", \"up\", \"up/x\"]
+odd-patterns: ok File
+odd-ranges: 5/5/6 2/2/3 0/0/1 0/0/0 0/0/0 0/0/0 0/0/0
+odd-policies: InvalidPolicy InvalidPolicy InvalidPolicy InvalidPolicy InvalidPolicy InvalidPolicy InvalidPolicy InvalidPolicy
+large-sources: SourceTooLarge StdinTooLarge ok/Ok(false)
+left-in-the-middle: SessionBusy, ok, ok
+";
 
 fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
     let timeout_ms = if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS };
@@ -131,17 +170,5 @@ fn case(row: &Row, source: &str, timeout_ms: u64) -> Case {
     policy.limits.memory_bytes = MEMORY_BYTES;
     policy.limits.fuel = 1_000_000_000_000;
     let action = Action::Run { source: source.to_owned(), request: Request::default() };
-    let step = Step { name: "script".into(), session: "main".into(), action, expect: Expect::default() };
-    Case {
-        name: row.name.clone(),
-        language: row.language,
-        scenarios: Vec::new(),
-        kept: false,
-        context: None,
-        tools: BTreeMap::new(),
-        golden: false,
-        policy,
-        files: BTreeMap::new(),
-        steps: vec![step],
-    }
+    Case::of_steps(&row.name, row.language, policy, vec![("main", action)])
 }

@@ -30,7 +30,59 @@ pub struct Exception {
 }
 
 /// All of them, in the order of the page.
-pub const EXCEPTIONS: &[Exception] = &[];
+pub const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        cases: &[
+            "deep-source",
+            "nested-parentheses",
+            "sort-callback-deep",
+            "javascript/deep-json",
+            "javascript/hostile-session-deep-value",
+            "javascript/proxy-chain",
+            "javascript/recursion-caught",
+            "javascript/recursion-uncaught",
+            "javascript/session-recursion",
+        ],
+        hosts: &Host::ALL,
+        differs: Differs::Outcome,
+        reason: "The provider counts the native stack that it takes, to fit what every host gives (512 KiB in Wasmtime), and that \
+                 ends before the interpreter's own limit: the script ends as `trapped` with `stack-overflow`, where the engine, with \
+                 4 MiB, lets it catch the error. The instance, and a session's last checkpoint, live on.",
+    },
+    Exception {
+        cases: &["validate-deep-nesting"],
+        hosts: &Host::ALL,
+        differs: Differs::Figures,
+        reason: "The same: the parser is stopped by the budget of stack, and the diagnostic says so instead of naming the \
+                 interpreter's error.",
+    },
+    Exception {
+        cases: &["tools-several-at-once", "javascript/javascript-tools-at-once", "python/tools-python-at-once"],
+        hosts: &Host::ALL,
+        differs: Differs::Outcome,
+        reason: "A call of the component's host returns when the tool has answered: tools run one after the other, and a script \
+                 that asks several at once waits for the sum of their times.",
+    },
+    Exception {
+        cases: &[
+            "tools-timeout",
+            "javascript/javascript-tools-errors",
+            "python/interrupt-python-time",
+            "python/tools-pending-at-the-end",
+            "python/tools-python-left-over",
+        ],
+        hosts: &Host::ALL,
+        differs: Differs::Outcome,
+        reason: "The same: no call can be ended before its tool has answered, nor be left unfinished; one that took too long has \
+                 its time-out afterwards, and so has its script.",
+    },
+    Exception {
+        cases: &["python/tools-python-fixed-clock"],
+        hosts: &Host::ALL,
+        differs: Differs::Figures,
+        reason: "The same: the reply is there at once, so that the script does not look for it again and again, and takes less fuel.",
+    },
+];
 
 /// What is expected of a case in a host: in what it differs, if it does.
 #[must_use]

@@ -32,12 +32,22 @@ impl Hosted {
     /// Each host, or the line that builds what it lacks.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
-        let workers = |host: Host| {
-            let (without_tools, with_tools) =
-                (Worker::new(host.command(program)?), Worker::new(host.command(program)?));
-            Ok(Self(Arc::new(Mutex::new(Workers { without_tools, with_tools, tools_of: None }))))
-        };
-        Host::ALL.into_iter().map(|host| (host, workers(host))).collect()
+        Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
+    }
+
+    /// A host, or the line that builds what it lacks.
+    ///
+    /// # Errors
+    /// That line.
+    pub fn of(host: Host, program: &str) -> Result<Self, String> {
+        let (without_tools, with_tools) = (Worker::new(host.command(program)?), Worker::new(host.command(program)?));
+        Ok(Self(Arc::new(Mutex::new(Workers { without_tools, with_tools, tools_of: None }))))
+    }
+
+    /// The process that runs cases without tools, once it has run one.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).without_tools.process()
     }
 
     /// Runs a case, and then perhaps others, with nothing in between: what came of each, and whether the instance that ran the first ran

@@ -3,6 +3,7 @@
 //! * [`Host`] is one of them, and says how its process is started.
 //! * [`Hosted`] is such a process, in which one instance runs case after case, and [`Worker`] any process that answers lines with lines.
 //! * [`exceptions`] are the cases that end otherwise there, each with its reason.
+//! * [`keeps_secrets`] looks for what one guest held in the memory of the next, from outside of the host's process.
 //! * [`page`] is the page that says which case passes where.
 
 pub mod exceptions;
@@ -10,9 +11,12 @@ pub mod exceptions;
 mod host;
 mod hosted;
 mod page;
+mod searched;
+mod secrets;
 mod worker;
 
 pub use host::{Host, run_here};
 pub use hosted::Hosted;
 pub use page::page;
+pub use secrets::keeps_secrets;
 pub use worker::{Answer, Worker};

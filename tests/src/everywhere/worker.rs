@@ -52,6 +52,12 @@ impl Worker {
         self.started
     }
 
+    /// The process that answered last.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.child.id())
+    }
+
     /// Ends its process: the next line goes to a new one.
     pub fn end(&mut self) {
         if let Some(running) = self.running.take() {

@@ -1,0 +1,101 @@
+//! What one guest held, looked for in the memory of the next.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher as _, Hasher as _},
+};
+
+use glovebox::{Clock, Entropy, Language, Policy};
+
+use super::{
+    Hosted,
+    searched::{Stretch, searched},
+};
+use crate::{Action, Case, Request, StepResult};
+
+/// Plants a secret in a large guest and looks for it wherever the next, small one has its memory, up to that memory's real end: after an
+/// execution, after a session, and while the session that has it is put away.
+///
+/// Nobody else can have a secret or a mark in memory: scripts are given them backwards, and turn them around. So the stretch of memory
+/// with the small guest's mark in it is its own.
+///
+/// # Errors
+/// It is there, or is not found where it must be.
+pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> {
+    for after in ["an execution", "a session", "a session that is put away"] {
+        let (secret, mark) = (Word::new("secret"), Word::new("mark"));
+        let (plant, small) = (run(&held(language, &secret, 64)), run(&held(language, &mark, 1)));
+        let (fork, nothing) = (Action::Fork { to: "small".into() }, run(""));
+        let before: Vec<(&str, Action)> = match after {
+            "an execution" => vec![("main", plant)],
+            "a session" => vec![("main", nothing), ("main", plant)],
+            _ => vec![("main", nothing), ("main", fork), ("main", plant), ("small", small.clone())],
+        };
+        ask(hosted, language, before)?;
+        if look(hosted, &secret)?.is_empty() {
+            return Err(format!("after {after}: the secret was not found where it is"));
+        }
+        if after != "a session that is put away" {
+            let steps =
+                if after == "an execution" { vec![("main", small)] } else { vec![("main", run("")), ("main", small)] };
+            ask(hosted, language, steps)?;
+        }
+        let (with_mark, with_secret) = (look(hosted, &mark)?, look(hosted, &secret)?);
+        if with_mark.is_empty() {
+            return Err(format!("after {after}: the small guest's own mark was not found"));
+        }
+        if let Some(both) = with_mark.iter().find(|stretch| with_secret.contains(stretch)) {
+            return Err(format!("after {after}: the secret is in the small guest's {} bytes", both.bytes()));
+        }
+    }
+    Ok(())
+}
+
+/// A word that is in no file and no message.
+struct Word {
+    backwards: String,
+    word: String,
+}
+
+impl Word {
+    fn new(name: &str) -> Self {
+        let random = |_| RandomState::new().build_hasher().finish();
+        let word = format!("{name}-{:016x}{:016x}", random(0), random(1));
+        Self { backwards: word.chars().rev().collect(), word }
+    }
+}
+
+/// A script that holds a word, mebibytes of it.
+fn held(language: Language, word: &Word, mebibytes: usize) -> String {
+    let (backwards, times) = (&word.backwards, (mebibytes << 20) / (word.word.len() * 64));
+    match language {
+        Language::Python => format!("held = [('{backwards}'[::-1] + str(i)) * {times} for i in range(64)]"),
+        Language::JavaScript => format!(
+            "var held = []; const word = '{backwards}'.split('').reverse().join('');
+            for (let i = 0; i < 64; i++) held.push((word + i).repeat({times})); undefined"
+        ),
+    }
+}
+
+fn run(source: &str) -> Action {
+    Action::Run { source: source.to_owned(), request: Request::default() }
+}
+
+fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Result<(), String> {
+    let mut policy = Policy::default();
+    (policy.clock, policy.entropy) = (Clock::Fixed(0), Entropy::Seeded(0));
+    (policy.limits.memory_bytes, policy.limits.timeout_ms) = (512 << 20, 120_000);
+    let case = Case::of_steps("secrets", language, policy, steps);
+    let answer = hosted.run(language.name(), &[&case]).0.remove(0)?;
+    let ran = |result: &StepResult| match result {
+        StepResult::Ran { observed, .. } => observed.success,
+        StepResult::Done { .. } => true,
+        _ => false,
+    };
+    if answer.iter().all(ran) { Ok(()) } else { Err(format!("{answer:?}")) }
+}
+
+fn look(hosted: &Hosted, word: &Word) -> Result<Vec<Stretch>, String> {
+    let process = hosted.process().ok_or("the host has no process")?;
+    searched(process, &word.word).map_err(|error| format!("its memory cannot be read: {error}"))
+}
