@@ -49,12 +49,23 @@ macro_rules! spelled {
     }};
 }
 
+/// The most that all sessions together may hold, whatever is asked for: it all lies in the shim's own memory, which has 4 GiB and
+/// ends the instance where it is full.
+const SESSION_TOTAL_BYTES_MOST: u64 = 2 << 30;
+
+/// The limits, as far as a provider can keep what they allow.
+fn held(limits: Limits) -> Limits {
+    let mut held = limits;
+    held.session_total_bytes = held.session_total_bytes.min(SESSION_TOTAL_BYTES_MOST);
+    held
+}
+
 impl Policy {
     /// What holds where nothing is asked for: the clock where there is one, numbers from a seed.
     #[must_use]
     pub fn default_in(world: &World) -> Self {
         Self {
-            limits: Limits::default(),
+            limits: held(Limits::default()),
             clock: if world.clocks.is_some() { Clock::Host } else { Clock::Fixed(0) },
             entropy: Entropy::Seeded(0),
             args: Vec::new(),
@@ -68,7 +79,7 @@ impl Policy {
         let types::Policy { limits, clock, entropy, args, env, session } = asked;
         let mut policy = Self::default_in(world);
         if let Some(limits) = limits {
-            policy.limits = with_limits!(limits, limits, Limits::default());
+            policy.limits = held(with_limits!(limits, limits, Limits::default()));
         }
         policy.clock = match clock {
             None => policy.clock,

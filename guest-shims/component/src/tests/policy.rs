@@ -28,6 +28,19 @@ fn limits_are_told_by_the_contracts_names() {
 }
 
 #[test]
+fn sessions_are_bounded_by_what_the_shims_memory_can_hold() {
+    let (_, world) = closed_world();
+    let bytes = |asked| {
+        let policy = limits(|limits| limits.session_total_bytes = asked);
+        crate::Policy::asked(&world, policy).unwrap().limits.session_total_bytes
+    };
+    let most = 2 << 30;
+    let asked = [Some(most - 1), Some(most), Some(most + 1), Some(4 << 30), None];
+    assert_eq!(asked.map(bytes), [most - 1, most, most, most, most]);
+    assert_eq!(crate::Policy::default_in(&world).limits.session_total_bytes, most);
+}
+
+#[test]
 fn variables_and_arguments_are_those_that_can_be() {
     let env = |env: &[(&str, &str)]| Policy {
         env: Some(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
