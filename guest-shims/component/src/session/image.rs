@@ -11,11 +11,17 @@ use crate::{GuestMemory, Guests, ImageRun, Runtime};
 pub(super) struct Image {
     memory: GuestMemory,
     runtime: Rc<Runtime>,
+    /// Where a part of it is put to be compared: one page, and always the same, so that it is in the processor's nearest cache.
+    part: Box<Page>,
 }
 
 impl Image {
     pub(super) fn new(guests: &Rc<dyn Guests>, runtime: &Rc<Runtime>) -> Self {
-        Self { memory: GuestMemory::new(Rc::clone(guests), runtime.number), runtime: Rc::clone(runtime) }
+        Self {
+            memory: GuestMemory::new(Rc::clone(guests), runtime.number),
+            runtime: Rc::clone(runtime),
+            part: Box::new([0; PAGE_BYTES]),
+        }
     }
 
     /// The runs that reach into a page.
@@ -37,6 +43,21 @@ impl Image {
         (start < self.runtime.memory_bytes()).then_some(page)
     }
 
+    /// Whether the guest has zeros there.
+    fn is_zero(&self, from: u64, to: u64) -> bool {
+        let (Ok(at), Ok(len)) = (u32::try_from(from), u32::try_from(to.saturating_sub(from))) else { return false };
+        len == 0 || self.memory.guests().memory_is_zero(self.runtime.number, at, len)
+    }
+
+    /// Whether the guest has there what the image has: all of it in one run and one page.
+    fn is_same(&mut self, run: &ImageRun, from: u64, to: u64) -> bool {
+        let (Ok(at), Ok(len)) = (u32::try_from(from), usize::try_from(to.saturating_sub(from))) else { return false };
+        let Some(part) = self.part.get_mut(..len) else { return false };
+        let guests = self.memory.guests();
+        guests.image_to_shim(self.runtime.number, run.offset.saturating_add(at.saturating_sub(run.start)), part);
+        guests.memory_equals(self.runtime.number, at, part)
+    }
+
     /// How many pages the guest's memory has.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.memory.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
@@ -54,12 +75,16 @@ impl GuestPages for Image {
     }
 
     fn is_pristine(&mut self, number: u32) -> bool {
-        let Some(at) = self.address(number) else { return true };
-        if self.runs(u64::from(at)).next().is_none() {
-            let len = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
-            return self.memory.guests().memory_is_zero(self.runtime.number, at, len);
+        let Some(start) = self.address(number).map(u64::from) else { return true };
+        let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
+        for run in runtime.image.within(start, end) {
+            let (from, to) = (u64::from(run.start).max(start), run.end().min(end));
+            if !self.is_zero(at, from) || !self.is_same(run, from, to) {
+                return false;
+            }
+            at = to;
         }
-        self.original(number).is_some_and(|page| self.equals(number, &page))
+        self.is_zero(at, end)
     }
 
     fn page(&mut self, number: u32) -> Option<Page> {
