@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_guest::{Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session};
+use glovebox_guest::{Checkpoints, Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session, SessionPolicy};
 use serde_json::{Map, Value, json};
 
 /// Calls before those that count: hosts compile what is called often.
@@ -33,7 +33,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
         Language::Javascript => (Runtime::Javascript, "javascript", "console.log(1)"),
         Language::Python => (Runtime::Python, "python", "print(1)"),
     };
-    let sandbox = Sandbox::new(runtime).policy(policy());
+    let sandbox = Sandbox::new(runtime.clone()).policy(policy(Checkpoints::Never));
     let mut row = |what: &str, times: Value| drop(rows.insert(format!("{name}/{what}"), times));
     row("execute", times(|| succeeds(sandbox.execute(print)?.is_success()))?);
     row("validate", times(|| succeeds(sandbox.validate(print)?.is_empty()))?);
@@ -42,6 +42,9 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     let one = sandbox.session()?;
     row("session-execute", times(|| succeeds(one.execute(print)?.is_success()))?);
     drop(one);
+    let saved = Sandbox::new(runtime).policy(policy(Checkpoints::Always)).session()?;
+    row("session-execute-checkpoint", times(|| succeeds(saved.execute(print)?.is_success()))?);
+    drop(saved);
     for mib in MIB {
         let sessions = [holding(&sandbox, language, mib)?, holding(&sandbox, language, mib)?];
         let mut turn = 0;
@@ -57,13 +60,10 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// What all rows run under: no checkpoints, which are another cost.
-fn policy() -> Policy {
+/// What all rows run under, but for checkpoints, which are a cost of their own.
+fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
-    let session = glovebox_guest::SessionPolicy {
-        checkpoints: Some(glovebox_guest::Checkpoints::Never),
-        ..glovebox_guest::SessionPolicy::default()
-    };
+    let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };
     Policy {
         limits: Some(limits),
         clock: Some(Clock::Fixed(0)),
