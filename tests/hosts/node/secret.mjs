@@ -68,7 +68,7 @@ for (const [language, { plant, small }] of Object.entries(languages).filter(([na
   look('after it is closed');
 }
 
-// The module with all its memories but the first, the shim's, as exports. It has an export section.
+// The module with all its memories as exports but the one that is already, the shim's, which has sessions that are put away.
 function withMemoriesExported(bytes) {
   const parts = [bytes.subarray(0, 8)];
   let memoryCount = 0;
@@ -79,12 +79,13 @@ function withMemoriesExported(bytes) {
     if (id === 5) memoryCount = read(bytes, size.next).value;
     if (id === 7 && memoryCount > 1) {
       const count = read(bytes, size.next);
-      const entries = [];
-      for (let memory = 1; memory < memoryCount; memory++) {
+      const own = exportedMemory(bytes, count);
+      const others = Array.from({ length: memoryCount }, (_, memory) => memory).filter((memory) => memory !== own);
+      const entries = others.flatMap((memory) => {
         const name = Buffer.from(`searched-${memory}`);
-        entries.push(write(name.length), name, Buffer.from([2]), write(memory));
-      }
-      const body = Buffer.concat([write(count.value + memoryCount - 1), bytes.subarray(count.next, end), ...entries]);
+        return [write(name.length), name, Buffer.from([2]), write(memory)];
+      });
+      const body = Buffer.concat([write(count.value + others.length), bytes.subarray(count.next, end), ...entries]);
       parts.push(Buffer.from([7]), write(body.length), body);
     } else {
       parts.push(bytes.subarray(at, end));
@@ -92,6 +93,19 @@ function withMemoriesExported(bytes) {
     at = end;
   }
   return Buffer.concat(parts);
+}
+
+// The memory that an export section exports.
+function exportedMemory(bytes, count) {
+  let at = count.next;
+  for (let left = count.value; left > 0; left--) {
+    const name = read(bytes, at);
+    const kind = bytes[name.next + name.value];
+    const index = read(bytes, name.next + name.value + 1);
+    if (kind === 2) return index.value;
+    at = index.next;
+  }
+  throw new Error('no memory is exported');
 }
 
 // Unsigned numbers as WebAssembly writes them, seven bits a byte.
