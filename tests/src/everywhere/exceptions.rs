@@ -36,6 +36,7 @@ pub const EXCEPTIONS: &[Exception] = &[
             "deep-source",
             "nested-parentheses",
             "sort-callback-deep",
+            "python/repr-recursion",
             "javascript/deep-json",
             "javascript/hostile-session-deep-value",
             "javascript/proxy-chain",
