@@ -4,8 +4,9 @@ use wasm_encoder::{BlockType, InstructionSink};
 
 use super::machine::access;
 
-/// What one turn of the loop looks at.
-const STRIDE: i32 = 64;
+/// What one turn of each loop looks at: one goes on where the one before it would look too far. What is compared is often shorter than
+/// two of the longest.
+const STRIDES: [i32; 2] = [64, 8];
 
 /// Gives 1 where as many bytes as the local `len` says are equal, else 0: in the guest's `memory` from the local `at` on, and in the
 /// memory and from the local that `with` names, or zeros. Changes these locals. Nothing is read beyond them: an address that leaves a memory
@@ -13,21 +14,23 @@ const STRIDE: i32 = 64;
 pub(super) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
     code.block(BlockType::Empty);
 
-    code.loop_(BlockType::Empty);
-    code.local_get(len).i32_const(STRIDE).i32_ge_u().if_(BlockType::Empty);
-    for word in 0..STRIDE.unsigned_abs() / 8 {
-        let offset = u64::from(word) * 8;
-        code.local_get(at).i64_load(access(memory, offset));
-        if let Some((memory, with)) = with {
-            code.local_get(with).i64_load(access(memory, offset)).i64_xor();
+    for stride in STRIDES {
+        code.loop_(BlockType::Empty);
+        code.local_get(len).i32_const(stride).i32_ge_u().if_(BlockType::Empty);
+        for word in 0..stride.unsigned_abs() / 8 {
+            let offset = u64::from(word) * 8;
+            code.local_get(at).i64_load(access(memory, offset));
+            if let Some((memory, with)) = with {
+                code.local_get(with).i64_load(access(memory, offset)).i64_xor();
+            }
+            if word > 0 {
+                code.i64_or();
+            }
         }
-        if word > 0 {
-            code.i64_or();
-        }
+        code.i64_const(0).i64_ne().br_if(2);
+        step(code, at, with, len, stride);
+        code.br(1).end().end();
     }
-    code.i64_const(0).i64_ne().br_if(2);
-    step(code, at, with, len, STRIDE);
-    code.br(1).end().end();
 
     code.loop_(BlockType::Empty);
     code.local_get(len).if_(BlockType::Empty);
