@@ -63,7 +63,7 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(&fs::read(path)?)? else {
         return Err("it is no component".into());
     };
-    let world = &resolve.worlds[world];
+    let world = resolve.worlds.get(world).ok_or("it has no world")?;
     let names: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();
     let known = |name: &String| !closed && IMPORTS.iter().any(|known| name.starts_with(known));
     if let Some(name) = names.iter().find(|name| !known(name)) {
