@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::Case;
 
@@ -62,6 +62,9 @@ pub struct Observed {
     pub session_id: Option<String>,
     /// What a session did after it was unwound.
     pub went_back: Option<serde_json::Value>,
+    /// What can be done about a failure. The contract has no place for it; `tests/guidance.rs` looks at it.
+    #[serde(default)]
+    pub guidance: IgnoredAny,
     /// How it was carried out.
     pub metadata: MetadataSeen,
 }

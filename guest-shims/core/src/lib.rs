@@ -9,6 +9,7 @@
 //! | `limits`, `policy`, `request` | what is asked for, and what of it can be |
 //! | `outcome`, `value`, `ending` | what a guest did, decided in one place |
 //! | `boot` | the world that an image boots with and its instances wake up to |
+//! | `guidance` | what a failure means, and what to do about it |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
 //! | `files` | a workspace, seen and changed from outside |
 //! | `session` | what is kept of sessions, and when |
@@ -22,6 +23,7 @@ mod boot;
 mod duration;
 mod ending;
 pub mod files;
+pub mod guidance;
 pub mod hibernate;
 mod json;
 mod language;

@@ -179,11 +179,11 @@ impl Limits {
         }
     }
 
-    /// Checks every limit against what the engine can hold.
-    pub fn check(&self) -> Result<(), LimitError> {
+    /// Each limit by its name, with the least and the most that the engine can hold.
+    fn table(&self) -> [(&'static str, u64, u64, u64); 19] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
         // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
-        let table = [
+        [
             ("fuel", self.fuel, 1, i64::MAX.unsigned_abs()),
             ("fuel_reserve", self.fuel_reserve, 0, i64::MAX.unsigned_abs()),
             ("timeout_ms", self.timeout_ms, 1, YEAR_MS),
@@ -203,13 +203,25 @@ impl Limits {
             ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
             ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
-        ];
-        for (key, value, least, most) in table {
+        ]
+    }
+
+    /// Checks every limit against what the engine can hold.
+    pub fn check(&self) -> Result<(), LimitError> {
+        for (key, value, least, most) in self.table() {
             if !(least..=most).contains(&value) {
                 return Err(LimitError { key, value, least, most });
             }
         }
         Ok(())
+    }
+
+    /// What a limit is raised to by this factor, as far as it can be; none where it cannot be more than it is.
+    pub(crate) fn raised(&self, name: &str, percent: u64) -> Option<u64> {
+        let (_, value, _, most) = self.table().into_iter().find(|(key, ..)| *key == name)?;
+        let wanted = u128::from(value) * u128::from(percent) / 100;
+        let raised = u64::try_from(wanted).unwrap_or(u64::MAX).min(most);
+        (raised > value).then_some(raised)
     }
 }
 

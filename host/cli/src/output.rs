@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{CancelToken, Execution, Outcome, Resource, Stream, WentBack};
+use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Stream, WentBack};
 
-use crate::terminal::{counted, grouped, note, printable};
+use crate::terminal::{counted, dimmed, grouped, note, printable};
 
 /// Passes a guest's output on, byte for byte. When our own output is gone, so is the reason to go on.
 #[derive(Clone, Debug)]
@@ -84,6 +84,22 @@ pub(crate) fn explain(execution: &Execution) {
             ));
         }
         None => {}
+    }
+}
+
+/// Says what can be done about a failure, dimmed under what happened. Output that was cut off was spoken of already.
+pub(crate) fn advise(execution: &Execution) {
+    let is_said = matches!(execution.outcome, Outcome::Exhausted { .. });
+    for advice in execution.guidance.advice.iter().filter(|advice| advice.kind != AdviceKind::Output) {
+        if !is_said {
+            dimmed(&advice.summary);
+        }
+        for step in &advice.steps {
+            dimmed(&format!("- {step}"));
+        }
+        if let Some(Correction { line, text }) = &advice.correction {
+            dimmed(&format!("  line {line}: {}", printable(text)));
+        }
     }
 }
 

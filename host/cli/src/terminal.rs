@@ -75,6 +75,12 @@ pub(crate) fn report(error: &anyhow::Error) {
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
+/// Writes a line of our own that only adds to what was said.
+pub(crate) fn dimmed(text: &str) {
+    let style = Style::new().dimmed();
+    let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
+}
+
 /// Writes a line of our own, marked as such, to standard error among the guest's.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {text}");

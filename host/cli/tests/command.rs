@@ -76,6 +76,7 @@ fn json_has_exactly_the_names_of_the_contract() {
         "workspace_path",
         "session_id",
         "went_back",
+        "guidance",
         "metadata",
     ];
     let (value, code) = json(&["run", "--json", "-e", "print(1); open('a.txt', 'w').write('x'); raise SystemExit(4)"]);

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
+use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Metadata {
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id went_back metadata`.
+/// files_deleted tool_calls workspace_path session_id went_back guidance metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -101,6 +101,8 @@ pub struct Execution {
     /// Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to
     /// variables and files is undone.
     pub went_back: Option<WentBack>,
+    /// What it did with its fuel, and what can be done about a failure.
+    pub guidance: Guidance,
     /// How it was carried out.
     pub metadata: Metadata,
     /// The files as the execution left them.
@@ -135,7 +137,7 @@ impl Execution {
 
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Execution", 20)?;
+        let mut out = serializer.serialize_struct("Execution", 21)?;
         out.serialize_field("success", &self.is_success())?;
         out.serialize_field("outcome", &self.outcome)?;
         out.serialize_field("exit_code", &self.outcome.exit_code())?;
@@ -155,6 +157,7 @@ impl Serialize for Execution {
         out.serialize_field("workspace_path", &self.workspace_path)?;
         out.serialize_field("session_id", &self.session_id)?;
         out.serialize_field("went_back", &self.went_back)?;
+        out.serialize_field("guidance", &self.guidance)?;
         out.serialize_field("metadata", &self.metadata)?;
         out.end()
     }

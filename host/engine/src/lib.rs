@@ -93,6 +93,7 @@ pub use execution::{Execution, Metadata, Output};
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
     GuestValue, Language, LimitError, Limits, Outcome, RaisedOutcome, Resource, TrapKind, UnknownLanguage,
+    guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
     session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};

@@ -18,7 +18,10 @@ use crate::{
     tools::{Calls, Desk, Toolbox},
     workspace::{Committed, Roots},
 };
-use glovebox_core::{After, SoftStop, check_request};
+use glovebox_core::{
+    After, SoftStop, check_request,
+    guidance::{Facts, Guidance, guidance},
+};
 use glovebox_interpreters::{Machine, Script};
 
 /// Where a plain command finds its script.
@@ -170,6 +173,11 @@ impl<'a> Setting<'a> {
         execution.files_modified = changes.modified;
         execution.files_deleted = changes.deleted;
         execution.files = files;
+        execution.guidance = self.guidance(
+            &execution.outcome,
+            execution.fuel_consumed,
+            [execution.stdout.total_bytes, execution.stderr.total_bytes],
+        );
         events::complete(&execution);
         Ok(Executed { execution, after: ran.after, committed })
     }
@@ -178,6 +186,7 @@ impl<'a> Setting<'a> {
     pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
         let inner = &self.sandbox.0;
         let runtime = &*inner.runtime;
+        let guidance = self.guidance(&outcome, 0, [0; 2]);
         Execution {
             outcome,
             interrupted: None,
@@ -194,6 +203,7 @@ impl<'a> Setting<'a> {
             workspace_path: inner.workspace.path.clone(),
             session_id: self.session_id.map(str::to_owned),
             went_back: None,
+            guidance,
             metadata: Metadata {
                 runtime: runtime.language,
                 runtime_name: runtime.name.clone(),
@@ -205,6 +215,19 @@ impl<'a> Setting<'a> {
             },
             files: Files::none(),
         }
+    }
+
+    fn guidance(&self, outcome: &Outcome, fuel_consumed: u64, [stdout_bytes, stderr_bytes]: [u64; 2]) -> Guidance {
+        let inner = &self.sandbox.0;
+        guidance(&Facts {
+            language: inner.runtime.language,
+            source: self.source,
+            outcome,
+            limits: &inner.policy.limits,
+            fuel_consumed,
+            stdout_bytes,
+            stderr_bytes,
+        })
     }
 }
 

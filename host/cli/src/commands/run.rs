@@ -12,7 +12,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     kept::{Shelf, runtime_of},
-    output::{Passthrough, explain, show_value},
+    output::{Passthrough, advise, explain, show_value},
     source::{STDIN, Source, bounded},
     terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, out_json},
 };
@@ -46,7 +46,8 @@ did; if it goes on, it is unwound, and the session is as it was before it.
 With --json one line per script goes to standard output, an object with these names: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
 memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
-session_id, went_back, metadata.";
+session_id, went_back, guidance, metadata. `guidance` says what can be done about a failure: `advice`, each with
+its kind, a summary, steps and, where one is certain, the corrected line; and what the fuel was like: `fuel`.";
 
 /// Run scripts, each in a fresh sandbox, or in a session that remembers
 ///
@@ -204,6 +205,7 @@ impl Job<'_> {
                 show_value(&value.repr)?;
             }
             explain(&execution);
+            advise(&execution);
         }
         Ok(execution.outcome.exit_code())
     }

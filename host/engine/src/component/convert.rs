@@ -69,6 +69,8 @@ impl From<Execution> for types::Execution {
             went_back,
             metadata,
             files: _,
+            // The contract has no place for it, and whoever has the rest of this can draw it again.
+            guidance: _,
         } = execution;
         Self {
             outcome: outcome.into(),

@@ -1,0 +1,133 @@
+//! Limits that were reached.
+
+use super::{Advice, AdviceKind, Facts, Failure, quoted};
+use crate::{Language, Outcome, Resource, TrapKind, WORKSPACE};
+
+/// What of an outcome is about a limit.
+pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
+    match facts.outcome {
+        Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
+            let mut advice = Advice::new(
+                AdviceKind::Fuel,
+                format!("The script used all of its fuel, {limit} units, before it came to its end."),
+                &[
+                    "Look for a loop that does not end.",
+                    "Do less in one execution: a part of the data, or one step of several in a session.",
+                ],
+            );
+            advice.steps.extend(raise(facts, "fuel"));
+            Some(advice)
+        }
+        Outcome::Exhausted { resource: Resource::Time, limit, .. } => {
+            let mut advice = Advice::new(
+                AdviceKind::Time,
+                format!("The script took longer than {limit} ms."),
+                &[
+                    "Leave out waiting: `sleep`, `setTimeout` and tools that answer late count too.",
+                    "Do less in one execution, or look for a loop that does not end.",
+                ],
+            );
+            advice.steps.extend(raise(facts, "timeout_ms"));
+            Some(advice)
+        }
+        Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
+        Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
+        Outcome::Raised(raised) => {
+            let failure = Failure { raised, source: facts.source };
+            let is_deep = match facts.language {
+                Language::Python => failure.is("RecursionError"),
+                Language::JavaScript => failure.is("RangeError") && failure.message().contains("call stack"),
+            };
+            let is_memory = match facts.language {
+                Language::Python => failure.is("MemoryError"),
+                Language::JavaScript => failure.is("InternalError") && failure.message() == "out of memory",
+            };
+            if is_deep { Some(call_depth()) } else { is_memory.then(|| memory(facts)) }
+        }
+        Outcome::Completed | Outcome::Exited { .. } | Outcome::Cancelled | Outcome::Trapped { .. } => None,
+    }
+}
+
+/// To raise a limit, if it can be.
+fn raise(facts: &Facts<'_>, limit: &str) -> Option<String> {
+    let raised = facts.limits.raised(limit, 200)?;
+    Some(format!("If it needs that much, raise `limits.{limit}` to {raised}."))
+}
+
+fn memory(facts: &Facts<'_>) -> Advice {
+    let mut advice = Advice::new(
+        AdviceKind::Memory,
+        format!(
+            "The script wanted more memory than `limits.memory_bytes` allows, {} bytes.",
+            facts.limits.memory_bytes
+        ),
+        &[
+            "Work through the data in parts instead of holding all of it: read line by line, write results as they come.",
+            "Keep no copies: files in `/app` count as well.",
+        ],
+    );
+    advice.steps.extend(raise(facts, "memory_bytes"));
+    advice
+}
+
+fn call_depth() -> Advice {
+    Advice::new(
+        AdviceKind::CallDepth,
+        "Calls went deeper than the interpreter allows.",
+        &[
+            "Look for a function that calls itself without end.",
+            "Turn the recursion into a loop with a list as its stack.",
+        ],
+    )
+}
+
+/// What of the output is missing.
+pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
+    let streams = [
+        ("Standard output", facts.stdout_bytes, facts.limits.stdout_bytes, "stdout_bytes"),
+        ("Standard error", facts.stderr_bytes, facts.limits.stderr_bytes, "stderr_bytes"),
+    ];
+    let (stream, total, limit, name) = streams.into_iter().find(|(_, total, limit, _)| total > limit)?;
+    let mut advice = Advice::new(
+        AdviceKind::Output,
+        format!("{stream} was cut off: {total} bytes were written, and the first {limit} are kept."),
+        &["Print a summary, and write the rest to a file in `/app`."],
+    );
+    advice.steps.extend(raise(facts, name));
+    Some(advice)
+}
+
+/// Why a file is not there: it is none of the sandbox's, or it was never put there.
+pub(super) fn path(path: &str) -> Option<Advice> {
+    let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
+    let is_outside =
+        (path.starts_with('/') && path != WORKSPACE && !path.starts_with("/app/")) || path.starts_with("..");
+    let named = quoted(path);
+    if is_windows {
+        return Some(Advice::new(
+            AdviceKind::Path,
+            format!("{named} is a path of Windows, and here it is just a name."),
+            &["Put the file into the workspace, and name it relative to `/app`, with `/` between the parts."],
+        ));
+    }
+    if is_outside {
+        return Some(Advice::new(
+            AdviceKind::Path,
+            format!("{named} is outside of the workspace: scripts reach `/app` and what the policy mounts."),
+            &[
+                "Use a path relative to `/app`, which is the working directory; `tempfile` works there too.",
+                "Put files of the host into the workspace, or have the policy mount their directory.",
+            ],
+        ));
+    }
+    (!path.is_empty()).then(|| {
+        Advice::new(
+            AdviceKind::Path,
+            format!("There is no file {named} in the workspace."),
+            &[
+                "List what is there before opening it: each execution without a session begins with what it is given.",
+                "Write the file first, in the same execution or in the same session.",
+            ],
+        )
+    })
+}

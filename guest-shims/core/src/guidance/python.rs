@@ -1,0 +1,258 @@
+//! What Python scripts run into.
+
+use super::{
+    Advice, AdviceKind, Correction, Failure, is_fenced,
+    names::{self, nearest},
+    quoted,
+};
+use crate::Language;
+
+/// What to use instead of well-known modules that are not there.
+const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
+    (
+        &["requests", "httpx", "aiohttp", "urllib3", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"],
+        AdviceKind::Network,
+        "",
+    ),
+    (&["multiprocessing", "_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
+    (
+        &["numpy", "scipy"],
+        AdviceKind::Module,
+        "Use lists with `math`, `statistics`, `itertools` and `array`: numbers by the million are within the limits.",
+    ),
+    (
+        &["pandas", "polars", "pyarrow", "duckdb"],
+        AdviceKind::Module,
+        "Use `csv` and dictionaries, or `sqlite3` with a database in memory for joins and groups.",
+    ),
+    (
+        &["bs4", "lxml", "html5lib"],
+        AdviceKind::Module,
+        "Use `html.parser` for HTML and `xml.etree.ElementTree` for XML.",
+    ),
+    (&["yaml", "ruamel"], AdviceKind::Module, "Use `json`, or `tomllib` for configuration."),
+    (
+        &["matplotlib", "seaborn", "plotly", "PIL", "cv2", "imageio"],
+        AdviceKind::Module,
+        "Write the picture as SVG text, or give the numbers back as a table.",
+    ),
+    (
+        &["sklearn", "torch", "tensorflow", "keras", "xgboost", "transformers"],
+        AdviceKind::Module,
+        "Write the calculation in plain Python with `math` and `statistics`.",
+    ),
+    (&["pytz", "dateutil", "pendulum", "arrow"], AdviceKind::Module, "Use `datetime` and `zoneinfo`."),
+    (&["regex"], AdviceKind::Module, "Use `re`."),
+    (&["simplejson", "ujson", "orjson"], AdviceKind::Module, "Use `json`."),
+    (&["pytest", "nose"], AdviceKind::Module, "Use `unittest`, or plain `assert`."),
+    (
+        &["tqdm", "rich", "colorama", "termcolor"],
+        AdviceKind::Module,
+        "Print plain text: nobody watches it being written.",
+    ),
+    (
+        &["ctypes", "cffi", "_ctypes", "mmap"],
+        AdviceKind::Module,
+        "There is no native code to call; write it in Python.",
+    ),
+    (
+        &["tkinter", "turtle", "curses", "_curses", "readline", "termios", "tty", "pty", "webbrowser"],
+        AdviceKind::Module,
+        "There is no screen and nobody to ask: take input from files or standard input, and print.",
+    ),
+    (
+        &["fcntl", "pwd", "grp", "resource", "syslog", "winreg", "msvcrt"],
+        AdviceKind::Module,
+        "There is no operating system beneath the script; files in `/app` are all there is.",
+    ),
+    (
+        &["pip", "ensurepip", "venv", "setuptools"],
+        AdviceKind::Module,
+        "Packages cannot be installed as a script runs; write what you need, or have the operator add it.",
+    ),
+    (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
+];
+
+/// What an exception is about; none where nothing better is to be said than it says itself.
+pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
+    match failure.raised.type_name.as_str() {
+        "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
+        "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
+        "PermissionError" | "FileNotFoundError" => path(failure),
+        "EOFError" => failure.message().starts_with("EOF when reading").then(input),
+        "RuntimeError" => (failure.message() == "can't start new thread").then(threads),
+        "OSError" if failure.message().contains("does not support processes") => Some(subprocess()),
+        "OSError" => (failure.message() == "[Errno 58] Not supported").then(network),
+        "URLError" | "SSLError" | "gaierror" => Some(network()),
+        "AttributeError" => attribute(failure),
+        _ => None,
+    }
+}
+
+fn module(failure: &Failure<'_>, name: &str) -> Advice {
+    if name.starts_with("concurrent.futures.") {
+        return threads();
+    }
+    let top = name.split('.').next().unwrap_or(name);
+    let missing = format!("There is no module {} here.", quoted(name));
+    if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&top)) {
+        return match kind {
+            AdviceKind::Network => Advice { summary: format!("{missing} Nor is there a network."), ..network() },
+            AdviceKind::Subprocess => {
+                Advice { summary: format!("{missing} Nor are there other processes."), ..subprocess() }
+            }
+            _ => Advice::new(*kind, missing, &[instead]),
+        };
+    }
+    let near = nearest(top, names::of(Language::Python));
+    let mut advice = Advice::new(
+        AdviceKind::Module,
+        missing,
+        &[
+            "Use the standard library, or write what you need of it in the script.",
+            "Put modules of your own into `/app`.",
+        ],
+    );
+    if let Some(near) = near {
+        advice.steps.insert(0, format!("Did you mean `{near}`?"));
+        advice.correction = failure.with_word(top, near);
+    }
+    advice
+}
+
+fn attribute(failure: &Failure<'_>) -> Option<Advice> {
+    let (_, rest) = failure.message().split_once("module '")?;
+    let (module, rest) = rest.split_once("' has no attribute '")?;
+    let name = rest.split_once('\'')?.0;
+    match (module, name) {
+        ("_socket", _) | ("socket", "getaddrinfo" | "gethostbyname") | ("http.client", "HTTPSConnection") => {
+            Some(network())
+        }
+        ("os", "system" | "fork" | "forkpty" | "kill" | "wait" | "waitpid") => Some(subprocess()),
+        ("os", name) if name.starts_with("exec") || name.starts_with("spawn") || name.starts_with("posix_spawn") => {
+            Some(subprocess())
+        }
+        ("signal", "alarm" | "setitimer") => Some(Advice::new(
+            AdviceKind::Time,
+            "There are no timers that interrupt a script.",
+            &["Look at `time.monotonic()` within the loop.", "Set `limits.timeout_ms` for all of the execution."],
+        )),
+        _ => None,
+    }
+}
+
+fn network() -> Advice {
+    Advice::new(
+        AdviceKind::Network,
+        "There is no network in the sandbox.",
+        &[
+            "Put the data into the workspace, and read it from `/app`.",
+            "Have the host offer a tool that fetches, and call that.",
+        ],
+    )
+}
+
+fn subprocess() -> Advice {
+    Advice::new(
+        AdviceKind::Subprocess,
+        "There are no other processes in the sandbox, and no shell.",
+        &[
+            "Do it in Python: `pathlib`, `shutil` and `glob` for files, `re` and `textwrap` for text, `zipfile` and `tarfile` for archives.",
+            "Have the host offer a tool for it, and call that.",
+        ],
+    )
+}
+
+fn threads() -> Advice {
+    Advice::new(
+        AdviceKind::Threads,
+        "There are no threads in the sandbox.",
+        &["Do one thing after the other in a plain loop.", "For code that waits use `asyncio`: it needs no threads."],
+    )
+}
+
+fn input() -> Advice {
+    Advice::new(
+        AdviceKind::Input,
+        "There is no more standard input, and nobody to ask.",
+        &["Put the values into the script, or into a file in `/app`.", "Give the execution its standard input."],
+    )
+}
+
+fn path(failure: &Failure<'_>) -> Option<Advice> {
+    let (_, rest) = failure.message().split_once(": '")?;
+    super::limits::path(rest.split_once('\'')?.0)
+}
+
+fn syntax(failure: &Failure<'_>) -> Advice {
+    let line = failure.line();
+    let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid Python.", steps);
+    if is_fenced(failure.source) {
+        return advice(&["Send the code alone, without the ``` lines around it."]);
+    }
+    if line.is_some_and(looks_like_javascript) {
+        return advice(&["This looks like JavaScript: run it as that, or write it in Python."]);
+    }
+    let message = failure.message();
+    let correction = line.and_then(|line| match message {
+        _ if message.starts_with("Missing parentheses in call to 'print'") => print_call(failure, line),
+        _ if message.starts_with("expected ':'") => colon(failure, line),
+        _ => None,
+    });
+    let step = match message {
+        _ if message.starts_with("Missing parentheses") => "`print` is a function: `print(x)`.",
+        _ if message.starts_with("expected ':'") => "End the head of a block with a colon.",
+        _ if message.starts_with("unterminated") => {
+            "Close the string; one that goes over several lines has three quotes."
+        }
+        _ if message.contains("was never closed") => "Close what is open, at the line that the message names.",
+        _ if message.contains("indent") => "Indent all lines of a block by the same, four spaces each level.",
+        _ => "Look at the line that the message names, and at the one before it.",
+    };
+    let check = "`validate` checks a script without running it.";
+    advice(&[step, check]).with(correction)
+}
+
+/// Whether what is inside can be an argument as it stands: complete, and nothing behind it.
+fn is_whole(text: &str) -> bool {
+    let closed = |open: char, close: char| text.matches(open).count() == text.matches(close).count();
+    let quotes = |quote: char| text.matches(quote).count().is_multiple_of(2);
+    !text.contains(['#', ';', '\\'])
+        && closed('(', ')')
+        && closed('[', ']')
+        && closed('{', '}')
+        && quotes('"')
+        && quotes('\'')
+}
+
+/// `print x` with its parentheses. Not where something is printed without its end of line or elsewhere, which these do not say.
+fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
+    let (before, inside) = line.split_once("print ")?;
+    let inside = inside.trim();
+    let is_alone = before.trim().is_empty() && !inside.is_empty() && is_whole(inside);
+    let is_plain = !inside.ends_with(',') && !inside.starts_with(">>") && !inside.starts_with('(');
+    (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
+}
+
+/// The head of a block with its colon, where that is all that it lacks.
+fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
+    const HEADS: [&str; 12] =
+        ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
+    let head = line.trim();
+    if let Some(condition) = head.strip_prefix("else if ").filter(|condition| is_whole(condition)) {
+        let indentation = line.get(..line.len() - line.trim_start().len())?;
+        let colon = if condition.ends_with(':') { "" } else { ":" };
+        return failure.corrected(format!("{indentation}elif {condition}{colon}"));
+    }
+    let is_head = HEADS.iter().any(|start| head.starts_with(start)) && !head.contains(':') && is_whole(head);
+    is_head.then(|| failure.corrected(format!("{}:", line.trim_end()))).flatten()
+}
+
+fn looks_like_javascript(line: &str) -> bool {
+    let line = line.trim_start();
+    let starts = ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export "];
+    starts.iter().any(|start| line.starts_with(start))
+        || line.contains("console.log(")
+        || line.contains("=> {")
+        || line.contains("===")
+}

@@ -1,0 +1,185 @@
+//! What is said of what; the texts as a whole are in the goldens of `glovebox-tests`.
+
+use super::*;
+use crate::{Resource, TrapKind};
+
+fn facts<'a>(language: Language, source: &'a str, outcome: &'a Outcome, limits: &'a Limits) -> Facts<'a> {
+    Facts { language, source, outcome, limits, fuel_consumed: 0, stdout_bytes: 0, stderr_bytes: 0 }
+}
+
+fn raised(type_name: &str, message: &str, line: Option<u32>) -> Outcome {
+    let (type_name, message) = (type_name.to_owned(), message.to_owned());
+    Outcome::Raised(RaisedOutcome { type_name, message, traceback: String::new(), line })
+}
+
+fn of(language: Language, source: &str, outcome: &Outcome) -> Vec<Advice> {
+    guidance(&facts(language, source, outcome, &Limits::default())).advice
+}
+
+fn python(source: &str, type_name: &str, message: &str) -> Option<Advice> {
+    of(Language::Python, source, &raised(type_name, message, Some(1))).pop()
+}
+
+fn corrected(source: &str, type_name: &str, message: &str) -> Option<String> {
+    python(source, type_name, message).unwrap().correction.map(|correction| correction.text)
+}
+
+#[test]
+fn nothing_is_said_where_nothing_went_wrong_or_nothing_is_known() {
+    for outcome in [
+        Outcome::Completed,
+        Outcome::Exited { code: 1 },
+        Outcome::Cancelled,
+        Outcome::Trapped { trap: TrapKind::Unreachable },
+        raised("ValueError", "No module named 'jsno'", Some(1)),
+        raised("ModuleNotFoundError", "No module", Some(1)),
+        raised("", "", None),
+    ] {
+        for language in Language::ALL {
+            assert_eq!(of(language, "x", &outcome), [], "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn fuel_is_judged_by_its_thresholds() {
+    use FuelStatus::*;
+    let limits = Limits { fuel: 1000, ..Limits::default() };
+    for (used, status, suggested) in [
+        (0, Efficient, None),
+        (499, Efficient, None),
+        (500, Moderate, None),
+        (749, Moderate, None),
+        (750, Warning, Some(1500)),
+        (899, Warning, Some(1500)),
+        (900, Critical, Some(1500)),
+        (1000, Critical, Some(1500)),
+    ] {
+        let facts = Facts { fuel_consumed: used, ..facts(Language::Python, "", &Outcome::Completed, &limits) };
+        let fuel = guidance(&facts).fuel;
+        assert_eq!((fuel.status, fuel.suggested_limit), (status, suggested), "{used}");
+        assert_eq!(fuel.utilization_percent, used / 10);
+    }
+    let outcome = Outcome::Exhausted { resource: Resource::Fuel, limit: 1000, used: 1000 };
+    let source = "x = 1\nwhile  True :\n    x += 1\nwhile x: pass\nwhile 1: pass\n";
+    let found = guidance(&facts(Language::Python, source, &outcome, &limits));
+    assert_eq!((found.fuel.status, found.fuel.suggested_limit), (Exhausted, Some(2000)));
+    assert_eq!(found.fuel.likely_causes.len(), 2, "{:?}", found.fuel.likely_causes);
+    assert!(found.fuel.likely_causes.iter().any(|cause| cause.contains("line 2")));
+}
+
+#[test]
+fn no_limit_is_raised_beyond_what_it_can_be() {
+    let most = i64::MAX.unsigned_abs();
+    for (fuel, suggested) in [(most / 2, Some(most - 1)), (most - 1, Some(most)), (most, None)] {
+        let limits = Limits { fuel, ..Limits::default() };
+        let outcome = Outcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel };
+        let found = guidance(&facts(Language::JavaScript, "", &outcome, &limits));
+        assert_eq!(found.fuel.suggested_limit, suggested);
+        let is_said = found.advice.iter().any(|advice| advice.steps.iter().any(|step| step.contains("limits.fuel")));
+        assert_eq!(is_said, suggested.is_some());
+    }
+}
+
+#[test]
+fn output_is_cut_off_above_its_limit() {
+    let limits = Limits { stdout_bytes: 10, stderr_bytes: 20, ..Limits::default() };
+    for (stdout, stderr, says) in [(10, 20, None), (11, 20, Some("Standard output")), (10, 21, Some("Standard error"))]
+    {
+        let facts = Facts {
+            stdout_bytes: stdout,
+            stderr_bytes: stderr,
+            ..facts(Language::Python, "", &Outcome::Completed, &limits)
+        };
+        let advice = guidance(&facts).advice;
+        assert_eq!(advice.first().map(|advice| advice.kind), says.map(|_| AdviceKind::Output));
+        assert!(advice.iter().all(|advice| advice.summary.starts_with(says.unwrap())));
+    }
+}
+
+#[test]
+fn a_line_is_corrected_only_where_that_is_certain() {
+    let module = |line: &str| corrected(line, "ModuleNotFoundError", "No module named 'jsno'");
+    assert_eq!(module("import jsno").as_deref(), Some("import json"));
+    assert_eq!(module("  from jsno import load  # x").as_deref(), Some("  from json import load  # x"));
+    assert_eq!(module("import jsno, my_jsno").as_deref(), Some("import json, my_jsno"));
+    assert_eq!(module("import jsno as jsno"), None);
+    assert_eq!(module("load()"), None);
+
+    let print = |line: &str| corrected(line, "SyntaxError", "Missing parentheses in call to 'print'. Did you mean …");
+    assert_eq!(print("    print 'a' % b").as_deref(), Some("    print('a' % b)"));
+    for line in
+        ["print x,", "print >>f, x", "if x: print x", "print x; y", "print 'a", "print (x), y", "print x # y", "print "]
+    {
+        assert_eq!(print(line), None, "{line}");
+    }
+
+    let colon = |line: &str| corrected(line, "SyntaxError", "expected ':' (<sandbox>, line 1)");
+    assert_eq!(colon("if x == 1").as_deref(), Some("if x == 1:"));
+    assert_eq!(colon("  else  ").as_deref(), Some("  else:"));
+    assert_eq!(colon("  else if x == 1:").as_deref(), Some("  elif x == 1:"));
+    assert_eq!(colon("  else if x").as_deref(), Some("  elif x:"));
+    for line in ["if x[1:2]", "if (x", "x", "if x # y", "if f('"] {
+        assert_eq!(colon(line), None, "{line}");
+    }
+}
+
+#[test]
+fn a_correction_is_of_a_line_that_the_script_has() {
+    for (line, source, is_there) in [
+        (Some(0), "import jsno", false),
+        (Some(1), "import jsno", true),
+        (Some(2), "import jsno", false),
+        (Some(u32::MAX), "import jsno", false),
+        (None, "import jsno", false),
+        (Some(1), "", false),
+    ] {
+        let outcome = raised("ModuleNotFoundError", "No module named 'jsno'", line);
+        let advice = of(Language::Python, source, &outcome).pop().unwrap();
+        assert_eq!(advice.correction.is_some(), is_there, "{line:?} {source}");
+    }
+    for (chars, is_there) in [(300, true), (301, false)] {
+        let line = format!("import jsno{}", " ".repeat(chars - 11));
+        assert_eq!(corrected(&line, "ModuleNotFoundError", "No module named 'jsno'").is_some(), is_there);
+    }
+}
+
+#[test]
+fn what_a_script_chose_is_quoted_short_and_on_one_line() {
+    let name = format!("a`b\n\u{1b}[31m{}", "é".repeat(10_000));
+    let advice = python("", "ModuleNotFoundError", &format!("No module named '{name}'")).unwrap();
+    assert!(advice.summary.chars().count() < 150, "{}", advice.summary);
+    assert!(!advice.summary.contains(['\n', '\u{1b}']));
+    assert_eq!(advice.summary.matches('`').count(), 2);
+    for (chars, rest) in [(100, ""), (101, "…")] {
+        assert!(quoted(&"x".repeat(chars)).ends_with(&format!("x{rest}`")), "{chars}");
+    }
+}
+
+#[test]
+fn paths_are_told_apart() {
+    let says =
+        |path: &str| python("", "PermissionError", &format!("[Errno 76] no: '{path}'")).map(|advice| advice.summary);
+    for path in ["/etc/passwd", "/application", "../x", "/"] {
+        assert!(says(path).unwrap().contains("outside"), "{path}");
+    }
+    for path in [r"C:\x", "C:/x", r"a\b"] {
+        assert!(says(path).unwrap().contains("Windows"), "{path}");
+    }
+    for path in ["/app", "/app/x", "x", "x/..y"] {
+        assert!(says(path).unwrap().contains("no file"), "{path}");
+    }
+    assert_eq!(says(""), None);
+}
+
+#[test]
+fn the_languages_are_taken_for_each_other() {
+    let python = of(Language::Python, "const x = 1;", &raised("SyntaxError", "invalid syntax", Some(1)));
+    assert!(python.iter().all(|advice| advice.steps.iter().any(|step| step.contains("JavaScript"))), "{python:?}");
+    let script = of(Language::JavaScript, "def f(x):", &raised("SyntaxError", "unexpected token", Some(1)));
+    assert!(script.iter().all(|advice| advice.steps.iter().any(|step| step.contains("Python"))), "{script:?}");
+    for language in Language::ALL {
+        let fenced = of(language, "```\nx\n```", &raised("SyntaxError", "x", Some(1)));
+        assert!(fenced.iter().all(|advice| advice.steps.iter().any(|step| step.contains("```"))), "{fenced:?}");
+    }
+}
