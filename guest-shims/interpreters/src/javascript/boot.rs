@@ -7,7 +7,7 @@ use crate::{Anchors, DriverError, Machine, Value};
 use super::{
     build::Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
-    guest::{EVAL_MODULE, Guest, SCRATCH_BYTES},
+    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, SCRATCH_BYTES},
     places::limit_stack,
     state::{Addresses, Booted},
     value::JsValue,
@@ -30,18 +30,36 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 10] = [
+const SCRIPTS: [(&str, &str); 23] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
     ("glovebox:console", include_str!("console.js")),
     ("glovebox:globals", include_str!("globals.js")),
+    ("glovebox:encoding", include_str!("node/encoding.js")),
+    ("glovebox:util", include_str!("node/util.js")),
+    ("glovebox:buffer", include_str!("node/buffer.js")),
+    ("glovebox:path", include_str!("node/path.js")),
+    ("glovebox:events", include_str!("node/events.js")),
+    ("glovebox:assert", include_str!("node/assert.js")),
+    ("glovebox:crypto", include_str!("node/crypto.js")),
+    ("glovebox:url", include_str!("node/url.js")),
+    ("glovebox:fs", include_str!("node/fs.js")),
+    ("glovebox:process", include_str!("node/process.js")),
+    ("glovebox:clone", include_str!("node/clone.js")),
+    ("glovebox:require", include_str!("node/require.js")),
+    ("glovebox:helpers", include_str!("node/helpers.js")),
     ("glovebox:driver", include_str!("driver.js")),
     ("glovebox:values", include_str!("values.js")),
     ("glovebox:tools", include_str!("tools.js")),
     ("glovebox:context", include_str!("context.js")),
     ("glovebox:warm", include_str!("warm.js")),
 ];
+
+/// `JS_WRITE_OBJ_BYTECODE`, `JS_WRITE_OBJ_STRIP_SOURCE`, `JS_READ_OBJ_BYTECODE`.
+const WRITE_BYTECODE: u32 = 1;
+const WRITE_STRIP_SOURCE: u32 = 1 << 4;
+const READ_BYTECODE: u32 = 1;
 
 /// What only an interrupt ends.
 const ENDLESS: &str = "for (;;);";
@@ -52,11 +70,10 @@ const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
 
-/// The modules that scripts see.
-const FACADES: [(&str, &str); 6] = [
+/// The modules that scripts see, beside those of `node/`.
+const FACADES: [(&str, &str); 5] = [
     ("std", include_str!("std.js")),
     ("qjs:std", include_str!("std.js")),
-    ("os", include_str!("os.js")),
     ("qjs:os", include_str!("os.js")),
     ("bjson", include_str!("bjson.js")),
     ("qjs:bjson", include_str!("bjson.js")),
@@ -117,14 +134,15 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     booted.evaluate(NATIVES, EVAL_MODULE)?;
     let (warm, scripts) = SCRIPTS.split_last().ok_or_else(|| fault("no boot scripts"))?;
     for script in scripts {
-        booted.evaluate(*script, 0)?;
+        booted.evaluate_stripped(*script)?;
     }
     let words = booted.take_functions()?;
     booted.at.words = words;
-    booted.evaluate(*warm, 0)?;
+    booted.evaluate_stripped(*warm)?;
     for module in FACADES {
         booted.evaluate(module, EVAL_MODULE)?;
     }
+    booted.make_facades()?;
     booted.evaluate(FINISH, EVAL_MODULE)?;
     booted.at.random_state = booted.find_random_state()?;
     booted.at.global = booted.find_global()?;
@@ -152,6 +170,49 @@ impl Booted<'_> {
     /// Evaluates a text of ours, which must neither throw nor wait.
     fn evaluate(&mut self, (name, source): (&str, &str), flags: u32) -> Result<(), DriverError> {
         let value = self.value_of(name, source, flags)?;
+        self.settle(name, value)
+    }
+
+    /// The same for a script whose functions need not say their source: the interpreter keeps it once for each function, and
+    /// so several times where functions nest. Compiled, written and read again without it, a script takes a third.
+    fn evaluate_stripped(&mut self, (name, source): (&str, &str)) -> Result<(), DriverError> {
+        let program = self.value_of(name, source, EVAL_COMPILE_ONLY)?;
+        let [context, scratch] = [self.at.context, self.at.scratch].map(Value::I32);
+        let flags = Value::I32(WRITE_BYTECODE | WRITE_STRIP_SOURCE);
+        let bytes = self.guest.call_word("JS_WriteObject", &[context, scratch, Value::I64(program.0), flags])?;
+        let bytes = not_null(bytes, name)?;
+        let length = self.guest.read_word(self.at.scratch)?;
+        self.guest.free(program)?;
+        let args = [self.at.context, bytes, length, READ_BYTECODE].map(Value::I32);
+        let program = self.guest.call_value("JS_ReadObject", &args)?;
+        self.guest.call("js_free", &[self.at.context, bytes].map(Value::I32))?;
+        let value = if program.is_exception() { program } else { self.guest.run(program)? };
+        if value.is_exception() {
+            return Err(self.thrown(name)?);
+        }
+        self.settle(name, value)
+    }
+
+    /// Gives the modules of `node/` the names that `import` finds them by.
+    fn make_facades(&mut self) -> Result<(), DriverError> {
+        for name in self.text_of("$glovebox.facades")?.split('\n') {
+            let source = self.text_of(&format!("$glovebox.facade('{name}')"))?;
+            self.evaluate((name, &source), EVAL_MODULE)?;
+            let same = format!("export * from '{name}'; export {{ default }} from '{name}';");
+            self.evaluate((&format!("node:{name}"), &same), EVAL_MODULE)?;
+        }
+        Ok(())
+    }
+
+    fn text_of(&mut self, expression: &str) -> Result<String, DriverError> {
+        let value = self.value_of("glovebox:text", expression, 0)?;
+        let text = self.guest.whole_text(value)?.ok_or_else(|| fault(format!("`{expression}` is no text")))?;
+        self.guest.free(value)?;
+        Ok(text)
+    }
+
+    /// What evaluating a text leaves: jobs to do, but nothing that fails.
+    fn settle(&mut self, name: &str, value: JsValue) -> Result<(), DriverError> {
         self.guest.free(value)?;
         while let Some(completed) = self.guest.job()? {
             if !completed {

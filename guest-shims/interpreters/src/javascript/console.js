@@ -99,6 +99,8 @@
     return text;
   };
 
+  $.format = format;
+
   let indent = '';
   const indented = (text) => {
     if (indent === '') return text + '\n';

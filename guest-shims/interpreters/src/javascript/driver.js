@@ -85,6 +85,7 @@
     for (let i = 0; i < environment.length; i++) unsetenv(environment[i]);
     environment = keys(input.env);
     for (let i = 0; i < environment.length; i++) setenv(environment[i], input.env[environment[i]]);
+    $.enter(input, input.env);
     if (input.stdin) {
       // What was read ahead belongs to the execution before.
       flush(standardIn);

@@ -1,6 +1,6 @@
 // Makes the modules globals too, as `qjs --std` does, and hides what the boot scripts shared.
 import * as std from 'std';
-import * as os from 'os';
+import * as os from 'qjs:os';
 import * as bjson from 'bjson';
 
 $glovebox.global('std', std);

@@ -35,6 +35,7 @@
   const FRESH_ORIGIN = 2;
   const OLD_ORIGIN = 3;
   const LITTER = 8;
+  const LEAVING = 9;
   $.buffer = words.buffer;
 
   // A heap of timers by due time, then by age, without a prototype: numeric setters on `Array.prototype` are a
@@ -78,13 +79,20 @@
 
   // Calls of the host's tools that are to be answered.
   let calls = 0;
+  // What is to be done when nothing else is left to do.
+  let ending;
 
   const count = () => {
-    words[WAITING] = mapSize(live) + calls;
+    words[WAITING] = mapSize(live) + calls + (ending === undefined ? 0 : 1);
   };
 
   $.expect = (more) => {
     calls += more;
+    count();
+  };
+
+  $.lastly = (action) => {
+    ending = action;
     count();
   };
 
@@ -93,17 +101,23 @@
     words[LITTER] = is ? 1 : 0;
   };
 
+  // Whether a timer waits, waits again and again, or only lets what is due go first.
+  const ONCE = 0;
+  const AGAIN = 1;
+  const AT_ONCE = 2;
+
   const start = (callback, delay, args, every) => {
     if (typeof callback !== 'function') throw new Failure('the timer callback must be a function');
     let wait = +delay;
-    if (!(wait >= 1 && wait <= MOST_DELAY_MS)) wait = 1;
+    if (every === AT_ONCE) wait = 0;
+    else if (!(wait >= 1 && wait <= MOST_DELAY_MS)) wait = 1;
     let call = callback;
     if (args.length > 0) {
       const bound = [callback, undefined];
       for (let i = 0; i < args.length; i++) bound[i + 2] = args[i];
       call = apply(bind, undefined, bound);
     }
-    const timer = { id: nextId++, due: now() + wait, call, every: every ? wait : 0 };
+    const timer = { id: nextId++, due: now() + wait, call, every: every === AGAIN ? wait : 0 };
     mapSet(live, timer.id, timer);
     push(timer);
     count();
@@ -115,10 +129,12 @@
     count();
   };
 
-  const setTimeout = (callback, delay, ...args) => start(callback, delay, args, false);
-  const setInterval = (callback, delay, ...args) => start(callback, delay, args, true);
+  const setTimeout = (callback, delay, ...args) => start(callback, delay, args, ONCE);
+  const setInterval = (callback, delay, ...args) => start(callback, delay, args, AGAIN);
+  const setImmediate = (callback, ...args) => start(callback, 0, args, AT_ONCE);
   const clearTimeout = (id) => stop(id);
   const clearInterval = (id) => stop(id);
+  const clearImmediate = (id) => stop(id);
 
   // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it. Or waits for
   // the next answer of the host's, where there may be one earlier, and returns nothing.
@@ -137,8 +153,10 @@
       return timer.call;
     }
     mapClear(live);
+    const last = ending;
+    ending = undefined;
     count();
-    return undefined;
+    return last;
   };
 
   // Forgets what a failed execution left to do.
@@ -147,8 +165,11 @@
     heapSize = 0;
     mapClear(live);
     calls = 0;
+    ending = undefined;
     $.resetConsole();
     $.forget();
+    $.resetProcess();
+    words[LEAVING] = 0;
     words[WAITING] = 0;
     words[EXITED] = 0;
   };
@@ -162,6 +183,11 @@
     words[EXIT_CODE] = code === undefined ? 0 : code | 0;
     words[EXITED] = 1;
     throw unwinding;
+  };
+
+  // The exit code of a script that ends by itself.
+  $.leaveWith = (code) => {
+    words[LEAVING] = code;
   };
 
   const settled = PromiseClass.resolve();
@@ -190,6 +216,8 @@
   $.global('setInterval', setInterval);
   $.global('clearTimeout', clearTimeout);
   $.global('clearInterval', clearInterval);
+  $.global('setImmediate', setImmediate);
+  $.global('clearImmediate', clearImmediate);
   if (typeof globalThis.queueMicrotask !== 'function') $.global('queueMicrotask', queueMicrotask);
 
   // The interpreter's `performance.timeOrigin` is its monotonic clock's reading at boot, equal in every instance.

@@ -11,6 +11,9 @@
   const BREAK_LENGTH = 80;
   const COMPACT = 3;
   const MOST_ITEMS = 100;
+  const DEPTH = 2;
+  // A method under this name says how an object is shown.
+  const CUSTOM = Symbol.for('nodejs.util.inspect.custom');
   const MOST_KEYS = 1000;
   // A structure is printed up to about this many characters: `console.log` of a graph whose paths multiply must end.
   const MOST_TEXT = 1 << 20;
@@ -18,6 +21,10 @@
   const SHORT_HOLE = 1000;
   // Listing the keys of a longer list costs more than its other properties are worth.
   const MOST_LISTED = 10000;
+  // A method may show an object by way of others that have one; it ends somewhere.
+  const MOST_CALLS = 10000;
+  // As in `text.js`.
+  const MOST_STRING = 10000;
 
   const { ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
   const isArray = Array.isArray;
@@ -56,6 +63,7 @@
   const bigintValue = uncurry(BigInt.prototype.valueOf);
   const { min, max, round, floor, sqrt } = Math;
   const Bytes = Uint8Array;
+  const call = uncurry(Function.prototype.call);
 
   const add = (list, item) => {
     list[list.length] = item;
@@ -114,7 +122,7 @@
     const output = [];
     const length = value.length;
     let index = 0;
-    while (index < length && output.length < MOST_ITEMS) {
+    while (index < length && output.length < context.items) {
       const own = getOwnPropertyDescriptor(value, index);
       if (own !== undefined) {
         add(output, formatProperty(context, own, level));
@@ -130,19 +138,19 @@
     return output;
   };
 
-  const typedItems = (value, length) => {
+  const typedItems = (context, value, length) => {
     const output = [];
-    for (let i = 0; i < length && i < MOST_ITEMS; i++) add(output, formatPrimitive(value[i]));
-    if (length > MOST_ITEMS) add(output, more(length - MOST_ITEMS, 'item'));
+    for (let i = 0; i < length && i < context.items; i++) add(output, formatPrimitive(value[i]));
+    if (length > context.items) add(output, more(length - context.items, 'item'));
     return output;
   };
 
-  const collectionItems = (value, size, forEach, item) => {
+  const collectionItems = (context, value, size, forEach, item) => {
     const output = [];
     forEach(value, (member, key) => {
-      if (output.length < MOST_ITEMS) add(output, item(member, key));
+      if (output.length < context.items) add(output, item(member, key));
     });
-    if (size > MOST_ITEMS) add(output, more(size - MOST_ITEMS, 'item'));
+    if (size > context.items) add(output, more(size - context.items, 'item'));
     return output;
   };
 
@@ -160,16 +168,16 @@
   const columns = (context, output, value) => {
     let total = 0;
     let longest = 0;
-    const count = output.length > MOST_ITEMS ? output.length - 1 : output.length;
+    const count = output.length > context.items ? output.length - 1 : output.length;
     for (let i = 0; i < count; i++) {
       total += output[i].length + 2;
       longest = max(longest, output[i].length);
     }
     const widest = longest + 2;
-    if (widest * 3 + context.indent >= BREAK_LENGTH || !(total / widest > 5 || longest <= 6)) return output;
+    if (widest * 3 + context.indent >= context.width || !(total / widest > 5 || longest <= 6)) return output;
     const bias = max(widest - 3 - sqrt(widest - total / output.length), 1);
     const across = min(
-      round(sqrt(2.5 * bias * count) / bias), floor((BREAK_LENGTH - context.indent) / widest), COMPACT * 4, 15,
+      round(sqrt(2.5 * bias * count) / bias), floor((context.width - context.indent) / widest), context.compact * 4, 15,
     );
     if (across <= 1) return output;
     const widths = [];
@@ -200,12 +208,12 @@
   const assemble = (context, output, shape, level, value) => {
     const entries = output.length;
     const { base, open, close } = shape;
-    if (shape.isList && entries > 6) output = columns(context, output, value);
+    if (shape.isList && entries > 6 && context.compact > 0) output = columns(context, output, value);
     const lead = base === '' ? '' : base + ' ';
-    if (context.level - level < COMPACT && entries === output.length) {
+    if (context.level - level < context.compact && entries === output.length) {
       let length = output.length * 2 + context.indent + open.length + base.length + 10;
       for (let i = 0; i < output.length; i++) length += output[i].length;
-      if (length <= BREAK_LENGTH && !includes(base, '\n')) {
+      if (length <= context.width && !includes(base, '\n')) {
         const joined = join(output, ', ');
         if (!includes(joined, '\n')) return `${lead}${open} ${joined} ${close}`;
       }
@@ -214,16 +222,26 @@
     return `${lead}${open}${line}  ${join(output, ',' + line + '  ')}${line}${close}`;
   };
 
+  const sorted = (keys) => {
+    for (let i = 1; i < keys.length; i++) {
+      const key = keys[i];
+      let at = i;
+      for (; at > 0 && typeof keys[at - 1] === 'string' && typeof key === 'string' && keys[at - 1] > key; at--) keys[at] = keys[at - 1];
+      keys[at] = key;
+    }
+    return keys;
+  };
+
   // Integer keys come first in `ownKeys`: of a list only what follows them is of interest.
-  const enumerableKeys = (value, skipIndices) => {
+  const enumerableKeys = (context, value, skipIndices) => {
     const keys = [];
     const all = ownKeys(value);
     let from = 0;
     if (skipIndices) for (from = all.length; from > 0 && !isIndex(all[from - 1]); ) from--;
     for (let i = from; i < all.length && keys.length < MOST_KEYS; i++) {
-      if (isEnumerable(value, all[i])) add(keys, all[i]);
+      if (context.isHiddenShown || isEnumerable(value, all[i])) add(keys, all[i]);
     }
-    return keys;
+    return context.isSorted ? sorted(keys) : keys;
   };
 
   const boxedText = (value) => {
@@ -245,7 +263,7 @@
     const name = constructorName(value);
     const shape = { base: '', open: '{', close: '}', isList: false, items: undefined, keys: undefined, empty: false };
     const list = (lead, items, length) => {
-      shape.keys = length > MOST_LISTED ? [] : enumerableKeys(value, true);
+      shape.keys = length > MOST_LISTED ? [] : enumerableKeys(context, value, true);
       shape.open = lead + '[';
       shape.close = ']';
       shape.isList = true;
@@ -257,12 +275,12 @@
       shape.open = prefix(value, name, fallback, size) + '{';
       shape.items = items;
       shape.empty = size === 0;
-      shape.keys = enumerableKeys(value, false);
+      shape.keys = enumerableKeys(context, value, false);
       return shape;
     };
     const based = (base, skipIndices) => {
       shape.base = base;
-      shape.keys = enumerableKeys(value, skipIndices);
+      shape.keys = enumerableKeys(context, value, skipIndices);
       return shape;
     };
     if (isArray(value)) {
@@ -273,25 +291,25 @@
     const kind = typedTag(value);
     if (kind !== undefined) {
       const length = typedLength(value);
-      return list(prefix(value, name, kind, length), () => typedItems(value, length), length);
+      return list(prefix(value, name, kind, length), () => typedItems(context, value, length), length);
     }
     // The tag says what to look for, and the internal slot whether it is there: a probe that fails costs an exception.
     const builtin = objectToString(value);
     switch (builtin) {
       case '[object Object]':
-        shape.keys = enumerableKeys(value, false);
+        shape.keys = enumerableKeys(context, value, false);
         if (name !== 'Object') shape.open = prefix(value, name, 'Object') + '{';
         return shape;
       case '[object Set]': {
         const size = slot(setSize, value);
         const item = (member) => inner(context, member, level);
-        if (size !== undefined) return braces('Set', () => collectionItems(value, size, setForEach, item), size);
+        if (size !== undefined) return braces('Set', () => collectionItems(context, value, size, setForEach, item), size);
         break;
       }
       case '[object Map]': {
         const size = slot(mapSize, value);
         const item = (member, key) => `${inner(context, key, level)} => ${inner(context, member, level)}`;
-        if (size !== undefined) return braces('Map', () => collectionItems(value, size, mapForEach, item), size);
+        if (size !== undefined) return braces('Map', () => collectionItems(context, value, size, mapForEach, item), size);
         break;
       }
       case '[object Arguments]':
@@ -364,6 +382,14 @@
   };
 
   const formatObject = (context, value, level) => {
+    const custom = value[CUSTOM];
+    if (typeof custom === 'function' && custom !== inspectWith && context.calls < MOST_CALLS) {
+      context.calls++;
+      const options = { ...context.options, depth: context.depth - level, breakLength: context.width, indentationLvl: context.indent };
+      const shown = call(custom, value, context.depth - level, options, inspectWith);
+      if (typeof shown === 'string') return indented(shown, context.indent);
+      if (shown !== value) return formatValue(context, shown, level);
+    }
     if (position(context.path, value) >= 0) {
       if (position(context.circular, value) < 0) add(context.circular, value);
       return `[Circular *${position(context.circular, value) + 1}]`;
@@ -396,7 +422,7 @@
 
   const formatValue = (context, value, level) => {
     if (value === null || (typeof value !== 'object' && typeof value !== 'function')) {
-      const text = formatPrimitive(value);
+      const text = formatPrimitive(value, context.strings);
       context.spent += text.length;
       return text;
     }
@@ -414,10 +440,32 @@
     }
   };
 
+  const newContext = (depth) => ({
+    depth, indent: 0, level: 0, path: [], circular: [], spent: 0, calls: 0, items: MOST_ITEMS, width: BREAK_LENGTH, compact: COMPACT, strings: MOST_STRING,
+    isSorted: false, isHiddenShown: false, options: undefined,
+  });
+
   // The text of any value; never throws. `depth` is how many levels of objects are opened.
   $.inspect = (value, depth) => {
     if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return formatPrimitive(value);
-    return formatValue({ depth, indent: 0, level: 0, path: [], circular: [], spent: 0 }, value, 0);
+    return formatValue(newContext(depth), value, 0);
   };
+
+  // The same with the options of Node's `util.inspect`. Colours and getters are not among them.
+  const count = (number, missing) => (number === null ? Infinity : number === undefined ? missing : +number);
+  const inspectWith = (value, options) => {
+    const given = options ?? {};
+    const context = newContext(count(given.depth, DEPTH));
+    context.items = max(count(given.maxArrayLength, MOST_ITEMS), 0);
+    context.strings = max(count(given.maxStringLength, MOST_STRING), 0);
+    context.width = count(given.breakLength, BREAK_LENGTH);
+    context.compact = given.compact === true ? COMPACT : given.compact === false ? 0 : count(given.compact, COMPACT);
+    context.isSorted = given.sorted === true;
+    context.isHiddenShown = given.showHidden === true;
+    context.options = given;
+    return formatValue(context, value, 0);
+  };
+  $.inspectWith = inspectWith;
+  $.CUSTOM = CUSTOM;
   $.join = join;
 }

@@ -86,7 +86,10 @@ impl Booted<'_> {
                 Report::Exited(code)
             }
             (None, Ending::Done(value)) => match asked.filter(|_| missed) {
-                None => Report::Completed(value),
+                None => match self.leaving()? {
+                    None => Report::Completed(value),
+                    Some(code) => Report::Exited(code),
+                },
                 // A wait was cut short for the interrupt, and nothing came after it that would have looked.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);

@@ -81,6 +81,7 @@ const INPUT_OFFSET: u32 = 12;
 
 /// Behind the two doubles that `globals.js` leaves at boot.
 const LITTER_OFFSET: u32 = 32;
+const LEAVING_OFFSET: u32 = 36;
 
 /// What the boot scripts say between two calls.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +126,12 @@ impl<'a> Booted<'a> {
     /// Whether the execution left something to forget.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
+    }
+
+    /// The exit code of a script that ends by itself, where it is not zero.
+    pub(super) fn leaving(&mut self) -> Result<Option<i32>, DriverError> {
+        let code = self.guest.read_word(self.at.words + LEAVING_OFFSET)?;
+        Ok((code != 0).then_some(code.cast_signed()))
     }
 
     pub(super) fn set_input(&mut self, fingerprint: u32) -> Result<(), DriverError> {

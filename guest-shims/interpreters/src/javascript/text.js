@@ -67,11 +67,11 @@
 
   const more = (count, what) => `... ${count} more ${what}${count > 1 ? 's' : ''}`;
 
-  const formatPrimitive = (value) => {
+  const formatPrimitive = (value, most = MOST_STRING) => {
     switch (typeof value) {
       case 'string':
-        if (value.length <= MOST_STRING) return quote(value);
-        return quote(slice(value, 0, MOST_STRING)) + more(value.length - MOST_STRING, 'character');
+        if (value.length <= most) return quote(value);
+        return quote(slice(value, 0, most)) + more(value.length - most, 'character');
       case 'number':
         return formatNumber(value);
       case 'bigint':

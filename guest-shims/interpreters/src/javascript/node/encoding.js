@@ -1,0 +1,275 @@
+'use strict';
+// Text as bytes: `TextEncoder`, `TextDecoder`, base64 and hex.
+//
+// The scripts in `node/` give scripts what they expect of Node. They run only when a script calls them and share
+// nothing with the host, so a script that breaks what they rely on breaks itself.
+{
+  const $ = globalThis.$glovebox;
+  // The modules that `require` knows, by name.
+  $.node = { __proto__: null };
+
+  // As many arguments as a call takes without a noticeable part of the stack.
+  const MOST_UNITS = 1024;
+
+  const coded = (Type, code, message) => Object.assign(new Type(message), { code });
+  $.coded = coded;
+
+  const textOf = (units) => {
+    let text = '';
+    for (let from = 0; from < units.length; from += MOST_UNITS) {
+      text += String.fromCharCode.apply(undefined, units.slice(from, from + MOST_UNITS));
+    }
+    return text;
+  };
+
+  const utf8Length = (text) => {
+    let length = text.length;
+    for (let i = 0; i < text.length; i++) {
+      const unit = text.charCodeAt(i);
+      if (unit < 0x80) continue;
+      length += unit < 0x800 ? 1 : 2;
+      if (unit >= 0xd800 && unit < 0xdc00 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00) i++;
+    }
+    return length;
+  };
+
+  // Writes as many whole characters as fit; `read` counts UTF-16 units. Halves of characters become U+FFFD.
+  const encodeInto = (text, bytes) => {
+    let read = 0;
+    let written = 0;
+    for (; read < text.length; read++) {
+      let code = text.charCodeAt(read);
+      if (code < 0x80) {
+        if (written >= bytes.length) break;
+        bytes[written++] = code;
+        continue;
+      }
+      const isPair = (code & 0xfc00) === 0xd800 && (text.charCodeAt(read + 1) & 0xfc00) === 0xdc00;
+      if (isPair) code = text.codePointAt(read);
+      else if ((code & 0xf800) === 0xd800) code = 0xfffd;
+      const more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+      if (written + more >= bytes.length) break;
+      bytes[written++] = [0, 0xc0, 0xe0, 0xf0][more] | (code >> (6 * more));
+      for (let left = more - 1; left >= 0; left--) bytes[written++] = 0x80 | ((code >> (6 * left)) & 63);
+      if (isPair) read++;
+    }
+    return { read, written };
+  };
+
+  const encode = (text) => {
+    const bytes = new Uint8Array(utf8Length(text));
+    encodeInto(text, bytes);
+    return bytes;
+  };
+
+  // Where an unfinished character at the end begins, or the length.
+  const wholeUtf8 = (bytes) => {
+    const end = bytes.length;
+    for (let back = 1; back <= 3 && back <= end; back++) {
+      const byte = bytes[end - back];
+      if ((byte & 0xc0) === 0x80) continue;
+      const need = byte >= 0xf0 && byte < 0xf5 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
+      return byte < 0xf5 && need > back ? end - back : end;
+    }
+    return end;
+  };
+
+  // As the Encoding Standard has it: one U+FFFD for each part that could have begun a character.
+  const decodeUtf8 = (bytes, isFatal) => {
+    let text = '';
+    let units = [];
+    for (let at = 0; at < bytes.length; ) {
+      if (units.length >= MOST_UNITS) {
+        text += textOf(units);
+        units = [];
+      }
+      const byte = bytes[at++];
+      if (byte < 0x80) {
+        units.push(byte);
+        continue;
+      }
+      let need = byte >= 0xc2 && byte < 0xe0 ? 1 : byte >= 0xe0 && byte < 0xf0 ? 2 : byte >= 0xf0 && byte < 0xf5 ? 3 : 0;
+      let code = need === 0 ? -1 : byte & (0x3f >> need);
+      let lower = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
+      let upper = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
+      for (; need > 0; need--) {
+        const next = bytes[at];
+        if (!(next >= lower && next <= upper)) {
+          code = -1;
+          break;
+        }
+        lower = 0x80;
+        upper = 0xbf;
+        code = (code << 6) | (next & 63);
+        at++;
+      }
+      if (code < 0) {
+        if (isFatal) throw coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', 'The encoded data was not valid for encoding utf-8');
+        units.push(0xfffd);
+      } else if (code < 0x10000) units.push(code);
+      else units.push(0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
+    }
+    return text + textOf(units);
+  };
+
+  const decodeLatin1 = (bytes) => textOf(Array.from(bytes));
+  const decodeUtf16 = (bytes) => {
+    const units = [];
+    for (let i = 0; i + 1 < bytes.length; i += 2) units.push(bytes[i] | (bytes[i + 1] << 8));
+    return textOf(units);
+  };
+
+  const WINDOWS = '€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ';
+  const decodeWindows = (bytes) => decodeLatin1(bytes).replace(/[\x80-\x9f]/g, (unit) => WINDOWS[unit.charCodeAt(0) - 0x80]);
+
+  const bytesOf = (source) => {
+    if (source === undefined) return new Uint8Array();
+    if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+    if (source instanceof ArrayBuffer || source instanceof SharedArrayBuffer) return new Uint8Array(source);
+    throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "list" argument must be an instance of SharedArrayBuffer, ArrayBuffer or ArrayBufferView.');
+  };
+
+  const concat = (first, second) => {
+    if (first.length === 0) return second;
+    const both = new Uint8Array(first.length + second.length);
+    both.set(first);
+    both.set(second, first.length);
+    return both;
+  };
+
+  const LABELS = {
+    __proto__: null, 'utf-8': 'utf-8', utf8: 'utf-8', 'unicode-1-1-utf-8': 'utf-8', 'utf-16le': 'utf-16le', 'utf-16': 'utf-16le',
+    'ucs-2': 'utf-16le', latin1: 'windows-1252', 'iso-8859-1': 'windows-1252', ascii: 'windows-1252', 'us-ascii': 'windows-1252',
+    'windows-1252': 'windows-1252', cp1252: 'windows-1252',
+  };
+
+  class TextEncoder {
+    get encoding() {
+      return 'utf-8';
+    }
+    encode(text = '') {
+      return encode(`${text}`);
+    }
+    encodeInto(text, bytes) {
+      return encodeInto(`${text}`, bytes);
+    }
+  }
+
+  class TextDecoder {
+    #pending = new Uint8Array();
+    #isStarted = false;
+    constructor(label = 'utf-8', options = {}) {
+      const encoding = LABELS[`${label}`.trim().toLowerCase()];
+      if (encoding === undefined) throw coded(RangeError, 'ERR_ENCODING_NOT_SUPPORTED', `The "${label}" encoding is not supported`);
+      const { fatal = false, ignoreBOM = false } = options ?? {};
+      Object.assign(Object.defineProperties(this, Object.fromEntries(['encoding', 'fatal', 'ignoreBOM'].map((name) => [name, { writable: true, enumerable: true }]))), {
+        encoding, fatal: Boolean(fatal), ignoreBOM: Boolean(ignoreBOM),
+      });
+    }
+    decode(source, options) {
+      let bytes = concat(this.#pending, bytesOf(source));
+      const goesOn = Boolean(options?.stream);
+      const isUtf8 = this.encoding === 'utf-8';
+      const whole = !goesOn ? bytes.length : isUtf8 ? wholeUtf8(bytes) : this.encoding === 'utf-16le' ? bytes.length & ~1 : bytes.length;
+      this.#pending = bytes.slice(whole);
+      bytes = bytes.subarray(0, whole);
+      let text = isUtf8 ? decodeUtf8(bytes, this.fatal) : this.encoding === 'utf-16le' ? decodeUtf16(bytes) : decodeWindows(bytes);
+      if (!this.#isStarted && !this.ignoreBOM && this.encoding !== 'windows-1252' && text[0] === '\ufeff') text = text.slice(1);
+      this.#isStarted = goesOn && (this.#isStarted || text !== '');
+      return text;
+    }
+  }
+
+  const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+  const URL64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+  const VALUES = new Uint8Array(128).fill(64);
+  for (let i = 0; i < 64; i++) VALUES[BASE64.charCodeAt(i)] = VALUES[URL64.charCodeAt(i)] = i;
+
+  const toBase64 = (bytes, forUrls) => {
+    const digits = forUrls ? URL64 : BASE64;
+    let text = '';
+    let at = 0;
+    for (; at + 2 < bytes.length; at += 3) {
+      const three = (bytes[at] << 16) | (bytes[at + 1] << 8) | bytes[at + 2];
+      text += digits[three >> 18] + digits[(three >> 12) & 63] + digits[(three >> 6) & 63] + digits[three & 63];
+    }
+    if (at === bytes.length) return text;
+    const rest = (bytes[at] << 16) | ((bytes[at + 1] ?? 0) << 8);
+    text += digits[rest >> 18] + digits[(rest >> 12) & 63];
+    if (at + 1 < bytes.length) text += digits[(rest >> 6) & 63];
+    return forUrls ? text : text.padEnd((text.length + 3) & ~3, '=');
+  };
+
+  // What is no digit of either alphabet is passed over, as Node does.
+  const fromBase64 = (text) => {
+    const bytes = new Uint8Array((text.length * 3 + 3) >> 2);
+    let length = 0;
+    let bits = 0;
+    let held = 0;
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code === 61) break;
+      const value = code < 128 ? VALUES[code] : 64;
+      if (value === 64) continue;
+      held = (held << 6) | value;
+      bits += 6;
+      if (bits >= 8) {
+        bits -= 8;
+        bytes[length++] = held >> bits;
+      }
+    }
+    return bytes.slice(0, length);
+  };
+
+  const toHex = (bytes) => {
+    let text = '';
+    for (let i = 0; i < bytes.length; i++) text += (bytes[i] < 16 ? '0' : '') + bytes[i].toString(16);
+    return text;
+  };
+
+  const fromHex = (text) => {
+    const bytes = new Uint8Array(text.length >> 1);
+    for (let i = 0; i < bytes.length; i++) {
+      const two = text.slice(i * 2, i * 2 + 2);
+      if (!/^[0-9a-f]{2}$/i.test(two)) return bytes.slice(0, i);
+      bytes[i] = parseInt(two, 16);
+    }
+    return bytes;
+  };
+
+  const notLatin1 = (text) => {
+    for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 255) return true;
+    return false;
+  };
+
+  const latin1Bytes = (text) => {
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    return bytes;
+  };
+
+  const base64 = {
+    btoa(text) {
+      const all = `${text}`;
+      if (notLatin1(all)) throw new DOMException('Invalid character', 'InvalidCharacterError');
+      return toBase64(latin1Bytes(all), false);
+    },
+    atob(text) {
+      let all = `${text}`.replace(/[\t\n\f\r ]/g, '');
+      if (all.length % 4 === 0) all = all.replace(/==?$/, '');
+      if (all.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(all)) {
+        throw new DOMException('The string to be decoded is not correctly encoded.', 'InvalidCharacterError');
+      }
+      return decodeLatin1(fromBase64(all));
+    },
+  };
+
+  $.encoding = {
+    __proto__: null, bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex,
+    utf8Length, wholeUtf8,
+  };
+  $.global('TextEncoder', TextEncoder);
+  $.global('TextDecoder', TextDecoder);
+  $.global('btoa', base64.btoa);
+  $.global('atob', base64.atob);
+}

@@ -1,0 +1,226 @@
+'use strict';
+// `process`, `require('os')` and `require('timers')`.
+{
+  const $ = globalThis.$glovebox;
+  const { coded, os, std } = $;
+  const EventEmitter = $.node.events;
+  const { now } = performance;
+
+  const emitter = new EventEmitter();
+  const sink = (fd, write) => ({
+    fd,
+    isTTY: false,
+    writable: true,
+    columns: 80,
+    write(chunk, encoding, callback) {
+      write(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString());
+      const done = typeof encoding === 'function' ? encoding : callback;
+      if (typeof done === 'function') queueMicrotask(() => done(null));
+      return true;
+    },
+    end(chunk, encoding, callback) {
+      if (chunk !== undefined && typeof chunk !== 'function') this.write(chunk, encoding, callback);
+    },
+    on: () => {},
+    once: () => {},
+    cork() {},
+    uncork() {},
+    emit: () => false,
+  });
+
+  // Standard input is whole when the script begins: it is read when it is first asked for.
+  const stdin = Object.assign(new EventEmitter(), {
+    fd: 0,
+    isTTY: false,
+    readable: true,
+    setEncoding: () => stdin,
+    resume: () => stdin,
+    pause: () => stdin,
+    unref: () => stdin,
+    ref: () => stdin,
+    async *[Symbol.asyncIterator]() {
+      const text = $.node.fs.readFileSync(0, 'utf8');
+      if (text !== '') yield text;
+    },
+  });
+  stdin.on('newListener', (name) => {
+    if ((name !== 'data' && name !== 'end' && name !== 'readable') || stdin.isStarted) return;
+    stdin.isStarted = true;
+    setImmediate(() => {
+      stdin.isStarted = false;
+      let text = $.node.fs.readFileSync(0, 'utf8');
+      stdin.read = () => {
+        const rest = text === '' ? null : text;
+        text = '';
+        return rest;
+      };
+      if (text !== '') stdin.emit('readable');
+      if (text !== '' && stdin.listenerCount('data') > 0) stdin.emit('data', stdin.read());
+      stdin.emit('end');
+      stdin.emit('close');
+    });
+  });
+
+  const version = '24.0.0';
+  const hrtime = (before) => {
+    const ms = now();
+    let seconds = Math.floor(ms / 1000);
+    let nanos = Math.floor((ms % 1000) * 1e6);
+    if (before !== undefined) {
+      seconds -= before[0];
+      nanos -= before[1];
+      if (nanos < 0) {
+        seconds--;
+        nanos += 1e9;
+      }
+    }
+    return [seconds, nanos];
+  };
+  hrtime.bigint = () => BigInt(Math.floor(now() * 1e6));
+
+  let isLeaving = false;
+  let exitCode;
+  const process = Object.assign(emitter, {
+    title: 'node',
+    version: `v${version}`,
+    versions: { node: version },
+    arch: 'wasm32',
+    platform: 'linux',
+    release: { name: 'node' },
+    argv: [],
+    execArgv: [],
+    execPath: '/usr/bin/node',
+    env: {},
+    pid: 1,
+    ppid: 0,
+    features: {},
+    config: {},
+    stdout: sink(1, $.writeOut),
+    stderr: sink(2, $.writeErr),
+    stdin,
+    hrtime,
+    cwd: () => os.getcwd()[0],
+    chdir(directory) {
+      const result = os.chdir(directory);
+      if (result < 0) $.node.fs.statSync(directory);
+      if (result < 0) throw coded(Error, 'ENOTDIR', `ENOTDIR: not a directory, chdir '${directory}'`);
+    },
+    exit(code = exitCode) {
+      if (!isLeaving) {
+        isLeaving = true;
+        try {
+          if (code !== undefined) process.exitCode = code;
+          emitter.emit('exit', exitCode ?? 0);
+        } finally {
+          isLeaving = false;
+        }
+      }
+      $.overrides.std.exit(exitCode ?? 0);
+    },
+    nextTick(callback, ...args) {
+      if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "callback" argument must be of type function. Received ${$.received(callback)}`);
+      queueMicrotask(() => callback(...args));
+    },
+    uptime: () => now() / 1000,
+    memoryUsage: Object.assign(() => ({ rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 }), { rss: () => 0 }),
+    cpuUsage: () => ({ user: Math.floor(now() * 1000), system: 0 }),
+    resourceUsage: () => ({ userCPUTime: Math.floor(now() * 1000), systemCPUTime: 0, maxRSS: 0 }),
+    umask: () => 0o22,
+    getuid: () => 0,
+    getgid: () => 0,
+    emitWarning(warning, options) {
+      const type = typeof options === 'string' ? options : options?.type ?? warning.name ?? 'Warning';
+      const code = options?.code ? `[${options.code}] ` : '';
+      $.writeErr(`(node:1) ${code}${type}: ${warning.message ?? warning}\n`);
+    },
+    abort() {
+      $.overrides.std.exit(134);
+    },
+  });
+  // The host looks here when the script has ended by itself.
+  Object.defineProperty(process, 'exitCode', {
+    get: () => exitCode,
+    set(code) {
+      if (code !== undefined && code !== null && !Number.isInteger(+code)) {
+        throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "code" argument must be of type number. Received ${$.received(code)}`);
+      }
+      exitCode = code === undefined || code === null ? undefined : +code;
+      $.leaveWith(exitCode ?? 0);
+    },
+    enumerable: true,
+    configurable: true,
+  });
+  Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
+
+  // Whoever waits for the end is told of it when nothing is left to do, or at `exit`.
+  emitter.on('newListener', (name) => {
+    if (name !== 'exit' && name !== 'beforeExit') return;
+    $.lastly(() => {
+      emitter.emit('beforeExit', exitCode ?? 0);
+      $.lastly(() => emitter.emit('exit', exitCode ?? 0));
+    });
+  });
+
+  // What an execution brings.
+  $.enter = (input, env) => {
+    process.argv = [process.execPath, $.node.path.resolve('/app', input.name), ...input.args];
+    process.argv0 = 'node';
+    process.env = env;
+  };
+  $.resetProcess = () => {
+    exitCode = undefined;
+  };
+
+  const osModule = {
+    EOL: '\n',
+    devNull: '/dev/null',
+    arch: () => process.arch,
+    platform: () => process.platform,
+    type: () => 'Linux',
+    release: () => '0.0.0',
+    version: () => '',
+    machine: () => process.arch,
+    hostname: () => 'sandbox',
+    homedir: () => process.env.HOME ?? '/app',
+    tmpdir: () => '/app',
+    endianness: () => 'LE',
+    uptime: () => process.uptime(),
+    cpus: () => [{ model: 'sandbox', speed: 0, times: { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 } }],
+    availableParallelism: () => 1,
+    totalmem: () => 2 ** 32,
+    freemem: () => 2 ** 32,
+    loadavg: () => [0, 0, 0],
+    networkInterfaces: () => ({}),
+    userInfo: () => ({ uid: 0, gid: 0, username: 'sandbox', homedir: '/app', shell: null }),
+    constants: { signals: {}, errno: {} },
+  };
+
+  const aborted = (signal) => signal?.reason ?? new DOMException('The operation was aborted', 'AbortError');
+  const wait = (start, stop) => (delay, value, options) =>
+    new Promise((resolve, reject) => {
+      const { signal } = options ?? {};
+      if (signal?.aborted) reject(aborted(signal));
+      const id = start(() => resolve(value), delay);
+      signal?.addEventListener('abort', () => {
+        stop(id);
+        reject(aborted(signal));
+      });
+    });
+  const sleep = wait(setTimeout, clearTimeout);
+  const timersPromises = {
+    setTimeout: sleep,
+    setImmediate: (value, options) => wait((callback) => setImmediate(callback), clearImmediate)(0, value, options),
+    async *setInterval(delay, value) {
+      for (;;) yield await sleep(delay, value);
+    },
+    scheduler: { wait: (delay, options) => sleep(delay, undefined, options), yield: () => sleep(0) },
+  };
+
+  $.node.process = process;
+  $.node.os = osModule;
+  $.node.timers = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate, promises: timersPromises };
+  $.node['timers/promises'] = timersPromises;
+  $.node.perf_hooks = { performance };
+  $.node.console = console;
+  $.global('process', process);
+}
