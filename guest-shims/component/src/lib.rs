@@ -36,6 +36,7 @@ mod host_clocks;
 #[cfg(feature = "tools")]
 mod host_tools;
 mod image_runs;
+mod library;
 mod machine;
 mod memory;
 mod policy;

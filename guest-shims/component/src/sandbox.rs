@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{GuestWorld, WORKSPACE, check_request, files::Snapshot};
+use glovebox_core::{GuestWorld, LIBRARY_PATH, WORKSPACE, check_request, files::Snapshot};
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
@@ -131,19 +131,21 @@ impl Sandbox {
         let Policy { limits, clock, entropy, .. } = &self.policy;
         let mut vfs = Vfs::new(limits.vfs());
         let root = vfs.add_root(Access::ReadWrite);
+        let wrong =
+            |error: String| SandboxError::Unavailable(format!("the guest's WASI state cannot be set up: {error}"));
+        let library = vfs.add_mount(library::shared(), Access::ReadOnly).map_err(|error| wrong(error.to_string()))?;
         vfs.mark();
         let world = GuestWorld {
             args: Vec::new(),
             env: Vec::new(),
             vfs,
-            mounts: vec![Mount::new(WORKSPACE, root)],
+            mounts: vec![Mount::new(WORKSPACE, root), Mount::new(LIBRARY_PATH, library)],
             limits,
             stdin,
             clock: *clock,
             entropy: *entropy,
         };
-        let wrong = |error| SandboxError::Unavailable(format!("the guest's WASI state cannot be set up: {error}"));
-        world.wasi().map_err(wrong)
+        world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
     /// A new guest, awake.

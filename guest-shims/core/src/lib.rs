@@ -11,6 +11,7 @@
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `guidance` | what a failure means, and what to do about it |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
+//! | `library` | files that every guest finds |
 //! | `files` | a workspace, seen and changed from outside |
 //! | `session` | what is kept of sessions, and when |
 //! | `hibernate` | sessions as bytes |
@@ -27,6 +28,7 @@ pub mod guidance;
 pub mod hibernate;
 mod json;
 mod language;
+mod library;
 mod limits;
 mod memory;
 mod outcome;
@@ -42,6 +44,7 @@ pub use duration::milliseconds;
 pub use ending::{After, Ending, Ran, Refusal, Spent};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
+pub use library::{LIBRARY_PATH, Library, LibraryFiles};
 pub use limits::{LimitError, Limits};
 pub use memory::MemoryLimiter;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};

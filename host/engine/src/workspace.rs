@@ -1,9 +1,13 @@
 //! The guest's files: the workspace at `/app`, the mounts beside it, and how changes go back to the host.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
 
-use glovebox_core::WORKSPACE;
-use glovebox_vfs::{Access, CommitStep, RootId, Vfs, VfsLimits};
+use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, WORKSPACE};
+use glovebox_interpreters::LIBRARY;
+use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits};
 use glovebox_wasi::Wasi;
 
 use crate::{
@@ -21,6 +25,20 @@ struct Mounted {
     read_only: bool,
 }
 
+/// The library, for all guests of the process.
+static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| {
+    let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
+    Arc::new(Library(Files(LIBRARY.iter().map(owned).collect())))
+});
+
+struct Files(Vec<(String, Vec<u8>)>);
+
+impl LibraryFiles for Files {
+    fn files(&self) -> &[(String, Vec<u8>)] {
+        &self.0
+    }
+}
+
 /// What a policy's executions see of files before they begin.
 #[derive(Clone)]
 pub(crate) struct Workspace {
@@ -28,6 +46,8 @@ pub(crate) struct Workspace {
     vfs: Vfs,
     /// The in-memory workspace, where there is no host directory for it.
     root: Option<RootId>,
+    /// Where the library is, unless the policy has a mount of its own there.
+    library: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
@@ -69,6 +89,12 @@ impl GuestFiles {
     }
 }
 
+/// Whether one guest path is the other, or above or below it.
+fn clashes(one: &str, other: &str) -> bool {
+    let (one, other) = (format!("{one}/"), format!("{other}/"));
+    one.starts_with(&other) || other.starts_with(&one)
+}
+
 impl Workspace {
     /// Opens the policy's host directories and puts `files` into the workspace.
     pub(crate) fn open(policy: &Policy, files: &[(String, Vec<u8>)]) -> Result<Self, BuildError> {
@@ -84,6 +110,11 @@ impl Workspace {
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
+        let is_taken = policy.mounts.iter().any(|mount| clashes(&mount.guest, LIBRARY_PATH));
+        let library = match is_taken {
+            true => None,
+            false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
+        };
         for mount in &policy.mounts {
             mounted.push(Mounted {
                 guest: mount.guest.clone(),
@@ -98,7 +129,7 @@ impl Workspace {
                 .ok_or_else(|| wrong("files are for a workspace in memory; put it into the host directory".into()))?;
             vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
         }
-        Ok(Self { vfs, root, mounted, path: policy.workspace.clone(), commit: policy.commit })
+        Ok(Self { vfs, root, library, mounted, path: policy.workspace.clone(), commit: policy.commit })
     }
 
     /// The files of a new execution or session.
@@ -110,11 +141,14 @@ impl Workspace {
         }
         for mounted in &self.mounted {
             let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
-            let source = Arc::clone(&mounted.directory) as Arc<dyn glovebox_vfs::MountSource>;
+            let source = Arc::clone(&mounted.directory) as Arc<dyn MountSource>;
             let root = vfs.add_mount(source, access).map_err(|error| ExecuteError::Instantiate {
                 reason: format!("mount `{}` at `{}`: {error}", mounted.host.display(), mounted.guest),
             })?;
             roots.push((mounted.guest.clone(), root));
+        }
+        if let Some(library) = self.library {
+            roots.push((LIBRARY_PATH.to_owned(), library));
         }
         vfs.mark();
         Ok(GuestFiles { vfs, roots: Roots(roots) })

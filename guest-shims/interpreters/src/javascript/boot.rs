@@ -11,6 +11,7 @@ use super::{
     places::limit_stack,
     state::{Addresses, Booted},
     value::JsValue,
+    wipe::wipe_free_memory,
 };
 
 /// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS counts this stack, while frames
@@ -21,6 +22,8 @@ const STACK_BYTES: u32 = 320 << 10;
 /// last check) fits into the rest.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
+/// Where the memory of a segment's first chunk is, from its beginning.
+const CHUNK_ALIGNMENT: u32 = 16;
 
 /// The native modules under names that the boot scripts import.
 const NATIVE: [(&str, &str); 3] = [
@@ -30,25 +33,17 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 23] = [
+const SCRIPTS: [(&str, &str); 15] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
     ("glovebox:console", include_str!("console.js")),
     ("glovebox:globals", include_str!("globals.js")),
-    ("glovebox:encoding", include_str!("node/encoding.js")),
-    ("glovebox:util", include_str!("node/util.js")),
-    ("glovebox:buffer", include_str!("node/buffer.js")),
-    ("glovebox:path", include_str!("node/path.js")),
-    ("glovebox:events", include_str!("node/events.js")),
-    ("glovebox:assert", include_str!("node/assert.js")),
-    ("glovebox:crypto", include_str!("node/crypto.js")),
-    ("glovebox:url", include_str!("node/url.js")),
-    ("glovebox:fs", include_str!("node/fs.js")),
-    ("glovebox:process", include_str!("node/process.js")),
-    ("glovebox:clone", include_str!("node/clone.js")),
-    ("glovebox:require", include_str!("node/require.js")),
-    ("glovebox:helpers", include_str!("node/helpers.js")),
+    ("glovebox:lazy", include_str!("lazy.js")),
+    ("glovebox:path", include_str!("path.js")),
+    ("glovebox:fs", include_str!("fs.js")),
+    ("glovebox:modules", include_str!("modules.js")),
+    ("glovebox:helpers", include_str!("helpers.js")),
     ("glovebox:driver", include_str!("driver.js")),
     ("glovebox:values", include_str!("values.js")),
     ("glovebox:tools", include_str!("tools.js")),
@@ -142,7 +137,6 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     for module in FACADES {
         booted.evaluate(module, EVAL_MODULE)?;
     }
-    booted.make_facades()?;
     booted.evaluate(FINISH, EVAL_MODULE)?;
     booted.at.random_state = booted.find_random_state()?;
     booted.at.global = booted.find_global()?;
@@ -152,6 +146,12 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     let runtime = booted.at.runtime;
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
     booted.guest.flush()?;
+    // What the last script was is nobody's business any more, and zeros take no room.
+    let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
+    booted.guest.machine.write(booted.at.source, &zeros)?;
+    wipe_free_memory(&mut booted.guest, first)?;
+    // Behind the new stack the allocator goes on, at the first place that fits its alignment.
+    wipe_free_memory(&mut booted.guest, stack_top.saturating_add(CHUNK_ALIGNMENT))?;
     if booted.rejection()?.is_some() {
         return Err(fault("a boot script left a rejected promise"));
     }
@@ -191,24 +191,6 @@ impl Booted<'_> {
             return Err(self.thrown(name)?);
         }
         self.settle(name, value)
-    }
-
-    /// Gives the modules of `node/` the names that `import` finds them by.
-    fn make_facades(&mut self) -> Result<(), DriverError> {
-        for name in self.text_of("$glovebox.facades")?.split('\n') {
-            let source = self.text_of(&format!("$glovebox.facade('{name}')"))?;
-            self.evaluate((name, &source), EVAL_MODULE)?;
-            let same = format!("export * from '{name}'; export {{ default }} from '{name}';");
-            self.evaluate((&format!("node:{name}"), &same), EVAL_MODULE)?;
-        }
-        Ok(())
-    }
-
-    fn text_of(&mut self, expression: &str) -> Result<String, DriverError> {
-        let value = self.value_of("glovebox:text", expression, 0)?;
-        let text = self.guest.whole_text(value)?.ok_or_else(|| fault(format!("`{expression}` is no text")))?;
-        self.guest.free(value)?;
-        Ok(text)
     }
 
     /// What evaluating a text leaves: jobs to do, but nothing that fails.
@@ -261,6 +243,7 @@ impl Booted<'_> {
         self.at.blank = self.function(shared, "blank")?;
         self.at.count = self.function(shared, "count")?;
         self.at.redeclare = self.function(shared, "redeclare")?;
+        self.at.facade = self.function(shared, "facade")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;

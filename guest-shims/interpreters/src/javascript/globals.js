@@ -168,7 +168,7 @@
     ending = undefined;
     $.resetConsole();
     $.forget();
-    $.resetProcess();
+    $.resetProcess?.();
     words[LEAVING] = 0;
     words[WAITING] = 0;
     words[EXITED] = 0;

@@ -17,19 +17,23 @@ mod build;
 mod compile;
 mod declare;
 mod guest;
+mod imports;
 mod interrupt;
+mod library;
 mod places;
 mod report;
 mod run;
 mod state;
 mod value;
 mod variables;
+mod wipe;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
 };
 use build::Build;
 use compile::Compiled;
+pub use library::LIBRARY;
 use report::{Facts, OUT_OF_MEMORY};
 use state::Booted;
 

@@ -158,7 +158,7 @@ impl Booted<'_> {
 
     /// `module` is set to the module that the script was, once nothing waits for its evaluation any longer.
     fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Ending, DriverError> {
-        let (program, grammar) = match self.compile(script)? {
+        let (program, grammar) = match self.compile_importing(script)? {
             Compiled::Program(program, grammar) => (program, grammar),
             Compiled::Failed(thrown, _) => return Ok(Ending::Threw(thrown)),
             Compiled::OutOfMemory => return Ok(Ending::Refused(Facts::out_of_memory().into_raised(script.name))),

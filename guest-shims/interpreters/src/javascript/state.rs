@@ -60,7 +60,7 @@ addresses! {
     module_link,
     /// The words that the boot scripts share with the host.
     words,
-    /// The functions of `driver.js`, `globals.js`, `tools.js` and `values.js`.
+    /// The functions of `driver.js`, `globals.js`, `modules.js`, `tools.js` and `values.js`.
     tick,
     reset,
     forget,
@@ -74,6 +74,7 @@ addresses! {
     blank,
     count,
     redeclare,
+    facade,
 }
 
 /// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.

@@ -1,7 +1,7 @@
 'use strict';
 // `require('assert')`, with Node's messages.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded, deepEqual, inspectWith } = $;
 
   // Longer values are not compared line by line.
@@ -35,14 +35,15 @@
     notDeepStrictEqual: 'Expected "actual" not to be strictly deep-equal to:',
   };
   const messageFor = (operator, actual, expected) => {
-    const isPlain = (value) => (typeof value !== 'object' && typeof value !== 'function') || value === null;
+    const isPlain = (value) => typeof value !== 'object' && typeof value !== 'function';
     switch (operator) {
       case 'strictEqual':
       case 'deepStrictEqual': {
         const [a, b] = [shown(actual), shown(expected)];
         if (isPlain(actual) && isPlain(expected) && !a.includes('\n') && !b.includes('\n') && a.length + b.length <= 80) return `${HEADS[operator]}\n\n${a} !== ${b}\n`;
         if (a === b) return `Values have same structure but are not reference-equal:\n\n${a}\n`;
-        return `${HEADS[operator]}\n+ actual - expected\n\n${lineDiff(actual, expected)}\n`;
+        const isSame = operator === 'strictEqual' && !isPlain(actual) && !isPlain(expected) && actual !== null && expected !== null;
+        return `${isSame ? 'Expected "actual" to be reference-equal to "expected":' : HEADS[operator]}\n+ actual - expected\n\n${lineDiff(actual, expected)}\n`;
       }
       case 'notStrictEqual':
       case 'notDeepStrictEqual': {
@@ -51,7 +52,7 @@
       }
       case '==':
       case '!=':
-        return `${$.inspect(actual, 2)} ${operator} ${$.inspect(expected, 2)}`;
+        return `${shown(actual)} ${operator} ${shown(expected)}`;
       case 'deepEqual':
         return `Expected values to be loosely deep-equal:\n\n${shown(actual)}\n\nshould loosely deep-equal\n\n${shown(expected)}`;
       default:
@@ -108,6 +109,8 @@
   comparison('deepStrictEqual', 'deepStrictEqual', (a, b) => deepEqual(a, b, true));
   comparison('notDeepStrictEqual', 'notDeepStrictEqual', (a, b) => !deepEqual(a, b, true));
 
+  class Comparison {}
+
   // Whether what was thrown is what was asked for; throws what says that it is not.
   const matches = (thrown, expected, message, operator) => {
     if (expected === undefined) return;
@@ -133,7 +136,7 @@
     for (const key of keys) {
       const isMatch = expected[key] instanceof RegExp && typeof thrown?.[key] === 'string' ? expected[key].test(thrown[key]) : deepEqual(thrown?.[key], expected[key], true);
       if (isMatch) continue;
-      const pick = (value) => Object.fromEntries(keys.filter((name) => name in Object(value)).map((name) => [name, value[name]]));
+      const pick = (value) => Object.assign(new Comparison(), Object.fromEntries(keys.filter((name) => name in Object(value)).map((name) => [name, value[name]])));
       fail(message ?? messageFor('deepStrictEqual', pick(thrown), pick(expected)), { actual: thrown, expected, operator });
     }
   };

@@ -1,7 +1,7 @@
 'use strict';
 // `Buffer`, and `require('buffer')`, `require('string_decoder')`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded } = $;
   const {
     bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex, utf8Length, wholeUtf8,
@@ -93,7 +93,13 @@
     }
     static byteLength(value, encoding) {
       if (typeof value !== 'string') return value.byteLength;
-      return encodingName(encoding) === 'utf8' ? utf8Length(value) : codec(encoding).encode(value).length;
+      switch (encodingName(encoding) ?? 'utf8') {
+        case 'utf8': return utf8Length(value);
+        case 'utf16le': return value.length * 2;
+        case 'hex': return value.length >>> 1;
+        case 'base64': case 'base64url': return (value.replace(/={1,2}$/, '').length * 3) >>> 2;
+        default: return value.length;
+      }
     }
     static concat(list, length) {
       let total = 0;
@@ -200,7 +206,7 @@
       let text = '';
       for (let i = 0; i < this.length && i < 50; i++) text += (this[i] < 16 ? ' 0' : ' ') + this[i].toString(16);
       if (this.length > 50) text += ` ... ${this.length - 50} more byte${this.length > 51 ? 's' : ''}`;
-      return `<${this.constructor.name}${text}>`;
+      return `<${this.constructor.name}${text || ' '}>`;
     }
   }
   Buffer.poolSize = 8192;
@@ -340,5 +346,5 @@
     isAscii: (bytes) => bytesOf(bytes).every((byte) => byte < 128),
   };
   $.node.string_decoder = { StringDecoder };
-  $.global('Buffer', Buffer);
+  $.provide('Buffer', Buffer);
 }

@@ -1,7 +1,7 @@
 'use strict';
 // `structuredClone`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
 
   const ERRORS = ['EvalError', 'RangeError', 'ReferenceError', 'SyntaxError', 'TypeError', 'URIError'];
   const refuse = (value) => {
@@ -65,5 +65,5 @@
       return made;
     },
   };
-  $.global('structuredClone', functions.structuredClone);
+  $.provide('structuredClone', functions.structuredClone);
 }

@@ -1,7 +1,7 @@
 'use strict';
 // `require('crypto')`: hashes, random values and comparisons. Ciphers, keys and signatures are not here.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded } = $;
   const { bytesOf } = $.encoding;
 
@@ -185,10 +185,13 @@
     end() {
       const bits = this.total * 8;
       this.add(Uint8Array.of(0x80));
-      while (this.filled !== this.block - 8) this.add(new Uint8Array(this.filled < this.block - 8 ? this.block - 8 - this.filled : this.block - this.filled));
-      const tail = new DataView(new ArrayBuffer(8));
-      tail.setUint32(this.isLittle ? 4 : 0, Math.floor(bits / 2 ** 32), this.isLittle);
-      tail.setUint32(this.isLittle ? 0 : 4, bits % 2 ** 32, this.isLittle);
+      // The length takes an eighth of a block, of which the highest digits are always zero here.
+      const end = this.block - this.block / 8;
+      while (this.filled !== end) this.add(new Uint8Array(this.filled < end ? end - this.filled : this.block - this.filled));
+      const tail = new DataView(new ArrayBuffer(this.block / 8));
+      const low = this.isLittle ? 0 : tail.byteLength - 4;
+      tail.setUint32(this.isLittle ? 4 : low - 4, Math.floor(bits / 2 ** 32), this.isLittle);
+      tail.setUint32(low, bits % 2 ** 32, this.isLittle);
       this.add(new Uint8Array(tail.buffer));
       const out = new DataView(new ArrayBuffer(this.state.length * 4));
       this.state.forEach((word, i) => out.setInt32(i * 4, word, this.isLittle));
@@ -351,5 +354,5 @@
     webcrypto: web,
   };
   $.node.crypto = crypto;
-  $.global('crypto', web);
+  $.provide('crypto', web);
 }

@@ -1,18 +1,11 @@
 'use strict';
 // Text as bytes: `TextEncoder`, `TextDecoder`, base64 and hex.
-//
-// The scripts in `node/` give scripts what they expect of Node. They run only when a script calls them and share
-// nothing with the host, so a script that breaks what they rely on breaks itself.
 {
-  const $ = globalThis.$glovebox;
-  // The modules that `require` knows, by name.
-  $.node = { __proto__: null };
+  const $ = $glovebox;
+  const { coded } = $;
 
   // As many arguments as a call takes without a noticeable part of the stack.
   const MOST_UNITS = 1024;
-
-  const coded = (Type, code, message) => Object.assign(new Type(message), { code });
-  $.coded = coded;
 
   const textOf = (units) => {
     let text = '';
@@ -268,8 +261,8 @@
     __proto__: null, bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex,
     utf8Length, wholeUtf8,
   };
-  $.global('TextEncoder', TextEncoder);
-  $.global('TextDecoder', TextDecoder);
-  $.global('btoa', base64.btoa);
-  $.global('atob', base64.atob);
+  $.provide('TextEncoder', TextEncoder);
+  $.provide('TextDecoder', TextDecoder);
+  $.provide('btoa', base64.btoa);
+  $.provide('atob', base64.atob);
 }

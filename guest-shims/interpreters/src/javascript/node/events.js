@@ -1,7 +1,7 @@
 'use strict';
 // `require('events')`, and the globals `EventTarget`, `Event`, `AbortController`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded } = $;
 
   const listenersOf = (emitter) => (Object.hasOwn(emitter, '_events') && emitter._events ? emitter._events : (emitter._events = { __proto__: null }));
@@ -252,5 +252,5 @@
       signal.dispatchEvent(event);
     }
   }
-  for (const made of [Event, CustomEvent, EventTarget, AbortSignal, AbortController]) $.global(made.name, made);
+  for (const made of [Event, CustomEvent, EventTarget, AbortSignal, AbortController]) $.provide(made.name, made);
 }

@@ -1,177 +1,12 @@
 'use strict';
-// `require('fs')` and `require('fs/promises')` over the interpreter's own file calls. All of it is done at once: the
-// forms with callbacks and promises only tell of it later.
+// What of `require('fs')` is used seldom: the rest of the synchronous calls, and the forms with callbacks.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded, os, std } = $;
+  const { check, copy, failure, isDirectory, names, NUMBERS, opened, pathOf, rawStat, removeTree, statOf, store, sync, writeAll } = $.fsParts;
+  const { fs, path } = $.node;
+  const { Stats } = fs;
   const { bytesOf } = $.encoding;
-  const { path } = $.node;
-
-  // By WASI's numbers: Node's name and number, and the text.
-  const ERRORS = {
-    __proto__: null, 2: ['EACCES', 13, 'permission denied'], 8: ['EBADF', 9, 'bad file descriptor'], 10: ['EBUSY', 16, 'resource busy or locked'],
-    19: ['EDQUOT', 122, 'disk quota exceeded'], 20: ['EEXIST', 17, 'file already exists'], 22: ['EFBIG', 27, 'file too large'],
-    28: ['EINVAL', 22, 'invalid argument'], 29: ['EIO', 5, 'i/o error'], 31: ['EISDIR', 21, 'illegal operation on a directory'],
-    32: ['ELOOP', 40, 'too many symbolic links encountered'], 33: ['EMFILE', 24, 'too many open files'],
-    37: ['ENAMETOOLONG', 36, 'name too long'], 44: ['ENOENT', 2, 'no such file or directory'], 48: ['ENOMEM', 12, 'not enough memory'],
-    51: ['ENOSPC', 28, 'no space left on device'], 52: ['ENOSYS', 38, 'function not implemented'], 54: ['ENOTDIR', 20, 'not a directory'],
-    55: ['ENOTEMPTY', 39, 'directory not empty'], 63: ['EPERM', 1, 'operation not permitted'], 69: ['EROFS', 30, 'read-only file system'],
-    75: ['EXDEV', 18, 'cross-device link not permitted'], 76: ['ENOENT', 2, 'no such file or directory'],
-  };
-  const NUMBERS = Object.fromEntries(Object.keys(ERRORS).map((number) => [ERRORS[number][0], +number]));
-
-  const failure = (number, syscall, from, to) => {
-    const [code, errno, text] = ERRORS[number] ?? ['EIO', 5, `error ${number}`];
-    const where = from === undefined ? '' : ` '${from}'${to === undefined ? '' : ` -> '${to}'`}`;
-    const error = Object.assign(new Error(`${code}: ${text}, ${syscall}${where}`), { errno: -errno, code, syscall });
-    if (from !== undefined) error.path = from;
-    if (to !== undefined) error.dest = to;
-    return error;
-  };
-  const check = (result, syscall, from, to) => {
-    if (result < 0) throw failure(-result, syscall, from, to);
-    return result;
-  };
-
-  const pathOf = (value, name = 'path') => {
-    let found = value;
-    if (value instanceof URL) found = $.node.url.fileURLToPath(value);
-    else if (value instanceof Uint8Array) found = Buffer.from(value).toString();
-    if (typeof found !== 'string') {
-      throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
-    }
-    if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
-    return found;
-  };
-  const optionsOf = (options) => (typeof options === 'string' ? { encoding: options } : options ?? {});
-  const shown = (bytes, encoding) => (!encoding || encoding === 'buffer' ? bytes : bytes.toString(encoding));
-  const checkEncoding = (encoding) => {
-    if (encoding && encoding !== 'buffer') $.codec(encoding);
-    return encoding;
-  };
-  const isUtf8 = (encoding) => /^utf-?8$/i.test(encoding);
-
-  const constants = {
-    F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, COPYFILE_EXCL: 1, COPYFILE_FICLONE: 2, COPYFILE_FICLONE_FORCE: 4, O_RDONLY: os.O_RDONLY, O_WRONLY: os.O_WRONLY,
-    O_RDWR: os.O_RDWR, O_CREAT: os.O_CREAT, O_EXCL: os.O_EXCL, O_TRUNC: os.O_TRUNC, O_APPEND: os.O_APPEND, S_IFMT: os.S_IFMT, S_IFREG: os.S_IFREG,
-    S_IFDIR: os.S_IFDIR, S_IFCHR: os.S_IFCHR, S_IFLNK: os.S_IFLNK,
-  };
-  const { O_APPEND, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_WRONLY } = os;
-  const FLAGS = {
-    __proto__: null, r: os.O_RDONLY, rs: os.O_RDONLY, 'r+': O_RDWR, 'rs+': O_RDWR, w: O_WRONLY | O_CREAT | O_TRUNC, wx: O_WRONLY | O_CREAT | O_TRUNC | O_EXCL,
-    'w+': O_RDWR | O_CREAT | O_TRUNC, 'wx+': O_RDWR | O_CREAT | O_TRUNC | O_EXCL, a: O_WRONLY | O_CREAT | O_APPEND, ax: O_WRONLY | O_CREAT | O_APPEND | O_EXCL,
-    'a+': O_RDWR | O_CREAT | O_APPEND, 'ax+': O_RDWR | O_CREAT | O_APPEND | O_EXCL,
-  };
-  const flagsOf = (flags = 'r') => {
-    const known = typeof flags === 'number' ? flags : FLAGS[flags];
-    if (known === undefined) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'flags' is invalid. Received ${$.inspect(flags, 0)}`);
-    return known;
-  };
-
-  const isType = (type) =>
-    function () {
-      return (this.mode & os.S_IFMT) === type;
-    };
-  class Stats {
-    constructor(raw) {
-      const { dev, ino, mode, nlink, uid, gid, rdev, size, blocks, atime, mtime, ctime } = raw;
-      const rights = (mode & os.S_IFMT) === os.S_IFDIR ? 0o755 : 0o644;
-      Object.assign(this, {
-        dev, mode: mode & 0o777 ? mode : mode | rights, nlink, uid, gid, rdev, blksize: 4096, ino, size, blocks: blocks ?? Math.ceil(size / 512),
-        atimeMs: atime, mtimeMs: mtime, ctimeMs: ctime, birthtimeMs: ctime, atime: new Date(atime), mtime: new Date(mtime), ctime: new Date(ctime), birthtime: new Date(ctime),
-      });
-    }
-  }
-  class Dirent {
-    constructor(name, parentPath, mode) {
-      this.name = name;
-      this.parentPath = parentPath;
-      Object.defineProperty(this, 'mode', { value: mode });
-    }
-  }
-  const KINDS = { isFile: os.S_IFREG, isDirectory: os.S_IFDIR, isSymbolicLink: os.S_IFLNK, isCharacterDevice: os.S_IFCHR, isBlockDevice: os.S_IFBLK, isFIFO: os.S_IFIFO, isSocket: os.S_IFSOCK };
-  for (const name of Object.keys(KINDS)) {
-    for (const { prototype } of [Stats, Dirent]) Object.defineProperty(prototype, name, { value: isType(KINDS[name]), writable: true, configurable: true });
-  }
-
-  const rawStat = (name) => {
-    const [raw, error] = os.stat(name);
-    return error === 0 ? raw : undefined;
-  };
-  const statOf = (name, syscall = 'stat') => {
-    const [raw, error] = os.stat(name);
-    if (error !== 0) throw failure(error, syscall, name);
-    return raw;
-  };
-  const isDirectory = (name) => ((rawStat(name)?.mode ?? 0) & os.S_IFMT) === os.S_IFDIR;
-
-  // What a descriptor has left, from its place on.
-  const readRest = (fd) => {
-    const parts = [];
-    for (let size = 65536; ; size = Math.min(size * 2, 1 << 24)) {
-      const part = Buffer.alloc(size);
-      const got = check(os.read(fd, part.buffer, 0, size), 'read');
-      if (got === 0) break;
-      parts.push(got === size ? part : part.subarray(0, got));
-    }
-    return parts.length === 1 ? parts[0] : Buffer.concat(parts);
-  };
-  const writeAll = (fd, bytes, name) => {
-    for (let at = 0; at < bytes.length; ) {
-      const put = check(os.write(fd, bytes.buffer, bytes.byteOffset + at, bytes.length - at), 'write', name);
-      if (put === 0) throw failure(NUMBERS.ENOSPC, 'write', name);
-      at += put;
-    }
-  };
-  const dataOf = (data, encoding) => {
-    if (typeof data === 'string') return Buffer.from(data, encoding);
-    if (ArrayBuffer.isView(data)) return bytesOf(data);
-    throw coded(TypeError, 'ERR_INVALID_ARG_TYPE',
-      `The "data" argument must be of type string or an instance of Buffer, TypedArray, or DataView. Received ${$.received(data)}`);
-  };
-
-  const store = (file, data, options, flag) => {
-    const { encoding = 'utf8', flag: flags = flag, mode = 0o666 } = optionsOf(options);
-    // The interpreter itself encodes and writes what is plain text in one go.
-    if (typeof file !== 'number' && typeof data === 'string' && isUtf8(encoding ?? 'utf8') && (flags === 'w' || flags === 'a')) {
-      const name = pathOf(file);
-      const problem = {};
-      const open = std.open(name, flags, problem);
-      if (open === null) throw failure(problem.errno, 'open', name);
-      open.puts(data.isWellFormed() ? data : data.toWellFormed());
-      open.flush();
-      const failed = open.error();
-      // What went wrong is told by the next write.
-      const number = failed ? -Math.min(os.write(open.fileno(), new ArrayBuffer(1), 0, 1), 0) || NUMBERS.ENOSPC : 0;
-      open.close();
-      if (failed) throw failure(number, 'write');
-      return;
-    }
-    const bytes = dataOf(data, encoding ?? 'utf8');
-    if (typeof file === 'number') {
-      writeAll(file, bytes);
-      return;
-    }
-    const fd = sync.openSync(file, flags, mode);
-    try {
-      writeAll(fd, bytes);
-    } finally {
-      os.close(fd);
-    }
-  };
-
-  const copy = (from, to, mode) => {
-    const name = pathOf(from, 'src');
-    const target = pathOf(to, 'dest');
-    if (mode & constants.COPYFILE_EXCL && rawStat(target)) throw failure(NUMBERS.EEXIST, 'copyfile', name, target);
-    let bytes;
-    try {
-      bytes = sync.readFileSync(name);
-      store(target, bytes, undefined, 'w');
-    } catch (error) {
-      throw failure(NUMBERS[error.code] ?? NUMBERS.EIO, 'copyfile', name, target);
-    }
-  };
 
   const copyTree = (from, to, options) => {
     if (options.filter && !options.filter(from, to)) return;
@@ -192,48 +27,34 @@
     for (const name of names(from)) copyTree(path.join(from, name), path.join(to, name), options);
   };
 
-  const names = (directory) => {
-    const [found, error] = os.readdir(directory);
-    // Some builds give an empty list for what is no directory.
-    if (error !== 0) throw failure(error, 'scandir', directory);
-    if (!isDirectory(directory)) throw failure(rawStat(directory) ? NUMBERS.ENOTDIR : NUMBERS.ENOENT, 'scandir', directory);
-    return found.filter((name) => name !== '.' && name !== '..').sort();
-  };
-
-  const removeTree = (name) => {
-    if (isDirectory(name)) for (const child of names(name)) removeTree(`${name}/${child}`);
-    check(os.remove(name), 'rm', name);
-  };
-
   const timeOf = (time) => (time instanceof Date ? time.getTime() : typeof time === 'string' ? +time * 1000 : time * 1000);
 
-  const sync = {
-    accessSync(file) {
-      statOf(pathOf(file), 'access');
-    },
-    appendFileSync(file, data, options) {
-      store(file, data, options, 'a');
-    },
+  const writeText = (fd, bytes) => {
+    writeAll(fd, bytes);
+    return bytes.length;
+  };
+  // Does something at a place in a file, and goes back.
+  const at = (fd, position, action) => {
+    if (typeof position !== 'number' || position < 0) return action();
+    const before = check(os.seek(fd, 0, std.SEEK_CUR), 'read');
+    check(os.seek(fd, position, std.SEEK_SET), 'read');
+    try {
+      return action();
+    } finally {
+      os.seek(fd, before, std.SEEK_SET);
+    }
+  };
+
+  Object.assign(sync, {
     chmodSync(file) {
       statOf(pathOf(file), 'chmod');
     },
     chownSync(file) {
       statOf(pathOf(file), 'chown');
     },
-    closeSync(fd) {
-      check(os.close(fd), 'close');
-    },
-    copyFileSync: (from, to, mode = 0) => copy(from, to, mode),
     cpSync(from, to, options = {}) {
       statOf(pathOf(from, 'src'), 'cp');
       copyTree(pathOf(from, 'src'), pathOf(to, 'dest'), options);
-    },
-    existsSync(file) {
-      try {
-        return rawStat(pathOf(file)) !== undefined;
-      } catch {
-        return false;
-      }
     },
     fstatSync(fd) {
       const place = os.seek(fd, 0, std.SEEK_CUR);
@@ -258,24 +79,6 @@
       throw failure(NUMBERS.ENOSYS, 'link', pathOf(from), pathOf(to));
     },
     lstatSync: (file, options) => sync.statSync(file, options),
-    mkdirSync(directory, options) {
-      const name = pathOf(directory);
-      const { recursive = false } = typeof options === 'object' && options !== null ? options : {};
-      if (!recursive) {
-        check(os.mkdir(name), 'mkdir', name);
-        return undefined;
-      }
-      let first;
-      const make = (each) => {
-        if (isDirectory(each)) return;
-        if (rawStat(each)) throw failure(each === path.resolve(name) ? NUMBERS.EEXIST : NUMBERS.ENOTDIR, 'mkdir', name);
-        make(path.dirname(each));
-        check(os.mkdir(each), 'mkdir', name);
-        first ??= each;
-      };
-      make(path.resolve(name));
-      return first;
-    },
     mkdtempSync(prefix) {
       for (;;) {
         const name = pathOf(prefix, 'prefix') + $.node.crypto.randomUUID().replace(/-/g, '').slice(0, 6);
@@ -286,14 +89,6 @@
         }
       }
     },
-    openSync(file, flags, mode = 0o666) {
-      const name = pathOf(file);
-      const wanted = flagsOf(flags);
-      if (wanted & (O_WRONLY | O_RDWR) && isDirectory(name)) throw failure(NUMBERS.EISDIR, 'open', name);
-      const fd = check(os.open(name, wanted, typeof mode === 'number' ? mode : 0o666), 'open', name);
-      opened.set(fd, path.resolve(name));
-      return fd;
-    },
     opendirSync(directory) {
       const entries = sync.readdirSync(directory, { withFileTypes: true });
       return {
@@ -302,29 +97,6 @@
           yield* entries;
         },
       };
-    },
-    readFileSync(file, options) {
-      const { encoding, flag = 'r' } = optionsOf(options);
-      checkEncoding(encoding);
-      if (typeof file === 'number') return shown(readRest(file), encoding);
-      const name = pathOf(file);
-      if (name === '/dev/stdin') return shown(readRest(0), encoding);
-      if (encoding && isUtf8(encoding) && flag === 'r') {
-        const problem = {};
-        const open = std.open(name, 'r', problem);
-        if (open === null) throw failure(problem.errno, 'open', name);
-        const text = open.readAsString();
-        open.close();
-        if (text === '' && isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
-        return text;
-      }
-      const fd = sync.openSync(name, flag);
-      try {
-        if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
-        return shown(readRest(fd), encoding);
-      } finally {
-        os.close(fd);
-      }
     },
     readSync(fd, buffer, offset = 0, length = undefined, position = null) {
       if (typeof offset === 'object' && offset !== null) ({ offset = 0, length, position = null } = offset);
@@ -335,21 +107,6 @@
       }
       return at(fd, position, () => check(os.read(fd, bytes.buffer, bytes.byteOffset + offset, most), 'read'));
     },
-    readdirSync(directory, options) {
-      const { withFileTypes = false, recursive = false } = optionsOf(options);
-      const root = pathOf(directory);
-      const found = [];
-      const walk = (below, prefix) => {
-        for (const name of names(below)) {
-          const whole = `${below.replace(/(?<=.)\/$/, '')}/${name}`;
-          const mode = withFileTypes || recursive ? (rawStat(whole)?.mode ?? os.S_IFLNK) : 0;
-          found.push(withFileTypes ? new Dirent(name, below, mode) : prefix + name);
-          if (recursive && (mode & os.S_IFMT) === os.S_IFDIR) walk(whole, `${prefix}${name}/`);
-        }
-      };
-      walk(root, '');
-      return found;
-    },
     readlinkSync(file) {
       statOf(pathOf(file), 'readlink');
       throw failure(NUMBERS.EINVAL, 'readlink', pathOf(file));
@@ -359,31 +116,12 @@
       statOf(name, 'realpath');
       return name;
     },
-    renameSync(from, to) {
-      check(os.rename(pathOf(from, 'oldPath'), pathOf(to, 'newPath')), 'rename', pathOf(from), pathOf(to));
-    },
-    rmSync(file, options = {}) {
-      const name = pathOf(file);
-      if (!rawStat(name)) {
-        if (options.force) return;
-        throw failure(NUMBERS.ENOENT, 'rm', name);
-      }
-      if (isDirectory(name) && !options.recursive) {
-        throw Object.assign(new Error(`Path is a directory: rm returned EISDIR (is a directory) ${name}`), { code: 'ERR_FS_EISDIR', name: 'SystemError' });
-      }
-      removeTree(name);
-    },
     rmdirSync(directory, options) {
       const name = pathOf(directory);
       if (!rawStat(name)) throw failure(NUMBERS.ENOENT, 'rmdir', name);
       if (!isDirectory(name)) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
       if (options?.recursive) removeTree(name);
       else check(os.remove(name), 'rmdir', name);
-    },
-    statSync(file, options) {
-      const name = pathOf(file);
-      if (options?.throwIfNoEntry === false && rawStat(name) === undefined) return undefined;
-      return new Stats(statOf(name));
     },
     symlinkSync: (from, to) => {
       throw failure(NUMBERS.ENOSYS, 'symlink', pathOf(from), pathOf(to));
@@ -394,49 +132,19 @@
       cut.set(bytes.subarray(0, length));
       store(file, cut, undefined, 'w');
     },
-    unlinkSync(file) {
-      const name = pathOf(file);
-      if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'unlink', name);
-      check(os.remove(name), 'unlink', name);
-    },
     utimesSync(file, atime, mtime) {
       check(os.utimes(pathOf(file), timeOf(atime), timeOf(mtime)), 'utime', pathOf(file));
     },
-    writeFileSync: (file, data, options) => store(file, data, options, 'w'),
     writeSync(fd, data, offset, length, position) {
       if (typeof data === 'string') return at(fd, offset, () => writeText(fd, Buffer.from(data, length)));
       if (typeof offset === 'object' && offset !== null) ({ offset = 0, length, position } = offset);
       const bytes = bytesOf(data).subarray(offset ?? 0, length === undefined || length === null ? undefined : (offset ?? 0) + length);
       return at(fd, position, () => writeText(fd, bytes));
     },
-  };
-  // The names of what is open: the interpreter has no call that tells.
-  const opened = new Map();
+  });
 
-  const writeText = (fd, bytes) => {
-    writeAll(fd, bytes);
-    return bytes.length;
-  };
-  // Does something at a place in a file, and goes back.
-  const at = (fd, position, action) => {
-    if (typeof position !== 'number' || position < 0) return action();
-    const before = check(os.seek(fd, 0, std.SEEK_CUR), 'read');
-    check(os.seek(fd, position, std.SEEK_SET), 'read');
-    try {
-      return action();
-    } finally {
-      os.seek(fd, before, std.SEEK_SET);
-    }
-  };
-
-  const promises = { constants };
-  const fs = { constants, Stats, Dirent, promises, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1 };
-  for (const name of Object.keys(sync)) {
-    const plain = name.slice(0, -4);
-    const call = sync[name];
-    fs[name] = call;
-    promises[plain] = { [plain]: async (...args) => call(...args) }[plain];
-    fs[plain] = {
+  const later = (call, plain) =>
+    ({
       [plain](...args) {
         const callback = args.pop();
         if (typeof callback !== 'function') {
@@ -451,65 +159,17 @@
         }
         setImmediate(() => callback(...result));
       },
-    }[plain];
+    })[plain];
+  Object.setPrototypeOf(fs, Object.prototype);
+  for (const name of Object.keys(sync)) {
+    fs[name] = sync[name];
+    fs[name.slice(0, -4)] = later(sync[name], name.slice(0, -4));
   }
+  $.lazily(fs, 'promises', () => $.node['fs/promises']);
   fs.exists = (file, callback) => {
     const result = sync.existsSync(file);
     setImmediate(() => callback(result));
   };
   fs.exists[Symbol.for('nodejs.util.promisify.custom')] = async (file) => sync.existsSync(file);
   for (const name of ['realpath', 'realpathSync']) fs[name].native = fs[name];
-  for (const name of ['exists', 'close', 'read', 'write', 'fsync', 'fstat', 'ftruncate', 'fdatasync']) delete promises[name];
-
-  class FileHandle {
-    constructor(fd) {
-      this.fd = fd;
-    }
-    async close() {
-      if (this.fd >= 0) sync.closeSync(this.fd);
-      this.fd = -1;
-    }
-    async read(buffer, ...rest) {
-      const into = ArrayBuffer.isView(buffer) ? buffer : buffer?.buffer ?? Buffer.alloc(16384);
-      return { bytesRead: sync.readSync(this.fd, into, ...(ArrayBuffer.isView(buffer) ? rest : [buffer ?? {}])), buffer: into };
-    }
-    async write(data, ...rest) {
-      return { bytesWritten: sync.writeSync(this.fd, data, ...rest), buffer: data };
-    }
-    async readFile(options) {
-      return sync.readFileSync(this.fd, options);
-    }
-    async writeFile(data, options) {
-      store(this.fd, data, options, 'w');
-    }
-    async appendFile(data, options) {
-      store(this.fd, data, options, 'a');
-    }
-    async stat() {
-      return sync.fstatSync(this.fd);
-    }
-    async truncate(length) {
-      sync.ftruncateSync(this.fd, length);
-    }
-    async sync() {}
-    async *readLines() {
-      yield* lines(sync.readFileSync(this.fd, 'utf8'));
-    }
-    async [Symbol.asyncDispose ?? Symbol.for('asyncDispose')]() {
-      await this.close();
-    }
-  }
-  promises.open = async (file, flags, mode) => new FileHandle(sync.openSync(file, flags, mode));
-  promises.glob = async function* (pattern, options) {
-    yield* sync.globSync(pattern, options);
-  };
-
-  const lines = (text) => {
-    const all = text.split(/\r\n|\n|\r/);
-    if (all.at(-1) === '') all.pop();
-    return all;
-  };
-  $.lines = lines;
-  $.node.fs = fs;
-  $.node['fs/promises'] = promises;
 }

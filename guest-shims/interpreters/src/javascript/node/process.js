@@ -1,7 +1,7 @@
 'use strict';
 // `process`, `require('os')` and `require('timers')`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded, os, std } = $;
   const EventEmitter = $.node.events;
   const { now } = performance;
@@ -162,11 +162,13 @@
   });
 
   // What an execution brings.
-  $.enter = (input, env) => {
-    process.argv = [process.execPath, $.node.path.resolve('/app', input.name), ...input.args];
+  $.entering = () => {
+    const { input, env } = $.entered();
+    process.argv = [process.execPath, $.mainFile(), ...input.args];
     process.argv0 = 'node';
     process.env = env;
   };
+  $.entering();
   $.resetProcess = () => {
     exitCode = undefined;
   };
@@ -222,5 +224,5 @@
   $.node['timers/promises'] = timersPromises;
   $.node.perf_hooks = { performance };
   $.node.console = console;
-  $.global('process', process);
+  $.provide('process', process);
 }

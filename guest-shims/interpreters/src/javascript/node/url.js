@@ -1,7 +1,7 @@
 'use strict';
 // `URL`, `URLSearchParams` as the URL Standard has them, and `require('url')`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded } = $;
   const { decodeUtf8, encode } = $.encoding;
 
@@ -549,6 +549,6 @@
     domainToASCII: (domain) => parseHost(domain, true) ?? '',
     urlToHttpOptions: ({ protocol, hostname, hash, search, pathname, href }) => ({ protocol, hostname, hash, search, pathname, path: pathname + search, href }),
   };
-  $.global('URL', URL);
-  $.global('URLSearchParams', URLSearchParams);
+  $.provide('URL', URL);
+  $.provide('URLSearchParams', URLSearchParams);
 }

@@ -1,7 +1,7 @@
 'use strict';
 // `require('util')`.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded, inspectWith } = $;
 
   // How Node's messages name what they were given instead.
@@ -31,7 +31,7 @@
     isGeneratorFunction: (value) => /Generator/.test(Object.prototype.toString.call(value)) && typeof value === 'function', isProxy: () => false,
   };
 
-  // Deep equality, as `assert` and `isDeepStrictEqual` have it. What is compared already counts as equal: cycles.
+  // Deep equality, as `assert` and `isDeepStrictEqual` have it. What is being compared counts as equal: cycles.
   const sameKeys = (a, b, isStrict, seen) => {
     const own = (value) => Reflect.ownKeys(value).filter((key) => Object.prototype.propertyIsEnumerable.call(value, key) && (isStrict || typeof key === 'string'));
     const keys = own(a);
@@ -58,6 +58,11 @@
     if (tag !== Object.prototype.toString.call(b) || Array.isArray(a) !== Array.isArray(b)) return false;
     if (seen.get(a) === b) return true;
     seen.set(a, b);
+    const isSame = sameObjects(a, b, isStrict, seen, tag);
+    seen.delete(a);
+    return isSame;
+  };
+  const sameObjects = (a, b, isStrict, seen, tag) => {
     const equal = (x, y) => deepEqual(x, y, isStrict, seen);
     if (Array.isArray(a) && a.length !== b.length) return false;
     if (a instanceof Date && !Object.is(a.getTime(), b.getTime())) return false;

@@ -1,9 +1,10 @@
 'use strict';
-// `require`: the modules of `node/`, files of the workspace, vendored packages. And `requireVendor`.
+// What `require` does for what is no module of Node's: files of the workspace, vendored packages, names that are not there.
 {
-  const $ = globalThis.$glovebox;
-  const { bjson, coded, node, std } = $;
+  const $ = $glovebox;
+  const { builtin, coded, compileAs, node } = $;
   const { fs, path } = node;
+  $.completeFs();
 
   const VENDOR = '/data_js';
   // Modules of Node that cannot be here, by what they would need.
@@ -44,7 +45,11 @@
     const reason = Object.keys(ABSENT).find((each) => ABSENT[each].includes(bare));
     const isPath = /^\.{0,2}\//.test(name);
     if (reason !== undefined) text += `: ${reason}; it has ${names().join(', ')}`;
-    else if (!isPath) text += `; the nearest there is: '${nearest(bare, [...names(), ...vendored()])}'`;
+    else if (!isPath) {
+      const all = [...names(), ...vendored()];
+      const near = nearest(bare, all);
+      text += distance(bare, near) <= Math.max(2, bare.length / 3) ? `; the nearest there is: '${near}'` : `; there are ${all.join(', ')}`;
+    }
     else {
       const directory = path.dirname(path.resolve(path.dirname(parent), name));
       const files = fs.existsSync(directory) ? fs.readdirSync(directory) : [];
@@ -53,48 +58,16 @@
     return Object.assign(coded(Error, 'MODULE_NOT_FOUND', text), { requireStack: [parent] });
   };
 
-  // Compiles text as the body of a function under a file's name, for traces. The interpreter names what it compiles for
-  // scripts itself, so the name is put into the compiled form.
-  const UNNAMED = '<evalScript>';
-  const asBytes = (text) => {
-    const is8Bit = !/[^\0-\xff]/.test(text);
-    const bytes = is8Bit ? [] : [];
-    for (let i = 0; i < text.length; i++) {
-      bytes.push(text.charCodeAt(i) & 255);
-      if (!is8Bit) bytes.push(text.charCodeAt(i) >> 8);
-    }
-    const head = [];
-    let length = text.length * 2 + (is8Bit ? 0 : 1);
-    for (; length > 127; length >>>= 7) head.push((length & 127) | 128);
-    return [...head, length, ...bytes];
-  };
-  const renamed = (compiled, name) => {
-    const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE));
-    const from = asBytes(UNNAMED);
-    let at = 0;
-    while (at < bytes.length && !from.every((byte, i) => bytes[at + i] === byte)) at++;
-    if (at === bytes.length) return compiled;
-    const made = Uint8Array.from([...bytes.subarray(0, at), ...asBytes(name), ...bytes.subarray(at + from.length)]);
-    // Later builds have a checksum behind the version; all ones stand for none.
-    if (HAS_CHECKSUM) made.fill(255, 1, 5);
-    return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
-  };
-  const compile = (source) => std.evalScript(source, { compile_only: true });
-  const HAS_CHECKSUM = new Uint8Array(bjson.write(compile('0'), bjson.WRITE_OBJ_BYTECODE))[0] >= 24;
   const wrap = (source, file) => {
     const body = source.startsWith('#!') ? `//${source}` : source;
-    let compiled;
     try {
       // No line break before the source: its lines keep their numbers.
-      compiled = compile(`(function (exports, require, module, __filename, __dirname) {${body}\n})`);
+      return compileAs(file, `(function (exports, require, module, __filename, __dirname) {${body}\n})`);
     } catch (error) {
-      const stack = String(error.stack).replaceAll(UNNAMED, file);
       const hint = /^\s*(?:import\b[^(.]|export\b)/m.test(source) ? `; '${file}' is an ES module: use \`import\`, not \`require\`` : '';
       Object.defineProperty(error, 'message', { value: `${error.message}${hint}`, writable: true, configurable: true });
-      Object.defineProperty(error, 'stack', { value: stack, writable: true, configurable: true });
       throw error;
     }
-    return std.evalScript(renamed(compiled, file), { eval_function: true });
   };
 
   const isFile = (file) => {
@@ -131,10 +104,6 @@
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
   }
-  const builtin = (name) => {
-    const bare = name.startsWith('node:') ? name.slice(5) : name;
-    return Object.hasOwn(node, bare) ? node[bare] : undefined;
-  };
   const resolve = (name, parent) => {
     if (typeof name !== 'string') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "id" argument must be of type string. Received ${$.received(name)}`);
     if (name === '') throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', "The argument 'id' must be a non-empty string. Received ''");
@@ -160,7 +129,7 @@
           throw error;
         }
       } else if (file.endsWith('.mjs')) throw coded(Error, 'ERR_REQUIRE_ESM', `'${file}' is an ES module: use \`import\`, not \`require\``);
-      else wrap(source, file).call(module.exports, module.exports, makeRequire(file, module), module, file, module.path);
+      else wrap(source, file).call(module.exports, module.exports, makeRequire(file), module, file, module.path);
       isDone = true;
     } finally {
       if (!isDone) delete cache[file];
@@ -168,9 +137,13 @@
     module.loaded = true;
     return module.exports;
   };
-  const makeRequire = (parent, module) => {
+  const makeRequire = (parent) => {
     const require = (name) => (typeof name === 'string' ? builtin(name) : undefined) ?? load(resolve(name, parent));
-    return Object.assign(require, { resolve: (name) => resolve(name, parent), cache, main: globalThis.module, extensions: {} });
+    require.resolve = (name) => resolve(name, parent);
+    require.cache = cache;
+    require.extensions = {};
+    require.main = mainModule();
+    return require;
   };
 
   const requireVendor = (name) => {
@@ -183,37 +156,37 @@
   };
 
   node.module = Object.assign(Module, {
-    builtinModules: Object.keys(node),
+    builtinModules: [...Object.keys(node), 'module'],
     isBuiltin: (name) => builtin(name) !== undefined,
     createRequire: (file) => makeRequire(String(file).startsWith('file:') ? node.url.fileURLToPath(file) : path.resolve(String(file))),
   });
   Module.Module = Module;
 
   // What the running script is, as a module.
-  const main = (name) => {
-    const file = path.resolve('/app', name);
-    const module = new Module(file);
-    module.id = '.';
-    $.global('module', module);
-    $.global('exports', module.exports);
-    $.global('require', makeRequire(file));
-    $.global('__filename', file);
-    $.global('__dirname', path.dirname(file));
+  let main;
+  let mainOf;
+  const mainModule = () => {
+    const file = $.mainFile();
+    if (mainOf === file) return main;
+    mainOf = file;
+    main = Object.assign(new Module(file), { id: '.' });
+    return main;
   };
-  const { enter } = $;
-  $.enter = (input, env) => {
-    enter(input, env);
-    main(input.name);
-  };
-  $.global('requireVendor', requireVendor);
+  $.modules = { load, mainModule, makeRequire, requireVendor, resolve, cache };
 
-  // The text of the module that `import` finds under a name.
-  $.facade = (name) => {
+  // The text of the module that `import` finds under a name, once.
+  const FACADE = Symbol.for('glovebox.module');
+  const made = new Set();
+  $.makeFacade = (name) => {
+    if (made.has(name)) return '';
+    made.add(name);
+    const plain = name.startsWith('node:') ? name.slice(5) : name;
+    const all = node[plain];
+    if (all === undefined) return '';
     // `os` is the interpreter's module too: what only that has, it keeps.
     const own = name === 'os' ? "export * from 'qjs:os';\n" : '';
-    const taken = name === 'os' ? Object.keys($.os) : [];
-    const keys = Object.keys(node[name]).filter((key) => /^[A-Za-z_]\w*$/.test(key) && key !== 'default' && !taken.includes(key));
-    return `${own}const m = $glovebox.node['${name}'];\nexport default m;\nexport const { ${keys.join(', ')} } = m;`;
+    const names = Object.keys(all).filter((key) => /^[A-Za-z_]\w*$/.test(key) && key !== 'default');
+    $.global(FACADE, all);
+    return `${own}const m = globalThis[Symbol.for('${FACADE.description}')];\nexport default m;\nexport const { ${names.join(', ')} } = m;`;
   };
-  $.facades = Object.keys(node).join('\n');
 }

@@ -1,7 +1,7 @@
 'use strict';
 // What scripts need most often, as global functions. A script that declares one of the names has its own.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { fs, path } = $.node;
 
   const makeRoom = (file) => {

@@ -1,7 +1,7 @@
 'use strict';
 // `require('path')`: POSIX paths only, as in the sandbox.
 {
-  const $ = globalThis.$glovebox;
+  const $ = $glovebox;
   const { coded } = $;
 
   const check = (path, name = 'path') => {
@@ -69,8 +69,9 @@
       const whole = untrailed(path);
       const at = whole.lastIndexOf('/');
       if (at < 0) return '.';
-      const above = whole.slice(0, at).replace(/(?<=[^/])\/+$/, '');
-      return at === 0 || above === '' ? '/' : /^\/+$/.test(above) ? '/' : above;
+      if (at === 0) return '/';
+      if (/^\/+$/.test(whole)) return '/';
+      return at === 1 && whole.startsWith('//') ? '//' : whole.slice(0, at);
     },
     basename(path, suffix) {
       check(path);
@@ -101,36 +102,6 @@
     },
     toNamespacedPath: (path) => path,
     matchesGlob: (path, pattern) => $.globPattern(pattern).test(path),
-  };
-
-  // `*` and `?` within a part, `**` over parts, `{a,b}` and `[a-z]`.
-  $.globPattern = (pattern) => {
-    let source = '';
-    let depth = 0;
-    for (let i = 0; i < pattern.length; i++) {
-      const c = pattern[i];
-      if (pattern.startsWith('**/', i)) {
-        source += '(?:[^/]+/)*';
-        i += 2;
-      } else if (pattern.startsWith('**', i)) {
-        source += '.*';
-        i++;
-      } else if (c === '*') source += '[^/]*';
-      else if (c === '?') source += '[^/]';
-      else if (c === '[' && pattern.indexOf(']', i) > 0) {
-        const end = pattern.indexOf(']', i);
-        source += `[${pattern.slice(i + 1, end).replace(/^!/, '^').replace(/\\/g, '\\\\')}]`;
-        i = end;
-      } else if (c === '{') {
-        source += '(?:';
-        depth++;
-      } else if (c === '}' && depth > 0) {
-        source += ')';
-        depth--;
-      } else if (c === ',' && depth > 0) source += '|';
-      else source += c.replace(/[\\^$.|+(){}\[\]]/, '\\$&');
-    }
-    return new RegExp(`^${source}${')'.repeat(depth)}$`, 's');
   };
 
   path.posix = path;

@@ -1,0 +1,52 @@
+//! The files that guests find at `/data_js`, packed by the build.
+
+use std::{
+    io::Read,
+    sync::{Arc, LazyLock},
+};
+
+use glovebox_core::{Library, LibraryFiles};
+use glovebox_vfs::MountSource;
+use ruzstd::decoding::StreamingDecoder;
+
+/// All files in one frame, each as its path, a zero, its text, a zero: text takes a third of its room so.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
+
+/// Unpacked when a guest first looks into it.
+struct Packed(LazyLock<Vec<(String, Vec<u8>)>>);
+
+impl LibraryFiles for Packed {
+    fn files(&self) -> &[(String, Vec<u8>)] {
+        &self.0
+    }
+}
+
+fn unpack() -> Vec<(String, Vec<u8>)> {
+    let mut text = Vec::new();
+    // It is our own frame, and memory that runs out ends the instance.
+    let is_whole = StreamingDecoder::new(PACKED).is_ok_and(|mut frame| frame.read_to_end(&mut text).is_ok());
+    let mut pieces = if is_whole { text.split(|byte| *byte == 0) } else { [].split(|byte| *byte == 0) };
+    let mut files = Vec::new();
+    while let (Some(path), Some(bytes)) = (pieces.next(), pieces.next()) {
+        files.push((String::from_utf8_lossy(path).into_owned(), bytes.to_vec()));
+    }
+    files
+}
+
+static SHARED: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Packed(LazyLock::new(unpack)))));
+
+/// The library, the same for all guests.
+pub(crate) fn shared() -> Arc<dyn MountSource> {
+    Arc::clone(&SHARED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_packed_comes_out_again() {
+        let all = glovebox_interpreters::LIBRARY.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+        assert_eq!(unpack(), all);
+    }
+}

@@ -1,0 +1,117 @@
+//! `import` of what `require` knows: modules that are made when a source first asks for them.
+//!
+//! The interpreter's own loader finds files and what was evaluated before under a name. So before a source with imports is
+//! compiled, every module of Node that it names is evaluated; what only an imported file names shows when compiling fails.
+
+use crate::{DriverError, Script};
+
+use super::{compile::Compiled, guest::EVAL_MODULE, report::Facts, state::Booted};
+
+/// What `lazy.js`, `fs.js`, `path.js` and `modules.js` give.
+const MODULES: [&str; 21] = [
+    "assert",
+    "assert/strict",
+    "buffer",
+    "console",
+    "crypto",
+    "events",
+    "fs",
+    "fs/promises",
+    "module",
+    "os",
+    "path",
+    "path/posix",
+    "perf_hooks",
+    "process",
+    "querystring",
+    "string_decoder",
+    "timers",
+    "timers/promises",
+    "url",
+    "util",
+    "util/types",
+];
+
+/// The name with and without the scheme, if it is a module of ours.
+fn is_module(name: &str) -> bool {
+    MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
+}
+
+/// The modules of ours that a source names between quotes.
+fn named(source: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for piece in source.split(['\'', '"', '`']) {
+        if is_module(piece) && !found.contains(&piece) {
+            found.push(piece);
+        }
+    }
+    found
+}
+
+impl Booted<'_> {
+    /// Compiles a script whose imports may be modules of Node.
+    pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+        if script.source.contains("import") || script.source.contains("export") {
+            for name in named(script.source) {
+                self.import(name)?;
+            }
+        }
+        // Each round makes one of them.
+        for _ in &MODULES {
+            let compiled = self.compile(script)?;
+            let Compiled::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
+            let Some(name) = missing(facts).filter(|name| is_module(name)) else { return Ok(compiled) };
+            let (thrown, name) = (*thrown, name.to_owned());
+            if !self.import(&name)? {
+                return Ok(compiled);
+            }
+            self.guest.free(thrown)?;
+        }
+        self.compile(script)
+    }
+
+    /// Makes the module of a name, unless it is there. Whether it was made.
+    fn import(&mut self, name: &str) -> Result<bool, DriverError> {
+        let Some(at) = self.place(name.as_bytes())? else { return Ok(false) };
+        let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;
+        self.displace(at)?;
+        let source = self.ask(self.at.facade, &[string])?;
+        self.guest.free(string)?;
+        let Some(source) = source else { return Ok(false) };
+        let text = self.guest.whole_text(source)?.unwrap_or_default();
+        self.guest.free(source)?;
+        if text.is_empty() {
+            return Ok(false);
+        }
+        let Some(at) = self.place(text.as_bytes())? else { return Ok(false) };
+        self.guest.write_text(self.at.name, name.as_bytes())?;
+        let bytes = u32::try_from(text.len()).unwrap_or_default();
+        let promise = self.guest.eval(at, bytes, self.at.name, EVAL_MODULE)?;
+        self.displace(at)?;
+        if promise.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(false);
+        }
+        self.guest.free(promise)?;
+        Ok(true)
+    }
+}
+
+/// The module that could not be found.
+fn missing(facts: &Facts) -> Option<&str> {
+    if !facts.is_missing_module() {
+        return None;
+    }
+    let (_, message) = facts.kind();
+    message.split('\'').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_found_by_their_names_between_quotes() {
+        assert_eq!(named("import a from 'fs'; import \"node:path\"; import('x'); const y = 'fs'"), ["fs", "node:path"]);
+    }
+}

@@ -1,0 +1,124 @@
+'use strict';
+// What scripts expect of Node, most of it compiled when it is first asked for: the image holds what is used often, the
+// library at `/data_js` the rest.
+//
+// These scripts run only when a script calls them and share nothing with the host. A script that breaks what they rely
+// on breaks itself.
+{
+  const $ = $glovebox;
+  const { bjson, std } = $;
+
+  $.coded = (Type, code, message) => Object.assign(new Type(message), { code });
+
+  // Compiles text as the body of a function under a file's name, for traces. The interpreter names what it compiles for
+  // scripts itself, so the name is put into the compiled form.
+  const UNNAMED = '<evalScript>';
+  const asBytes = (text) => {
+    const is8Bit = !/[^\0-\xff]/.test(text);
+    const bytes = [];
+    for (let i = 0; i < text.length; i++) {
+      bytes.push(text.charCodeAt(i) & 255);
+      if (!is8Bit) bytes.push(text.charCodeAt(i) >> 8);
+    }
+    const head = [];
+    let length = text.length * 2 + (is8Bit ? 0 : 1);
+    for (; length > 127; length >>>= 7) head.push((length & 127) | 128);
+    return [...head, length, ...bytes];
+  };
+  const renamed = (compiled, name) => {
+    const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE));
+    const from = asBytes(UNNAMED);
+    let at = 0;
+    while (at < bytes.length && !from.every((byte, i) => bytes[at + i] === byte)) at++;
+    if (at === bytes.length) return compiled;
+    const made = Uint8Array.from([...bytes.subarray(0, at), ...asBytes(name), ...bytes.subarray(at + from.length)]);
+    // Behind the version is a checksum; all ones stand for none.
+    made.fill(255, 1, 5);
+    return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
+  };
+  const compile = (source) => std.evalScript(source, { compile_only: true });
+  // In the older build `evalScript` takes the host's interrupt handler away: what is compiled there stays without a name.
+  const isOld = 'READ_OBJ_SAB' in bjson;
+  const evaluate = eval;
+  $.compileAs = (name, source) => {
+    if (isOld) return evaluate(source);
+    let compiled;
+    try {
+      compiled = compile(source);
+    } catch (error) {
+      Object.defineProperty(error, 'stack', { value: String(error.stack).replaceAll(UNNAMED, name).replace(/^.*\(native\)\n/m, ''), writable: true, configurable: true });
+      throw error;
+    }
+    return std.evalScript(renamed(compiled, name), { eval_function: true });
+  };
+
+  // A property that is made when it is first read, and set like any other.
+  $.lazily = (object, name, get, enumerable = false) => {
+    Object.defineProperty(object, name, {
+      get,
+      set(value) {
+        Object.defineProperty(object, name, { value, writable: true, configurable: true, enumerable });
+      },
+      configurable: true,
+      enumerable,
+    });
+  };
+
+  const LIBRARY = '/data_js/node';
+  const loaded = new Set();
+  const load = (file) => {
+    if (loaded.has(file)) return;
+    const source = std.loadFile(`${LIBRARY}/${file}.js`);
+    if (source === null) throw new Error(`'${LIBRARY}/${file}.js' is not there`);
+    loaded.add(file);
+    $.compileAs(`glovebox:${file}`, `(function ($glovebox) {${source}\n})`)($);
+  };
+
+  // The modules that `require` knows, by name, and which files make them.
+  $.node = { __proto__: null };
+  const MODULES = {
+    assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules',
+    os: 'process', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process',
+    'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
+  };
+  // What the scripts have in common.
+  const SHARED = { codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', makeFacade: 'modules', modules: 'modules', received: 'util' };
+  const GLOBALS = {
+    AbortController: 'events', AbortSignal: 'events', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', TextDecoder: 'encoding',
+    TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding', crypto: 'crypto', process: 'process',
+    structuredClone: 'clone',
+  };
+  for (const [object, files] of [[$.node, MODULES], [$, SHARED]]) {
+    for (const name of Object.keys(files)) {
+      $.lazily(object, name, () => {
+        load(files[name]);
+        return object[name];
+      }, true);
+    }
+  }
+  const { global } = $;
+  const provided = { __proto__: null };
+  for (const name of Object.keys(GLOBALS)) {
+    $.lazily(globalThis, name, () => {
+      load(GLOBALS[name]);
+      return provided[name];
+    });
+  }
+  const getters = Object.fromEntries(Object.keys(GLOBALS).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name).get]));
+  // A global that the script has set in the meantime stays the script's.
+  $.provide = (name, value) => {
+    provided[name] = value;
+    if (Object.getOwnPropertyDescriptor(globalThis, name)?.get === getters[name]) global(name, value);
+  };
+
+  $.completeFs = () => load('fs');
+
+  // The execution's input, for what asks for it.
+  let current = { input: { name: '<sandbox>', args: [] }, env: {} };
+  $.entered = () => current;
+  $.enter = (input, env) => {
+    current = { input, env };
+    if ($.entering !== undefined) $.entering();
+  };
+  $.mainFile = () => (current.input.name.startsWith('/') ? current.input.name : `/app/${current.input.name}`);
+}

@@ -1,0 +1,12 @@
+const { readFileSync } = require('fs');
+Array.prototype[Symbol.iterator] = null;
+Object.prototype.get = () => 1;
+JSON.parse = () => 'broken';
+require.cache = null;
+String.prototype.split = () => { throw new Error('mine'); };
+try {
+  require('url');
+} catch (error) {
+  console.log('broken');
+}
+console.log(typeof readFileSync, { a: 1 });

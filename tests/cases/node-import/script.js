@@ -1,0 +1,12 @@
+import fs, { readFileSync } from 'fs';
+import { join } from 'node:path';
+import os, { EOL } from 'os';
+import assert from 'node:assert/strict';
+import { readFile } from 'fs/promises';
+import { createHash } from 'crypto';
+fs.writeFileSync('a.txt', 'text');
+assert.equal(readFileSync('a.txt', 'utf8'), 'text');
+console.log(await readFile('a.txt', 'utf8'), join('a', 'b'), EOL === os.EOL, createHash('md5').update('').digest('hex'));
+fs.writeFileSync('other.mjs', 'import { URL as Same } from "url"; export const same = Same === URL;');
+const { same } = await import('./other.mjs');
+console.log(same, (await import('node:util')).format('%d', 1));

@@ -1,0 +1,8 @@
+for (const name of ['csv-smple', 'strings', '../app/x']) {
+  try {
+    requireVendor(name);
+  } catch (error) {
+    console.log(error.code, error.message);
+  }
+}
+console.log(require('fs').readdirSync('/data_js'));

@@ -1,0 +1,82 @@
+'use strict';
+// CSV as RFC 4180 has it: `parse(text, options)` and `stringify(rows, options)`.
+
+// Options: `header` (true: objects by the first row's names; false: arrays), `delimiter` (','), `trim` (false).
+function parse(text, options = {}) {
+  const { header = true, delimiter = ',', trim = false } = options;
+  if (typeof text !== 'string') throw new TypeError('parse: the text must be a string');
+  if (typeof delimiter !== 'string' || delimiter.length !== 1 || delimiter === '"') {
+    throw new TypeError('parse: the delimiter must be one character, and no quote');
+  }
+  const rows = [];
+  let row = [];
+  let at = text.startsWith('\ufeff') ? 1 : 0;
+  const add = (field) => row.push(field);
+  while (at < text.length || row.length > 0) {
+    if (text[at] === '"') {
+      let field = '';
+      for (at++; ; at++) {
+        const end = text.indexOf('"', at);
+        if (end < 0) throw new SyntaxError(`parse: a quote in row ${rows.length + 1} is never closed`);
+        field += text.slice(at, end);
+        at = end + 1;
+        if (text[at] !== '"') break;
+        field += '"';
+      }
+      add(field);
+    } else {
+      let end = at;
+      while (end < text.length && text[end] !== delimiter && text[end] !== '\n' && text[end] !== '\r') end++;
+      add(trim ? text.slice(at, end).trim() : text.slice(at, end));
+      at = end;
+    }
+    if (text[at] === delimiter) {
+      at++;
+      if (at < text.length) continue;
+      add('');
+    } else if (at < text.length && text[at] !== '\n' && text[at] !== '\r') {
+      throw new SyntaxError(`parse: text follows a closing quote in row ${rows.length + 1}`);
+    }
+    if (text[at] === '\r') at++;
+    if (text[at] === '\n') at++;
+    // An empty line is no row.
+    if (row.length > 1 || row[0] !== '') rows.push(row);
+    row = [];
+  }
+  if (!header) return rows;
+  const [names = [], ...records] = rows;
+  return records.map((record) => {
+    const made = {};
+    names.forEach((name, i) => {
+      // A column may have any name, `__proto__` too.
+      Object.defineProperty(made, name, { value: record[i] ?? '', writable: true, enumerable: true, configurable: true });
+    });
+    return made;
+  });
+}
+
+// Options: `header` (true), `columns` (the names, in order), `delimiter` (','), `newline` ('\n'). `null` and `undefined` become
+// nothing, everything else its text: zero and false too. Objects become JSON.
+function stringify(rows, options = {}) {
+  const { header = true, delimiter = ',', newline = '\n' } = options;
+  if (!Array.isArray(rows)) throw new TypeError('stringify: the rows must be an array');
+  const special = new Set([delimiter, '"', '\n', '\r']);
+  const cell = (value) => {
+    if (value === null || value === undefined) return '';
+    const text = value instanceof Date ? value.toISOString() : typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const isPlain = text === text.trim() && ![...text].some((c) => special.has(c));
+    return isPlain ? text : `"${text.replaceAll('"', '""')}"`;
+  };
+  const line = (values) => {
+    const text = values.map(cell).join(delimiter);
+    // A row of one empty cell would be an empty line.
+    return text === '' ? '""' : text;
+  };
+  const areArrays = rows.every(Array.isArray);
+  const names = options.columns ?? (areArrays ? undefined : [...new Set(rows.flatMap((row) => Object.keys(row)))]);
+  const lines = rows.map((row) => line(Array.isArray(row) ? row : names.map((name) => (Object.hasOwn(row, name) ? row[name] : undefined))));
+  if (header && names !== undefined && (names.length > 0 || rows.length > 0)) lines.unshift(line(names));
+  return lines.map((text) => text + newline).join('');
+}
+
+module.exports = { parse, stringify };
