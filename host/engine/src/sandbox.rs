@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use glovebox_core::GuestWorld;
+use glovebox_core::{GuestWorld, LIBRARY_PATH};
 use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
@@ -384,6 +384,9 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
         // wasi-vfs, linked into the binary, answers for all of it and asks no preopen.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
+        }
+        (Drive::Image(_), Language::JavaScript) if below(LIBRARY_PATH) => {
+            Some("JavaScript's packages are at `/data_js`; choose another guest path")
         }
         _ => None,
     }
