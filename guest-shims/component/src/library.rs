@@ -25,7 +25,10 @@ fn unpack() -> Vec<(String, Vec<u8>)> {
     let mut text = Vec::new();
     // It is our own frame, and memory that runs out ends the instance.
     let is_whole = StreamingDecoder::new(PACKED).is_ok_and(|mut frame| frame.read_to_end(&mut text).is_ok());
-    let mut pieces = if is_whole { text.split(|byte| *byte == 0) } else { [].split(|byte| *byte == 0) };
+    if !is_whole {
+        text.clear();
+    }
+    let mut pieces = text.split(|byte| *byte == 0);
     let mut files = Vec::new();
     while let (Some(path), Some(bytes)) = (pieces.next(), pieces.next()) {
         files.push((String::from_utf8_lossy(path).into_owned(), bytes.to_vec()));

@@ -10,7 +10,7 @@ use glovebox_wasi::{Mount, Wasi};
 use crate::{
     Calls, Executed, Guest, Policy, Run, Runtime, Toolbox, World,
     bindings::types::{self, SandboxError},
-    convert,
+    convert, library,
     run::RunBounds,
 };
 

@@ -26,12 +26,18 @@
     return [...head, length, ...bytes];
   };
   const renamed = (compiled, name) => {
-    const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE));
+    // Nobody asks functions of ours for their source.
+    const without = name.startsWith('glovebox:') ? bjson.WRITE_OBJ_STRIP_SOURCE : 0;
+    const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE | without));
     const from = asBytes(UNNAMED);
-    let at = 0;
-    while (at < bytes.length && !from.every((byte, i) => bytes[at + i] === byte)) at++;
-    if (at === bytes.length) return compiled;
-    const made = Uint8Array.from([...bytes.subarray(0, at), ...asBytes(name), ...bytes.subarray(at + from.length)]);
+    let at = bytes.indexOf(from[0]);
+    while (at >= 0 && !from.every((byte, i) => bytes[at + i] === byte)) at = bytes.indexOf(from[0], at + 1);
+    if (at < 0) return compiled;
+    const to = asBytes(name);
+    const made = new Uint8Array(bytes.length - from.length + to.length);
+    made.set(bytes.subarray(0, at));
+    made.set(to, at);
+    made.set(bytes.subarray(at + from.length), at + to.length);
     // Behind the version is a checksum; all ones stand for none.
     made.fill(255, 1, 5);
     return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
