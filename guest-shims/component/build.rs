@@ -7,10 +7,10 @@ const LEVEL: i32 = 19;
 
 fn main() -> io::Result<()> {
     let mut all = Vec::new();
-    for (path, text) in glovebox_interpreters::LIBRARY {
-        assert!(!text.contains('\0'), "{path} holds the byte that parts files");
-        for piece in [path, "\0", text, "\0"] {
-            all.extend(piece.as_bytes());
+    for (path, text) in glovebox_interpreters::library() {
+        assert!(!text.contains(&0), "{path} holds the byte that parts files");
+        for piece in [path.as_bytes(), &[0], &text, &[0]] {
+            all.extend(piece);
         }
     }
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets `OUT_DIR`"))?;

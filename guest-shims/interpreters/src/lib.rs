@@ -13,7 +13,7 @@ mod machine;
 mod python;
 mod script;
 
-pub use javascript::{JavaScript, LIBRARY};
+pub use javascript::{JavaScript, library};
 pub use machine::{Callee, Machine, MachineError, Value};
 pub use python::Python;
 pub use script::{

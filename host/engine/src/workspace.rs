@@ -6,7 +6,7 @@ use std::{
 };
 
 use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, WORKSPACE};
-use glovebox_interpreters::LIBRARY;
+use glovebox_interpreters::library;
 use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits};
 use glovebox_wasi::Wasi;
 
@@ -26,10 +26,7 @@ struct Mounted {
 }
 
 /// The library, for all guests of the process.
-static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| {
-    let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
-    Arc::new(Library(Files(LIBRARY.iter().map(owned).collect())))
-});
+static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Files(library()))));
 
 struct Files(Vec<(String, Vec<u8>)>);
 

@@ -149,6 +149,10 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     // What the last script was is nobody's business any more, and zeros take no room.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
+    // So is what calls left on the stack.
+    let stack = old_pages.saturating_mul(PAGE_BYTES);
+    let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
+    booted.guest.machine.write(stack, &zeros)?;
     wipe_free_memory(&mut booted.guest, first)?;
     // Behind the new stack the allocator goes on, at the first place that fits its alignment.
     wipe_free_memory(&mut booted.guest, stack_top.saturating_add(CHUNK_ALIGNMENT))?;

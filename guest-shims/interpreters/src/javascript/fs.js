@@ -8,20 +8,21 @@
   const { path } = $.node;
 
   // By WASI's numbers: Node's name and number, and the text.
-  const ERRORS = {
-    __proto__: null, 2: ['EACCES', 13, 'permission denied'], 8: ['EBADF', 9, 'bad file descriptor'], 10: ['EBUSY', 16, 'resource busy or locked'],
-    19: ['EDQUOT', 122, 'disk quota exceeded'], 20: ['EEXIST', 17, 'file already exists'], 22: ['EFBIG', 27, 'file too large'],
-    28: ['EINVAL', 22, 'invalid argument'], 29: ['EIO', 5, 'i/o error'], 31: ['EISDIR', 21, 'illegal operation on a directory'],
-    32: ['ELOOP', 40, 'too many symbolic links encountered'], 33: ['EMFILE', 24, 'too many open files'],
-    37: ['ENAMETOOLONG', 36, 'name too long'], 44: ['ENOENT', 2, 'no such file or directory'], 48: ['ENOMEM', 12, 'not enough memory'],
-    51: ['ENOSPC', 28, 'no space left on device'], 52: ['ENOSYS', 38, 'function not implemented'], 54: ['ENOTDIR', 20, 'not a directory'],
-    55: ['ENOTEMPTY', 39, 'directory not empty'], 63: ['EPERM', 1, 'operation not permitted'], 69: ['EROFS', 30, 'read-only file system'],
-    75: ['EXDEV', 18, 'cross-device link not permitted'], 76: ['ENOENT', 2, 'no such file or directory'],
-  };
-  const NUMBERS = Object.fromEntries(Object.keys(ERRORS).map((number) => [ERRORS[number][0], +number]));
+  const ERRORS =
+    '2 EACCES 13 permission denied|8 EBADF 9 bad file descriptor|10 EBUSY 16 resource busy or locked|' +
+    '19 EDQUOT 122 disk quota exceeded|20 EEXIST 17 file already exists|22 EFBIG 27 file too large|' +
+    '28 EINVAL 22 invalid argument|29 EIO 5 i/o error|31 EISDIR 21 illegal operation on a directory|' +
+    '32 ELOOP 40 too many symbolic links encountered|33 EMFILE 24 too many open files|' +
+    '37 ENAMETOOLONG 36 name too long|44 ENOENT 2 no such file or directory|48 ENOMEM 12 not enough memory|' +
+    '51 ENOSPC 28 no space left on device|52 ENOSYS 38 function not implemented|54 ENOTDIR 20 not a directory|' +
+    '55 ENOTEMPTY 39 directory not empty|63 EPERM 1 operation not permitted|69 EROFS 30 read-only file system|' +
+    '75 EXDEV 18 cross-device link not permitted|76 ENOENT 2 no such file or directory';
+  const find = (index, value) => ERRORS.split('|').map((entry) => /^(\d+) (\w+) (\d+) (.*)$/.exec(entry).slice(1)).find((entry) => entry[index] === `${value}`);
+  // By the names that are used here.
+  const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };
 
   const failure = (number, syscall, from, to) => {
-    const [code, errno, text] = ERRORS[number] ?? ['EIO', 5, `error ${number}`];
+    const [, code, errno, text] = find(0, number) ?? [0, 'EIO', 5, `error ${number}`];
     const where = from === undefined ? '' : ` '${from}'${to === undefined ? '' : ` -> '${to}'`}`;
     const error = Object.assign(new Error(`${code}: ${text}, ${syscall}${where}`), { errno: -errno, code, syscall });
     if (from !== undefined) error.path = from;
@@ -169,7 +170,7 @@
       bytes = sync.readFileSync(name);
       store(target, bytes, undefined, 'w');
     } catch (error) {
-      throw failure(NUMBERS[error.code] ?? NUMBERS.EIO, 'copyfile', name, target);
+      throw failure(find(1, error.code)?.[0] ?? NUMBERS.EIO, 'copyfile', name, target);
     }
   };
 

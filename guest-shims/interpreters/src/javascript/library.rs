@@ -1,8 +1,7 @@
 //! Scripts that are no part of the image.
 
-/// The files at `/data_js`, by path below it: packages that scripts ask for by `requireVendor`, and in `node/` what the boot scripts
-/// compile when it is first used. A backend shows them to every guest, read-only.
-pub const LIBRARY: [(&str, &str); 17] = [
+/// By path, sorted. No text in them goes over several lines.
+const FILES: [(&str, &str); 17] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/assert.js", include_str!("node/assert.js")),
@@ -21,3 +20,36 @@ pub const LIBRARY: [(&str, &str); 17] = [
     ("sandbox-utils.js", include_str!("../../../../vendor_js/sandbox-utils.js")),
     ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
 ];
+
+/// The files at `/data_js`, by path below it: packages that scripts ask for by `requireVendor`, and in `node/` what the boot scripts
+/// compile when it is first used. A backend shows them to every guest, read-only.
+///
+/// They are without indentation and comments: guests pay for reading and compiling them, and providers carry them.
+pub fn library() -> Vec<(String, Vec<u8>)> {
+    FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
+}
+
+/// Without indentation and lines that are comments; the lines that stay keep their order, not their numbers.
+fn squeezed(text: &str) -> String {
+    let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_runs_is_left() {
+        assert_eq!(squeezed("// a\n\n  x = 'http://y';\n\t// b\nz();"), "x = 'http://y';\nz();\n");
+    }
+
+    #[test]
+    fn files_are_sorted_and_no_text_spans_lines() {
+        assert!(FILES.is_sorted_by_key(|(path, _)| *path));
+        for (path, text) in FILES {
+            let is_whole = |line: &str| line.matches('`').count() - line.matches("\\`").count() != 1;
+            assert!(text.lines().all(is_whole), "{path}");
+        }
+    }
+}

@@ -33,7 +33,7 @@ use crate::{
 };
 use build::Build;
 use compile::Compiled;
-pub use library::LIBRARY;
+pub use library::library;
 use report::{Facts, OUT_OF_MEMORY};
 use state::Booted;
 
