@@ -2,12 +2,16 @@
 
 use std::{env, fs, io, path::Path};
 
+/// The crate itself is not asked: as a dependency of a build script it would have Wasmtime's macros built anew.
+#[path = "../interpreters/src/javascript/library.rs"]
+mod library;
+
 /// The most that the format has without special windows: it is done once.
 const LEVEL: i32 = 19;
 
 fn main() -> io::Result<()> {
     let mut all = Vec::new();
-    for (path, text) in glovebox_interpreters::library() {
+    for (path, text) in library::library() {
         assert!(!text.contains(&0), "{path} holds the byte that parts files");
         for piece in [path.as_bytes(), &[0], &text, &[0]] {
             all.extend(piece);
@@ -15,6 +19,8 @@ fn main() -> io::Result<()> {
     }
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets `OUT_DIR`"))?;
     fs::write(Path::new(&out).join("library.zst"), zstd::bulk::compress(&all, LEVEL)?)?;
-    println!("cargo::rerun-if-changed=build.rs");
+    for path in ["build.rs", "../interpreters/src/javascript", "../../vendor_js"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
     Ok(())
 }
