@@ -4,6 +4,7 @@ use std::{env, fs, io, path::Path};
 
 /// The crate itself is not asked: as a dependency of a build script it would have Wasmtime's macros built anew.
 #[path = "../interpreters/src/javascript/library.rs"]
+#[allow(unreachable_pub, reason = "it is public where it belongs")]
 mod library;
 
 /// The most that the format has without special windows: it is done once.
