@@ -58,12 +58,15 @@
     return std.evalScript(renamed(compiled, name), { eval_function: true });
   };
 
+  const { defineProperty: define } = Object;
   // A property that is made when it is first read, and set like any other.
   $.lazily = (object, name, get, enumerable = false) => {
     Object.defineProperty(object, name, {
+      __proto__: null,
       get,
+      // Whatever a script has put on `Object.prototype`.
       set(value) {
-        Object.defineProperty(object, name, { value, writable: true, configurable: true, enumerable });
+        define(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable });
       },
       configurable: true,
       enumerable,

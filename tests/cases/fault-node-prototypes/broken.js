@@ -9,4 +9,4 @@ try {
 } catch (error) {
   console.log('broken');
 }
-console.log(typeof readFileSync, { a: 1 });
+console.log(typeof readFileSync, require.cache);
