@@ -129,5 +129,10 @@
     current = { input, env };
     if ($.entering !== undefined) $.entering();
   };
-  $.mainFile = () => (current.input.name.startsWith('/') ? current.input.name : `/app/${current.input.name}`);
+  // Where a script is that no file holds: beside the files that it may require.
+  const IN_MEMORY = 'script.js';
+  $.mainFile = () => {
+    const { name } = current.input;
+    return name.startsWith('/') ? name : `/app/${name.startsWith('<') ? IN_MEMORY : name}`;
+  };
 }
