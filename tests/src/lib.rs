@@ -60,5 +60,5 @@ pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
 pub use programs::{program_path, program_trial, provider_path, trial_with, wasmtime_path};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
-pub use scenarios::{Scenarios, claimed_in_tests};
+pub use scenarios::{Claims, Scenarios};
 pub use step::{Action, CaseTool, Step};

@@ -172,6 +172,8 @@ fn a_start_function_that_does_not_end_is_stopped_and_named() {
     }
 }
 
+// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
+// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
 #[test]
 fn what_is_no_usable_binary_is_an_error_that_names_it() {
     let dir = TempDir::new().unwrap();
@@ -218,6 +220,10 @@ fn a_missing_binary_is_named_with_a_way_out() {
 
 // scenario: python-runtime: Use default WASM binary
 // scenario: javascript-runtime: Use default WASM binary
+// scenario: quickjs-prd: 4.2 step 1, locate the runtime
+// scenario: add-javascript-change: What Changes, the factory makes JavaScript sandboxes
+// scenario: quickjs-prd: 4.2 step 1, locate the runtime
+// scenario: add-javascript-change: What Changes, the factory makes JavaScript sandboxes
 #[test]
 fn each_language_has_its_default_runtime() {
     for language in Language::ALL {

@@ -33,6 +33,10 @@ fn the_workspace_is_named_in_the_result() {
 
 // scenario: quickjs-prd: Cross-runtime file visibility
 // scenario: quickjs-prd: FR-JS-FS-1
+// scenario: quickjs-prd: 2.1 goal 1, the same workspace at /app
+// scenario: add-javascript-change: Why, the best language for each task
+// scenario: quickjs-prd: 2.1 goal 1, the same workspace at /app
+// scenario: add-javascript-change: Why, the best language for each task
 #[test]
 fn both_languages_see_one_workspace() {
     let dir = TempDir::new().unwrap();

@@ -20,6 +20,8 @@ fn asked(world: &World) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+// scenario: add-javascript-change: What Changes, the QuickJS binary, with a program that fetches it
+// scenario: add-javascript-change: What Changes, the QuickJS binary, with a program that fetches it
 /// Scenarios "Use default WASM binary", "Handle missing binary gracefully" and "Provide … download script".
 #[test]
 fn fetched_once_verified_and_then_offline() {

@@ -40,6 +40,8 @@ exports.functions = ["malloc"]
 exports.globals = { __stack_pointer = 0 }
 "#;
 
+// scenario: quickjs-prd: 4.1 the published QuickJS-NG binary, pinned
+// scenario: quickjs-prd: 4.1 the published QuickJS-NG binary, pinned
 #[test]
 fn the_builtin_manifest_pins_what_the_documents_say() {
     let manifest = Manifest::builtin().unwrap();

@@ -1,0 +1,1 @@
+require('fs').writeFileSync('/app/output.txt', 'data');
