@@ -68,10 +68,11 @@ impl Download {
         if status.success() { Ok(()) } else { Err(self.failed(status.to_string())) }
     }
 
-    /// Downloads one wheel into `into`.
+    /// Downloads one wheel for each requirement into `into`.
     pub(crate) fn run(
         &self,
-        requirement: &str,
+        options: &[&str],
+        requirements: &[String],
         into: &Path,
         timeout: Duration,
         progress: &dyn Progress,
@@ -89,7 +90,8 @@ impl Download {
             .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
             // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
             .arg(".")
-            .arg(requirement)
+            .args(options)
+            .args(requirements)
             .current_dir(into)
             // Where pip itself puts what it has not finished: gone with the directory when it is killed.
             .env("TMPDIR", into)

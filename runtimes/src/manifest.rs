@@ -125,10 +125,10 @@ impl RuntimeEntry {
 #[non_exhaustive]
 pub enum ManifestError {
     /// Not TOML, an unknown or missing key, or a value of the wrong type.
-    #[error("the runtime manifest cannot be read: {0}")]
+    #[error("the manifest cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
     /// A key holds a value that cannot be.
-    #[error("`{key}` in the runtime manifest: {problem}")]
+    #[error("`{key}` in the manifest: {problem}")]
     Invalid {
         /// The key, from the top of the document.
         key: String,
@@ -268,7 +268,7 @@ fn invalid(key: &str, problem: impl Into<String>) -> ManifestError {
     ManifestError::Invalid { key: key.to_owned(), problem: problem.into() }
 }
 
-fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
+pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     if text.trim().is_empty() || text.chars().any(char::is_control) {
         return Err(invalid(key, "a line of text is needed"));
     }
@@ -276,7 +276,7 @@ fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
 }
 
 /// Names end up in file names and command lines.
-fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
+pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '!');
     let starts_well = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     if !starts_well || name.len() > 64 || !name.chars().all(plain) {

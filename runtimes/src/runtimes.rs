@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
-    CacheDir, CacheError, Digest, Fetcher, Manifest, PreparedStore, Progress, Recipe, RuntimeEntry, Unavailable,
+    CacheDir, CacheError, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe, RuntimeEntry,
+    Unavailable,
 };
 
 /// Why a binary could not be had.
@@ -105,18 +106,29 @@ pub struct Runtimes {
     manifest: Manifest,
     cache: CacheDir,
     fetcher: Fetcher,
+    pub(crate) packages: PackageList,
 }
 
 impl Runtimes {
-    /// The manifest's runtimes, kept in `cache`. Nothing is read or fetched yet.
+    /// The manifest's runtimes, kept in `cache`, and no packages. Nothing is read or fetched yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
-        Self { manifest, cache, fetcher: Fetcher::default() }
+        Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
+    }
+
+    /// With these packages beside the runtimes.
+    pub fn with_packages(mut self, packages: PackageList) -> Self {
+        self.packages = packages;
+        self
     }
 
     /// Fetches with something other than the pip that the environment has.
     pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
         self.fetcher = fetcher;
         self
+    }
+
+    pub(crate) fn fetcher(&self) -> &Fetcher {
+        &self.fetcher
     }
 
     /// What is pinned.

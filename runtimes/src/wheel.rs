@@ -9,7 +9,7 @@ use zip::result::ZipError;
 
 use crate::digest::Hashing;
 use crate::trusted::TrustedDir;
-use crate::{CacheError, Digest, Progress, RuntimeEntry};
+use crate::{CacheError, Digest, PackageEntry, Progress, RuntimeEntry};
 
 /// Between two looks at whether to go on.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -23,6 +23,8 @@ pub(crate) enum WheelError {
     Unreadable(String),
     #[error("the wheel has no file `{0}`")]
     NoFile(String),
+    #[error("pip reported success but left no `{0}`")]
+    NotLeft(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: String },
     #[error("wrong checksum: expected sha256 {expected}, got {got}")]
@@ -81,6 +83,25 @@ pub(crate) fn take(
         return Err(WheelError::Checksum { expected: entry.sha256, got });
     }
     temp.persist(&entry.file_name())?;
+    Ok(())
+}
+
+/// Moves a package's whole wheel from `dir` into the cache, if it is the one that is pinned.
+pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Result<(), WheelError> {
+    let expected = package.size_bytes;
+    let wheel = File::open(dir.join(&package.file)).map_err(|_| WheelError::NotLeft(package.file.clone()))?;
+    let mut hashing = Hashing::new(into.create()?);
+    let copied = std::io::copy(&mut wheel.take(expected.saturating_add(1)), &mut hashing)
+        .map_err(|e| CacheError::io("write in", into.path(), e))?;
+    if copied != expected {
+        let got = if copied > expected { "more".to_owned() } else { copied.to_string() };
+        return Err(WheelError::Length { expected, got });
+    }
+    let (temp, got) = hashing.finish();
+    if got != package.sha256 {
+        return Err(WheelError::Checksum { expected: package.sha256, got });
+    }
+    temp.persist(&package.file)?;
     Ok(())
 }
 

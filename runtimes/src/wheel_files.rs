@@ -1,0 +1,263 @@
+//! The files of a wheel, which may come from anybody.
+
+use std::collections::BTreeSet;
+use std::io::{Cursor, Read};
+
+use zip::ZipArchive;
+
+/// The most files of one wheel: the largest of the bundled ones has 195.
+pub const WHEEL_FILES_MOST: usize = 4_096;
+
+/// The most bytes of one wheel, as it is and unpacked.
+pub const WHEEL_BYTES_MOST: u64 = 32 << 20;
+
+/// Bytes of one path, as the guest's file system allows them below its mount.
+const PATH_BYTES_MOST: usize = 1_024;
+
+/// How an entry of the central directory begins.
+const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
+
+/// How the record at an archive's end begins, and where in it the number of all entries is.
+const END_SIGNATURE: &[u8] = b"PK\x05\x06";
+const END_COUNT_AT: usize = 10;
+
+/// How compiled code in a file's name ends.
+const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
+
+/// What becomes of compiled code in a wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compiled {
+    /// The wheel is refused.
+    Refused,
+    /// It is left out: the package is known to do without.
+    LeftOut,
+}
+
+/// Why a wheel cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WheelFault {
+    /// No zip archive, or a damaged one.
+    #[error("it is no wheel: {0}")]
+    Unreadable(String),
+    /// Too many files.
+    #[error("it has more than {WHEEL_FILES_MOST} files")]
+    TooManyFiles,
+    /// Too many bytes.
+    #[error("it has more than {WHEEL_BYTES_MOST} bytes")]
+    TooLarge,
+    /// A name that would lead out, or that the guest's file system cannot hold.
+    #[error("the path `{0}` in it is not plain")]
+    Path(String),
+    /// Two files of one name, or a file where another has a directory.
+    #[error("the path `{0}` is in it twice")]
+    Twice(String),
+    /// A link or another thing that is no file.
+    #[error("`{0}` in it is no plain file")]
+    NotAFile(String),
+    /// Code for a processor.
+    #[error(
+        "`{0}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
+         that is pure Python (`…-none-any.whl`)"
+    )]
+    Compiled(String),
+}
+
+/// The files of a wheel by their paths below `site-packages`, sorted.
+pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
+    let unreadable = |e: &dyn std::fmt::Display| WheelFault::Unreadable(e.to_string());
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > WHEEL_BYTES_MOST {
+        return Err(WheelFault::TooLarge);
+    }
+    // Before anything is kept for each: a million of entries fit into the bytes.
+    let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
+    if entries > WHEEL_FILES_MOST {
+        return Err(WheelFault::TooManyFiles);
+    }
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
+    // Two entries of one name are one to the archive's reader.
+    if archive.len() < claimed_entries(bytes) {
+        return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
+    }
+    let mut files = Vec::new();
+    let mut left = WHEEL_BYTES_MOST;
+    for at in 0..archive.len() {
+        let mut member = archive.by_index(at).map_err(|e| unreadable(&e))?;
+        let name = member.name().map_err(|e| unreadable(&e))?.into_owned();
+        if !is_plain(name.strip_suffix('/').filter(|_| member.is_dir()).unwrap_or(&name)) {
+            return Err(WheelFault::Path(name.escape_debug().take(200).collect()));
+        }
+        if member.is_dir() {
+            continue;
+        }
+        // The type is in the upper bits of a Unix mode; none is said by archives made elsewhere.
+        if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
+            return Err(WheelFault::NotAFile(name));
+        }
+        if is_compiled(&name) {
+            match compiled {
+                Compiled::Refused => return Err(WheelFault::Compiled(name)),
+                Compiled::LeftOut => continue,
+            }
+        }
+        let Some(path) = installed(&name) else { continue };
+        let mut content = Vec::new();
+        // What the header says of the length is only a claim.
+        member.by_ref().take(left.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
+        left = left.checked_sub(u64::try_from(content.len()).unwrap_or(u64::MAX)).ok_or(WheelFault::TooLarge)?;
+        files.push((path.to_owned(), content));
+    }
+    files.sort();
+    check_tree(&files)?;
+    Ok(files)
+}
+
+/// How many entries the end of an archive says that there are.
+fn claimed_entries(bytes: &[u8]) -> usize {
+    let end = bytes.windows(END_SIGNATURE.len()).rposition(|window| window == END_SIGNATURE);
+    let count = end.and_then(|at| bytes.get(at.saturating_add(END_COUNT_AT)..)?.first_chunk::<2>());
+    count.map_or(0, |count| usize::from(u16::from_le_bytes(*count)))
+}
+
+/// No two files of one path, and none where another has a directory.
+fn check_tree(files: &[(String, Vec<u8>)]) -> Result<(), WheelFault> {
+    let paths: BTreeSet<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+    let above =
+        |path: &str| path.match_indices('/').any(|(at, _)| path.get(..at).is_some_and(|dir| paths.contains(dir)));
+    let twice = files.iter().zip(files.iter().skip(1)).find(|((one, _), (next, _))| one == next).map(|(one, _)| one);
+    match twice.or_else(|| files.iter().find(|(path, _)| above(path))) {
+        Some((path, _)) => Err(WheelFault::Twice(path.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Where a file of a wheel is installed; `None` for scripts, headers and data, which scripts of a sandbox have no use for.
+fn installed(name: &str) -> Option<&str> {
+    match name.split_once('/') {
+        Some((top, rest)) if top.ends_with(".data") => {
+            rest.strip_prefix("purelib/").or_else(|| rest.strip_prefix("platlib/"))
+        }
+        _ => Some(name),
+    }
+}
+
+fn is_plain(path: &str) -> bool {
+    let part = |part: &str| !matches!(part, "" | "." | "..");
+    path.len() <= PATH_BYTES_MOST
+        && path.split('/').all(part)
+        && !path.chars().any(|c| c.is_control() || matches!(c, '\\' | ':'))
+}
+
+fn is_compiled(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    // `libx.so.1` too.
+    COMPILED.iter().any(|end| name.ends_with(end)) || name.contains(".so.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use zip::{ZipWriter, write::SimpleFileOptions};
+
+    use super::*;
+
+    fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(content).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn refused(files: &[(&str, &[u8])]) -> WheelFault {
+        wheel_files(&zipped(files), Compiled::Refused).unwrap_err()
+    }
+
+    #[test]
+    fn files_come_out_sorted_and_scripts_stay_behind() {
+        let wheel = zipped(&[
+            ("b/x.py", b"x"),
+            ("a.py", b""),
+            ("b-1.data/scripts/run", b"#!"),
+            ("b-1.data/purelib/c.py", b"c"),
+        ]);
+        let names: Vec<_> = wheel_files(&wheel, Compiled::Refused).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["a.py", "b/x.py", "c.py"]);
+    }
+
+    #[test]
+    fn what_is_no_archive_is_refused() {
+        for bytes in [&b""[..], b"PK", b"#!/bin/sh\n", &[0; 4096]] {
+            assert!(matches!(wheel_files(bytes, Compiled::Refused), Err(WheelFault::Unreadable(_))));
+        }
+        let whole = zipped(&[("a.py", b"text")]);
+        for length in 0..whole.len() {
+            assert!(wheel_files(&whole[..length], Compiled::Refused).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_path_never_leads_out() {
+        for path in ["../a.py", "/a.py", "a/../b.py", "a//b.py", "./a.py", "a\\b.py", "c:a.py", "a\n.py", "\u{1b}[2J"] {
+            assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
+        }
+        let at = "a".repeat(PATH_BYTES_MOST);
+        assert!(wheel_files(&zipped(&[(&at, b"")]), Compiled::Refused).is_ok());
+        assert!(matches!(refused(&[(&format!("{at}a"), b"")]), WheelFault::Path(_)));
+    }
+
+    #[test]
+    fn no_path_is_taken_twice() {
+        assert_eq!(refused(&[("a", b""), ("a/b.py", b"")]), WheelFault::Twice("a/b.py".into()));
+        assert_eq!(refused(&[("c.py", b""), ("x.data/purelib/c.py", b"")]), WheelFault::Twice("c.py".into()));
+        // Of two entries of one name the archive's reader shows one.
+        let mut twice = zipped(&[("a.py", b"1"), ("b.py", b"2")]);
+        for at in 0..twice.len() - 4 {
+            if &twice[at..at + 4] == b"b.py" {
+                twice[at] = b'a';
+            }
+        }
+        assert!(
+            matches!(wheel_files(&twice, Compiled::Refused), Err(WheelFault::Unreadable(why)) if why.contains("same"))
+        );
+    }
+
+    #[test]
+    fn links_are_refused() {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        zip.add_symlink("a.py", "/etc/passwd", SimpleFileOptions::default()).unwrap();
+        let wheel = zip.finish().unwrap().into_inner();
+        assert_eq!(wheel_files(&wheel, Compiled::Refused), Err(WheelFault::NotAFile("a.py".into())));
+    }
+
+    #[test]
+    fn compiled_code_is_refused_or_left_out() {
+        for name in ["a/b.so", "a.cpython-312-x86_64-linux-gnu.so", "a.PYD", "x.dylib", "x.dll", "lib.so.1", "x.wasm"] {
+            assert_eq!(refused(&[(name, b"")]), WheelFault::Compiled(name.into()));
+        }
+        let wheel = zipped(&[("a.so", b"\x7fELF"), ("a.py", b"")]);
+        assert_eq!(wheel_files(&wheel, Compiled::LeftOut).unwrap(), [("a.py".to_owned(), Vec::new())]);
+    }
+
+    #[test]
+    fn a_small_archive_of_much_is_refused_while_it_is_unpacked() {
+        let half = vec![0; 16 << 20];
+        let fits = zipped(&[("a.py", &half), ("b.py", &half)]);
+        assert!(fits.len() < 100_000);
+        assert_eq!(wheel_files(&fits, Compiled::Refused).unwrap().len(), 2);
+        assert_eq!(refused(&[("a.py", &half), ("b.py", &half), ("c.py", b"1")]), WheelFault::TooLarge);
+    }
+
+    #[test]
+    fn the_number_of_files_is_bounded() {
+        let names: Vec<String> = (0..=WHEEL_FILES_MOST).map(|n| format!("{n}.py")).collect();
+        let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), WHEEL_FILES_MOST);
+        assert_eq!(refused(&files), WheelFault::TooManyFiles);
+        // A directory of a million names, without anything behind it.
+        let flood = ENTRY_SIGNATURE.repeat(1_000_000);
+        assert_eq!(wheel_files(&flood, Compiled::Refused), Err(WheelFault::TooManyFiles));
+    }
+}
