@@ -11,7 +11,35 @@ use super::WeaveError;
 pub(super) fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let mut encoder = ComponentEncoder::default();
     encoder.validate(true).module(core).map_err(failed)?;
-    encoder.encode().map_err(failed)
+    without_names(encoder.encode().map_err(failed)?)
+}
+
+/// Takes away the names of what is inside, which nothing reads and which take 7 KB.
+fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
+    let (mut depth, mut end, mut names) = (0u32, 0, None);
+    for payload in Parser::new(0).parse_all(&component) {
+        let payload = payload.map_err(failed)?;
+        let section = payload.as_section().map(|(_, range)| range).filter(|_| depth == 1);
+        match &payload {
+            Payload::Version { range, .. } if depth == 0 => end = range.end,
+            Payload::CustomSection(custom) if depth == 1 && custom.name() == "component-name" => {
+                // Its header is what lies between it and the section before.
+                names = section.as_ref().map(|section| end..section.end);
+            }
+            _ => {}
+        }
+        match payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        end = section.map_or(end, |section| section.end);
+    }
+    let at = |offset: u64| usize::try_from(offset).map_err(failed);
+    if let Some(names) = names {
+        component.drain(at(names.start)?..at(names.end)?);
+    }
+    Ok(component)
 }
 
 /// What a component imports and exports: the names.

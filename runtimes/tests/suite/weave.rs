@@ -14,7 +14,7 @@ use wit_parser::Resolve;
 use crate::real_binaries::load;
 
 fn valid(wasm: &[u8]) {
-    let features = WasmFeatures::WASM3 - WasmFeatures::GC - WasmFeatures::MEMORY64;
+    let features = (WasmFeatures::WASM3 | WasmFeatures::COMPONENT_MODEL) - WasmFeatures::GC - WasmFeatures::MEMORY64;
     Validator::new_with_features(features).validate_all(wasm).unwrap();
 }
 
@@ -103,6 +103,8 @@ fn a_woven_component_is_valid_and_the_same_every_time() {
     let guests = [parts.guest("one"), parts.guest("two")];
     let woven = weave::weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap();
     valid(&woven.core);
+    valid(&woven.component);
+    assert!(!woven.component.windows(14).any(|bytes| bytes == b"component-name"), "names that nothing reads");
     assert_eq!(woven.component, weave::weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap().component);
     assert_eq!((woven.imports.len(), woven.exports.len()), (0, 0));
 }
