@@ -1,4 +1,4 @@
-//! Running pip as a child process that can neither hang nor outlive its purpose.
+//! Running pip, or npm, as a child process that can neither hang nor outlive its purpose.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// `pip --version` takes a third of a second; a shim that first sets itself up takes longer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The end of pip's output that is searched for its error message.
+/// The end of its output that is searched for its error message.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 /// Why a child process did not do its work.
@@ -36,7 +36,7 @@ pub(crate) enum CommandError {
     Cancelled,
 }
 
-/// A pip that was seen to work.
+/// A pip or an npm that was seen to work.
 pub(crate) struct Download {
     words: Vec<OsString>,
 }
@@ -77,6 +77,34 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
+        let options = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
+        let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
+        // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
+        let what = ["--dest", ".", requirement];
+        self.run_with(&[&options[..], &output, &what].concat(), into, timeout, progress)
+    }
+
+    /// Downloads one npm package into `into`, as it was published. Nothing of it is unpacked or run.
+    pub(crate) fn pack(
+        &self,
+        package: &str,
+        into: &Path,
+        timeout: Duration,
+        progress: &dyn Progress,
+    ) -> Result<(), CommandError> {
+        let options = ["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--logs-max=0"];
+        // Its cache too: gone with the directory.
+        let what = ["--cache=.npm", "--fetch-retries=2", "--pack-destination=.", "--", package];
+        self.run_with(&[&options[..], &what].concat(), into, timeout, progress)
+    }
+
+    fn run_with(
+        &self,
+        arguments: &[&str],
+        into: &Path,
+        timeout: Duration,
+        progress: &dyn Progress,
+    ) -> Result<(), CommandError> {
         // To a file, not a pipe: nobody has to empty it, and a grandchild that keeps it open blocks nobody.
         let log = into.join("pip.log");
         let open = || {
@@ -86,12 +114,7 @@ impl Download {
         let (out, err, mut log) = open().map_err(|source| self.spawn_error(source))?;
         let mut command = self.command()?;
         command
-            .args(["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"])
-            .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
-            // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
-            .arg(".")
-            .args(options)
-            .args(requirements)
+            .args(arguments)
             .current_dir(into)
             // Where pip itself puts what it has not finished: gone with the directory when it is killed.
             .env("TMPDIR", into)
@@ -102,7 +125,7 @@ impl Download {
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
-            // A wheel and its unfinished copy.
+            // A package and its unfinished copy.
             let limit = 2 * MAX_BINARY_BYTES;
             if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
         };
@@ -183,7 +206,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// The last line in pip's output that says what went wrong, or simply the last line.
+/// The last line in its output that says what went wrong, or simply the last line.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
@@ -191,7 +214,9 @@ fn last_error(log: &mut File) -> Option<String> {
     log.take(LOG_TAIL_BYTES).read_to_end(&mut tail).ok()?;
     let text = String::from_utf8_lossy(&tail);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or(lines.last())?;
+    let is_npms = |line: &&&str| line.starts_with("npm error") && !line.starts_with("npm error code");
+    let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or_else(|| lines.iter().find(is_npms));
+    let error = error.or(lines.last())?;
     // It is shown on a terminal: no escape sequences.
     Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
 }

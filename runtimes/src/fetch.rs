@@ -66,7 +66,8 @@ fn listed(failures: &[FetchFailure]) -> String {
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
-    timeout: Duration,
+    pub(crate) npm_commands: Vec<Vec<OsString>>,
+    pub(crate) timeout: Duration,
 }
 
 impl Default for Fetcher {
@@ -74,7 +75,7 @@ impl Default for Fetcher {
         let known: [&[&str]; 5] =
             [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "tool", "run", "pip"]];
         let commands = known.into_iter().map(|words| words.iter().map(OsString::from).collect()).collect();
-        Self { commands, timeout: DEFAULT_TIMEOUT }
+        Self { commands, npm_commands: vec![vec!["npm".into()]], timeout: DEFAULT_TIMEOUT }
     }
 }
 
@@ -91,6 +92,11 @@ impl Fetcher {
     /// the usual ones. It must understand `--version` and pip's `download`.
     pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
         Self { commands, ..Self::default() }
+    }
+
+    /// As [`Self::with_commands`], in place of `npm`. It must understand `--version` and npm's `pack`.
+    pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
+        Self { npm_commands, ..self }
     }
 
     /// How long one download may take; 15 minutes by default.
@@ -228,18 +234,18 @@ impl Fetcher {
 }
 
 /// A temporary directory that other processes' clean-up leaves alone while this process lives.
-struct LockedTempDir {
+pub(crate) struct LockedTempDir {
     _lock: File,
     dir: tempfile::TempDir,
 }
 
 impl LockedTempDir {
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 }
 
-fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
+pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
     let failed = |e: io::Error| CacheError::io("make a directory in", into.path(), e);
     let dir = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(into.path()).map_err(failed)?;
     let lock = File::open(dir.path()).map_err(failed)?;

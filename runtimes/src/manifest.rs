@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Recipe};
+use crate::{Digest, Recipe, ToolEntry, ToolSource};
 
 /// The manifest this crate was built with.
 const BUILTIN: &str = include_str!("../manifest.toml");
@@ -154,6 +154,8 @@ pub enum ManifestError {
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
+    #[serde(rename = "tool", default)]
+    tools: Vec<ToolEntry>,
     #[serde(rename = "recipe", default)]
     recipes: BTreeMap<String, Recipe>,
 }
@@ -185,6 +187,16 @@ impl Manifest {
                 let names: Vec<_> = self.runtimes.iter().map(|entry| format!("`{}`", entry.name)).collect();
                 ManifestError::UnknownRuntime { name: name.to_owned(), known: names.join(", ") }
             })
+    }
+
+    /// Every tool, in the manifest's order.
+    pub fn tools(&self) -> &[ToolEntry] {
+        &self.tools
+    }
+
+    /// The tool with this name.
+    pub fn tool(&self, name: &str) -> Option<&ToolEntry> {
+        self.tools.iter().find(|tool| tool.name == name)
     }
 
     /// The runtime that runs a language when none is named.
@@ -226,6 +238,16 @@ impl Manifest {
                 return Err(invalid(&key("sha256"), "another runtime has the same checksum; use an alias"));
             }
         }
+        for (at, tool) in self.tools.iter().enumerate() {
+            let key = |field: &str| format!("tool[{at}].{field}");
+            check_tool(tool, &key)?;
+            if !names.insert(tool.name.as_str()) {
+                return Err(invalid(
+                    &key("name"),
+                    format!("`{}` is taken by a runtime, an alias or a tool", tool.name),
+                ));
+            }
+        }
         self.recipes.iter().try_for_each(|(name, recipe)| check_recipe(name, recipe))
     }
 
@@ -241,12 +263,7 @@ impl Manifest {
         }
         // It becomes part of a file name.
         check_name(&key("version"), &entry.version)?;
-        if !(8..=MAX_BINARY_BYTES).contains(&entry.size_bytes) {
-            return Err(invalid(
-                &key("size_bytes"),
-                format!("{} is not between 8 and {MAX_BINARY_BYTES}", entry.size_bytes),
-            ));
-        }
+        check_size(&key("size_bytes"), entry.size_bytes)?;
         if !self.recipes.contains_key(&entry.recipe) {
             return Err(invalid(&key("recipe"), format!("there is no `[recipe.{}]`", entry.recipe)));
         }
@@ -284,6 +301,37 @@ pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
             key,
             format!("`{name}` must be 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, a letter or digit first"),
         ));
+    }
+    Ok(())
+}
+
+fn check_size(key: &str, size_bytes: u64) -> Result<(), ManifestError> {
+    if !(8..=MAX_BINARY_BYTES).contains(&size_bytes) {
+        return Err(invalid(key, format!("{size_bytes} is not between 8 and {MAX_BINARY_BYTES}")));
+    }
+    Ok(())
+}
+
+fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), ManifestError> {
+    check_name(&key("name"), &tool.name)?;
+    check_name(&key("version"), &tool.version)?;
+    for (field, text) in [("licence", &tool.licence), ("homepage", &tool.homepage), ("origin", &tool.origin)] {
+        check_text(&key(field), text)?;
+    }
+    check_size(&key("size_bytes"), tool.size_bytes)?;
+    if tool.sources.is_empty() {
+        return Err(invalid(&key("sources"), "at least one source is needed"));
+    }
+    for (at, source) in tool.sources.iter().enumerate() {
+        let key = |field: &str| key(&format!("sources[{at}].{field}"));
+        let ToolSource::Npm { package, version, file } = source;
+        // Both become part of npm's command line: nothing in them may read as an option, a path or a URL.
+        let scoped = package.strip_prefix('@').and_then(|scoped| scoped.split_once('/'));
+        let (scope, bare) = scoped.unwrap_or(("none", package));
+        check_name(&key("package"), scope)?;
+        check_name(&key("package"), bare)?;
+        check_name(&key("version"), version)?;
+        check_text(&key("file"), file)?;
     }
     Ok(())
 }

