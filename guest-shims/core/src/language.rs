@@ -27,12 +27,13 @@ impl Language {
         }
     }
 
-    /// The language a file name's extension stands for: `.py` and `.pyw`; `.js`, `.mjs` and `.cjs`.
+    /// The language a file name's extension stands for: `.py` and `.pyw`; `.js`, `.mjs` and `.cjs`, and TypeScript's
+    /// `.ts`, `.mts` and `.cts`.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
             "py" | "pyw" => Some(Self::Python),
-            "js" | "mjs" | "cjs" => Some(Self::JavaScript),
+            "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => Some(Self::JavaScript),
             _ => None,
         }
     }

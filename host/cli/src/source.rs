@@ -85,8 +85,8 @@ impl Source {
         let text = text(&format!("script `{label}`"), file, most_bytes)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let kind = match extension.to_ascii_lowercase().as_str() {
-            "mjs" => SourceKind::Module,
-            "cjs" => SourceKind::Script,
+            "mjs" | "mts" => SourceKind::Module,
+            "cjs" | "cts" => SourceKind::Script,
             _ => SourceKind::Detect,
         };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());

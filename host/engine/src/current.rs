@@ -23,6 +23,8 @@ pub(crate) struct Run {
     deadline: Instant,
     cancel: CancelToken,
     budget: Budget,
+    /// What was used of the fuel before the guest is entered.
+    used_fuel: u64,
     /// When it is cancelled without anybody's doing.
     cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
@@ -56,10 +58,27 @@ impl Run {
             cancel,
             cancel_at: None,
             budget: Budget::default(),
+            used_fuel: 0,
             on_output,
             soft: SoftStop::default(),
             tools: None,
         }
+    }
+
+    /// Has its time run since then.
+    pub(crate) fn begun_at(self, begun: Instant) -> Self {
+        let earlier = self.begun.saturating_duration_since(begun);
+        Self { begun: self.begun.min(begun), deadline: self.deadline.checked_sub(earlier).unwrap_or(begun), ..self }
+    }
+
+    /// Takes this from its fuel.
+    pub(crate) fn with_used_fuel(self, used_fuel: u64) -> Self {
+        Self { used_fuel, ..self }
+    }
+
+    /// What was used of the fuel before the guest is entered.
+    pub(crate) fn used_fuel(&self) -> u64 {
+        self.used_fuel
     }
 
     /// Is cancelled at this time, unless its own time is over by then.

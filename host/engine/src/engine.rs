@@ -5,7 +5,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use glovebox_core::session::SessionLedger;
@@ -14,7 +14,7 @@ use wasmtime::Linker;
 
 use crate::{
     EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, stack::Stacks, state::State,
-    ticker::Ticker, tools::ToolThreads,
+    ticker::Ticker, tools::ToolThreads, typescript::Stripper,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) is_pooled: bool,
     /// What compiled components may take on disk.
     pub(crate) component_cache_bytes: u64,
+    /// Loaded with the first TypeScript script.
+    pub(crate) stripper: OnceLock<Stripper>,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
 }
 
@@ -78,6 +80,7 @@ impl Engine {
             tool_threads: ToolThreads::new(config.tool_threads),
             is_pooled: config.pool.is_some(),
             component_cache_bytes: config.component_cache_bytes,
+            stripper: OnceLock::new(),
             loaded: Mutex::default(),
         })))
     }

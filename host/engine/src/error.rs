@@ -230,6 +230,14 @@ pub enum ExecuteError {
         /// The limit.
         most: u64,
     },
+    /// A script is TypeScript, and what removes its types could not be had.
+    #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}")]
+    TypeScript {
+        /// The script's name.
+        name: String,
+        /// Why not.
+        source: Box<RuntimeError>,
+    },
     /// Sessions and validation call into a prepared interpreter.
     #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names")]
     NotPrepared {

@@ -119,7 +119,8 @@ impl Guest {
     fn begin(&mut self, limits: &Limits) -> Result<(), ExecuteError> {
         let store = &mut self.machine.store;
         self.fuel_limit = store.data().run.budget().within(limits.fuel);
-        store.set_fuel(self.fuel_limit).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
+        let fuel = self.fuel_limit.saturating_sub(store.data().run.used_fuel());
+        store.set_fuel(fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
         store.set_epoch_deadline(1);
         let State { limiter, run, .. } = store.data_mut();
         limiter.memory.begin(run.tool_account().cloned().unwrap_or_default());
@@ -145,7 +146,8 @@ impl Guest {
         if let Err(stop) = self.machine.store.data().run.check() {
             // It was not entered, so it can be later.
             let ending = Ending { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
-            let ran = self.spent(limits, self.fuel_limit).conclude(ending).map_err(unanswered)?;
+            let left = self.machine.store.get_fuel().unwrap_or(self.fuel_limit);
+            let ran = self.spent(limits, left).conclude(ending).map_err(unanswered)?;
             return Ok(Ran { after: After::Untouched, ..ran });
         }
         let result = match &runtime.drive {

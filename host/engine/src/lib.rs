@@ -81,6 +81,7 @@ mod store;
 mod ticker;
 mod tools;
 mod trap;
+mod typescript;
 mod workspace;
 
 pub use cancel::{CancelToken, OnCancel};

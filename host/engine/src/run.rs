@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Outcome, Request, Resource, SourceKind, Stream,
     budget::Budget,
     current::Run,
     events,
@@ -16,13 +16,15 @@ use crate::{
     request::OnOutput,
     sandbox::Sandbox,
     tools::{Calls, Desk, Toolbox},
+    typescript::{self, Strip, Stripped},
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    After, SoftStop, check_request,
+    After, Ran, SoftStop, check_request, clipped,
     guidance::{Facts, Guidance, guidance},
 };
 use glovebox_interpreters::{Machine, Script};
+use glovebox_wasi::Captured;
 
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
@@ -43,6 +45,16 @@ pub(crate) struct Setting<'a> {
     desk: Option<Arc<Desk>>,
     sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
+    /// Where it is TypeScript and has been looked at.
+    types: Option<Types>,
+}
+
+/// What became of a script's types, and what it cost.
+struct Types {
+    stripped: Stripped,
+    fuel: u64,
+    /// When its time began.
+    begun: Instant,
 }
 
 impl<'a> Setting<'a> {
@@ -64,6 +76,7 @@ impl<'a> Setting<'a> {
             desk: request.desk,
             sandbox,
             toolbox: Arc::clone(&sandbox.0.toolbox),
+            types: None,
         })
     }
 
@@ -78,10 +91,93 @@ impl<'a> Setting<'a> {
         Self { wants_value: true, ..self }
     }
 
-    /// Starts the clock of the execution.
+    /// Has the script lose its types where its name says that it is TypeScript. That is on its bill; having what removes them
+    /// fetched and compiled is not. What is wrong with the script is for [`execute`](Self::execute) to say.
+    pub(crate) fn strip(&mut self) -> Result<(), ExecuteError> {
+        let inner = &*self.sandbox.0;
+        let is_javascript = inner.runtime.language == Language::JavaScript;
+        let Some(kind) = typescript::kind_of(self.name, self.kind).filter(|_| is_javascript) else {
+            return Ok(());
+        };
+        self.kind = kind;
+        let stripper = inner.engine.0.stripper().map_err(|source| ExecuteError::TypeScript {
+            name: clipped(self.name).to_owned(),
+            source: Box::new(source),
+        })?;
+        let limits = &inner.policy.limits;
+        let run = Run::new(limits.timeout(), self.cancel.clone(), None).cancelled_at(self.cancel_at);
+        let begun = run.begun;
+        let strip = Strip {
+            source: self.source,
+            name: self.name,
+            kind,
+            fuel: self.budget.within(limits.fuel),
+            memory_bytes: limits.memory_bytes,
+            timeout_ms: limits.timeout_ms,
+            run,
+        };
+        let (stripped, fuel) = inner
+            .engine
+            .0
+            .on_stack(|| stripper.strip(strip))?
+            .map_err(|reason| ExecuteError::Instantiate { reason })?;
+        self.types = Some(Types { stripped, fuel, begun });
+        Ok(())
+    }
+
+    /// What validation says of a script that does not come to the interpreter; none of one that does.
+    pub(crate) fn diagnostics(&self) -> Option<Vec<Diagnostic>> {
+        let Types { stripped, fuel, .. } = self.types.as_ref()?;
+        let diagnostic = match stripped {
+            Stripped::Plain(_) => return None,
+            Stripped::Wrong(wrong) => wrong.diagnostic(),
+            Stripped::Stopped(outcome) => {
+                Diagnostic { line: 1, column: 1, message: format!("the parser was stopped: {}", outcome.describe()) }
+            }
+        };
+        self.spend(stripped, *fuel);
+        Some(vec![diagnostic])
+    }
+
+    /// What a script did that does not come to the interpreter; none of one that does.
+    fn refused(&self, guest: &Guest) -> Option<Ran> {
+        let Types { stripped, fuel, .. } = self.types.as_ref()?;
+        let (outcome, after) = match stripped {
+            Stripped::Plain(_) => return None,
+            // As when the interpreter does not understand it.
+            Stripped::Wrong(wrong) => (Outcome::Raised(wrong.raised(self.name)), After::Alive),
+            Stripped::Stopped(outcome) => (outcome.clone(), After::Untouched),
+        };
+        self.spend(stripped, *fuel);
+        Some(Ran {
+            outcome,
+            interrupted: None,
+            value: None,
+            fuel_consumed: *fuel,
+            memory_used_bytes: guest.machine.memory().len() as u64,
+            memory_refused_bytes: None,
+            after,
+        })
+    }
+
+    /// Takes from the budget what removing types cost. What was stopped from outside may have used more than is known.
+    fn spend(&self, stripped: &Stripped, fuel: u64) {
+        let is_known = !matches!(
+            stripped,
+            Stripped::Stopped(Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. })
+        );
+        self.budget.spend(if is_known { fuel } else { u64::MAX });
+    }
+
+    /// Starts the clock of the execution, unless it runs since its types were removed.
     pub(crate) fn start(&mut self) -> Run {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
-        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take()).cancelled_at(self.cancel_at);
+        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
+        let run = match &self.types {
+            Some(types) => run.begun_at(types.begun).with_used_fuel(types.fuel),
+            None => run,
+        };
+        let run = run.cancelled_at(self.cancel_at);
         // Where executions are to be the same every time, only what the guest itself does may stop it.
         let fuel = self.budget.within(limits.fuel);
         let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
@@ -103,7 +199,7 @@ impl<'a> Setting<'a> {
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         Script {
-            source: self.source,
+            source: self.source(),
             name: self.name,
             kind: self.kind,
             args: &inner.policy.args,
@@ -132,8 +228,12 @@ impl<'a> Setting<'a> {
         args
     }
 
+    /// What the interpreter is given: without types.
     pub(crate) fn source(&self) -> &str {
-        self.source
+        match &self.types {
+            Some(Types { stripped: Stripped::Plain(plain), .. }) => plain,
+            _ => self.source,
+        }
     }
 
     /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards. `own`: what its session
@@ -148,13 +248,29 @@ impl<'a> Setting<'a> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
-        let ran = guest.run(runtime, limits, &self.script(last))?;
+        let refused = self.refused(guest);
+        // As the interpreter prints what it does not understand.
+        let printed = refused.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
+            let text = format!("{}\n", raised.traceback);
+            let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
+            let mut bytes = text.into_bytes();
+            bytes.truncate(most);
+            Captured { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
+        });
+        let ran = match refused {
+            Some(ran) => ran,
+            None => guest.run(runtime, limits, &self.script(last))?,
+        };
         let run = &mut guest.machine.store.data_mut().run;
+        if let Some(printed) = &printed {
+            run.output(Stream::Stderr, &printed.bytes);
+        }
         let duration = run.begun.elapsed();
         let tool_calls = run.end_tools();
         let wasi = guest.machine.wasi();
         events::security(self.session_id, &ran, &wasi.take_events());
-        let output = wasi.take_output();
+        let mut output = wasi.take_output();
+        output.stderr = printed.unwrap_or(output.stderr);
         let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files::of(wasi.vfs().clone(), roots.workspace());

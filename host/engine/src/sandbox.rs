@@ -191,6 +191,7 @@ impl Sandbox {
     /// Runs a request in a new interpreter.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let mut setting = Setting::new(self, request)?;
+        setting.strip()?;
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let (mut guest, roots) = self.passing_guest(&setting, run)?;
@@ -264,6 +265,10 @@ impl Sandbox {
         let Some(image) = self.0.runtime.image() else {
             return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
         };
+        setting.strip()?;
+        if let Some(diagnostics) = setting.diagnostics() {
+            return Ok(diagnostics);
+        }
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let (mut guest, _) = self.guest(&setting, self.0.workspace.files()?, run)?;

@@ -40,7 +40,7 @@ pub(crate) struct GuestLimiter {
 }
 
 impl GuestLimiter {
-    fn new(memory: MemoryLimiter) -> Self {
+    pub(crate) fn new(memory: MemoryLimiter) -> Self {
         Self { memory, table_elements: 0 }
     }
 }

@@ -113,6 +113,7 @@ impl From<&ExecuteError> for SandboxError {
                 Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
             }
             ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", error),
+            ExecuteError::TypeScript { .. } => unavailable("what removes TypeScript's types is not to be had", error),
             ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
             // A component names no session, shares no workspace and has no host directories.
             ExecuteError::SessionId { .. }

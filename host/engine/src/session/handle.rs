@@ -218,6 +218,7 @@ impl Session {
         match self.hold(if_busy, &setting.cancel, setting.cancel_at) {
             Ok(mut held) => {
                 has_turn();
+                setting.strip()?;
                 shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?
             }
             Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),

@@ -1,0 +1,219 @@
+//! The stripper: fetched, compiled and cached as interpreters are, and called once per instance.
+
+use std::collections::BTreeMap;
+
+use glovebox_runtimes::{ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry};
+use glovebox_wasi::Stop;
+use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
+
+use crate::{
+    Outcome, Resource, RuntimeError, SourceKind, TrapKind, aot,
+    current::Run,
+    engine::{Inner, compile_digest},
+    load::WASMTIME,
+    trap::{Ended, classify},
+};
+
+use super::{
+    Stripped, Wrong,
+    glue::{self, Glue},
+    values::{Misuse, Value},
+};
+
+/// Its name in the manifest.
+pub(crate) const TOOL: &str = "typescript";
+
+/// The stripper, ready to be called.
+pub(crate) struct Stripper(InstancePre<Glue>);
+
+/// One script, and what its types may cost.
+pub(crate) struct Strip<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) kind: SourceKind,
+    pub(crate) fuel: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) timeout_ms: u64,
+    /// Its clock, and who may cancel it.
+    pub(crate) run: Run,
+}
+
+impl Inner {
+    /// The stripper: fetched, compiled and loaded where that has not been done before.
+    pub(crate) fn stripper(&self) -> Result<&Stripper, RuntimeError> {
+        if let Some(stripper) = self.stripper.get() {
+            return Ok(stripper);
+        }
+        let tool = self.stripper_tool()?;
+        let store = self.runtimes.prepared();
+        let built = store.open_or_build(&self.tool_key(tool), &*self.progress, || self.build_tool(tool));
+        let artefact = built.map_err(|error| match error {
+            BuildError::Build(error) => error,
+            BuildError::Store(error) => error.into(),
+            other => RuntimeError::Load { name: tool.name.clone(), reason: other.to_string() },
+        })?;
+        let module = aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(tool, error))?;
+        let mut linker = Linker::new(&self.wasmtime);
+        glue::define(&mut linker, &module).map_err(|error| wrong(tool, error))?;
+        let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, error))?;
+        // Of two that were loaded at once the first stays.
+        Ok(self.stripper.get_or_init(|| Stripper(pre)))
+    }
+
+    /// What the manifest says of it.
+    pub(crate) fn stripper_tool(&self) -> Result<&ToolEntry, RuntimeError> {
+        let missing = || RuntimeError::Load { name: TOOL.into(), reason: "the manifest has no such tool".into() };
+        self.runtimes.manifest().tool(TOOL).ok_or_else(missing)
+    }
+
+    /// What a tool's compiled code is kept under.
+    pub(crate) fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
+        ArtefactKey::new(KeyParts {
+            label: format!("{}-{}", tool.name, tool.version),
+            runtime: tool.sha256,
+            recipe: Digest::of(b"a tool"),
+            wasmtime: WASMTIME.into(),
+            settings: compile_digest(&self.wasmtime).to_string(),
+            target: std::env::consts::ARCH.into(),
+        })
+    }
+
+    fn build_tool(&self, tool: &ToolEntry) -> Result<NewArtefact, RuntimeError> {
+        let module = self.runtimes.load_or_fetch_tool(tool, &*self.progress)?;
+        self.progress.message(&format!("compiling `{}`", tool.name));
+        // Compiling recurses deeply, and the caller may be a thread with a small stack.
+        let aot = self.stacks.run(|| aot::compile(&self.wasmtime, &module)).map_err(RuntimeError::Stack)?;
+        let record = ImageRecord {
+            sha256: tool.sha256,
+            prepared: false,
+            memory_bytes: 0,
+            anchors: BTreeMap::new(),
+            globals: Vec::new(),
+            notes: BTreeMap::new(),
+        };
+        Ok(NewArtefact { aot: aot.map_err(|error| wrong(tool, error))?, record })
+    }
+}
+
+fn wrong(tool: &ToolEntry, error: wasmtime::Error) -> RuntimeError {
+    RuntimeError::Load { name: tool.name.clone(), reason: format!("{error:#}") }
+}
+
+impl Stripper {
+    /// Removes a script's types; the fuel that it took beside what came of it. Called on a guest stack, while the epoch moves.
+    ///
+    /// # Errors
+    /// Where no instance could be made, in Wasmtime's words.
+    pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
+        let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, run } = strip;
+        let failed = |error: wasmtime::Error| format!("{error:#}");
+        let mut store = Store::new(self.0.module().engine(), Glue::new(source.len(), memory_bytes, run));
+        store.limiter(|glue| &mut glue.limiter);
+        store.set_fuel(fuel).map_err(failed)?;
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|context| {
+            context.data().check()?;
+            Ok(UpdateDeadline::Continue(1))
+        });
+        let result = self.0.instantiate(&mut store).and_then(|instance| {
+            store.data().check()?;
+            transform(&mut store, &instance, source, name, kind)
+        });
+        let left = store.get_fuel().unwrap_or(0);
+        let used = fuel.saturating_sub(left);
+        let glue = store.data();
+        let stripped = match result {
+            Ok(value) => understood(&value, source),
+            Err(error) => {
+                let words = format!("{error:#}");
+                match (classify(error), glue.limiter.memory.refused_bytes()) {
+                    // It ends itself when there is no more memory.
+                    (Ended::Trapped(_), Some(wanted)) => {
+                        Stripped::Stopped(exhausted(Resource::Memory, memory_bytes, wanted))
+                    }
+                    (Ended::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => {
+                        Stripped::Wrong(Wrong::whole("the script is nested too deeply for its types to be removed"))
+                    }
+                    (Ended::Trapped(TrapKind::Unreachable), None) => {
+                        Stripped::Wrong(Wrong::whole("the types cannot be removed: the TypeScript parser gave up"))
+                    }
+                    // No instance, or something that the module never does.
+                    (Ended::Trapped(_), None) => return Err(words),
+                    (Ended::Stopped(Stop::Deadline), _) => {
+                        let ms = u64::try_from(glue.run.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                        Stripped::Stopped(exhausted(Resource::Time, timeout_ms, ms))
+                    }
+                    (Ended::Stopped(Stop::Cancelled), _) => Stripped::Stopped(Outcome::Cancelled),
+                    (Ended::Stopped(_), _) => Stripped::Stopped(exhausted(Resource::Fuel, fuel, fuel)),
+                }
+            }
+        };
+        Ok((stripped, used))
+    }
+}
+
+fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
+    Outcome::Exhausted { resource, limit, used }
+}
+
+/// What `transformSync(source, { mode: "strip-only", … })` gives or throws, as in the package's own JavaScript.
+fn transform(
+    store: &mut Store<Glue>,
+    instance: &Instance,
+    source: &str,
+    name: &str,
+    kind: SourceKind,
+) -> wasmtime::Result<Value> {
+    // `undefined`: whatever the source is.
+    let module = match kind {
+        SourceKind::Detect => Value::Undefined,
+        SourceKind::Script => Value::Bool(false),
+        SourceKind::Module => Value::Bool(true),
+    };
+    let options = [
+        ("mode", Value::Text("strip-only".into())),
+        ("filename", Value::Text(name.to_owned())),
+        ("module", module),
+        ("sourceMap", Value::Bool(false)),
+    ];
+    let options = options.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let values = &mut store.data_mut().values;
+    let source = values.add(Value::Text(source.to_owned()))?;
+    let options = values.add(Value::Object(options))?;
+    let stack = instance.get_typed_func::<i32, u32>(&mut *store, "__wbindgen_add_to_stack_pointer")?;
+    let transform = instance.get_typed_func::<(u32, u32, u32), ()>(&mut *store, "transformSync")?;
+    let memory = instance.get_memory(&mut *store, "memory").ok_or(Misuse::Memory)?;
+    let ret = stack.call(&mut *store, -16)?;
+    transform.call(&mut *store, (ret, source, options))?;
+    let mut words = [0; 12];
+    memory.read(&*store, ret as usize, &mut words)?;
+    let [given, thrown, is_thrown] = [0, 4, 8].map(|at| {
+        let word = words.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+        u32::from_le_bytes(word)
+    });
+    Ok(store.data_mut().values.take(if is_thrown == 0 { given } else { thrown })?)
+}
+
+/// Reads what it gave or threw.
+fn understood(value: &Value, source: &str) -> Stripped {
+    match value.property("code") {
+        // An error has a code as well, such as `InvalidSyntax`, and always a message.
+        Value::Text(code) if value.property("message") == Value::Undefined => {
+            if lines(&code) == lines(source) {
+                return Stripped::Plain(code);
+            }
+            Stripped::Wrong(Wrong::whole("the types cannot be removed without moving lines"))
+        }
+        _ => {
+            let message = value.property("message");
+            let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
+            // Its columns are counted from 0.
+            let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);
+            Stripped::Wrong(Wrong::at(message, value.property("startLine").count().filter(|line| *line > 0), column))
+        }
+    }
+}
+
+fn lines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}

@@ -1,0 +1,242 @@
+//! The JavaScript values that the stripper's glue handles: as many of them as one call needs.
+
+use std::collections::BTreeMap;
+
+/// One call makes some fifty values. The next thousand are nobody's.
+const VALUES_MOST: usize = 1_000;
+
+/// What texts have beside the source: names of properties, a message.
+const TEXT_BYTES: usize = 64 << 10;
+
+/// How often the source may go in and out: it is read once, and comes back as code, or twice as an error's excerpt, the second
+/// time underlined.
+const SOURCES: usize = 8;
+
+/// A JavaScript value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(String),
+    Object(BTreeMap<String, Value>),
+}
+
+impl Value {
+    fn is_nullish(&self) -> bool {
+        matches!(self, Self::Undefined | Self::Null)
+    }
+
+    /// As `!value` has it.
+    pub(super) fn is_falsy(&self) -> bool {
+        match self {
+            Self::Undefined | Self::Null => true,
+            Self::Bool(is_true) => !is_true,
+            Self::Number(number) => *number == 0.0 || number.is_nan(),
+            Self::Text(text) => text.is_empty(),
+            Self::Object(_) => false,
+        }
+    }
+
+    /// As `==` has it between values of one type and with `null`. Nothing else is compared.
+    pub(super) fn loosely_equals(&self, other: &Self) -> bool {
+        self == other || (self.is_nullish() && other.is_nullish())
+    }
+
+    /// A property; `undefined` where there is none, and of what has none.
+    pub(super) fn property(&self, name: &str) -> Self {
+        match self {
+            Self::Object(properties) => properties.get(name).cloned().unwrap_or(Self::Undefined),
+            _ => Self::Undefined,
+        }
+    }
+
+    /// The text, where it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, where it is one that counts something.
+    pub(super) fn count(&self) -> Option<u32> {
+        match self {
+            Self::Number(number) if (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0 => {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in range and whole")]
+                let count = *number as u32;
+                Some(count)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why the stripper was stopped: it does what its glue in JavaScript never lets it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Misuse {
+    #[error("a handle that was never given out, or was dropped")]
+    Handle,
+    #[error("too many values")]
+    Values,
+    #[error("too much text")]
+    Text,
+    #[error("text that is no text, or outside its memory")]
+    Memory,
+    #[error("a property of what has none, or without a name")]
+    Property,
+}
+
+/// The values by their handles.
+///
+/// Handles below [`Values::FIRST`] stand for what every program of wasm-bindgen's takes for granted. Others are given out
+/// in order, and never again.
+#[derive(Debug)]
+pub(super) struct Values {
+    values: Vec<Option<Value>>,
+    text_bytes_left: usize,
+}
+
+impl Values {
+    /// 128 places that are the glue's own, then `undefined`, `null`, `true` and `false`.
+    const FIRST: usize = 132;
+
+    /// For a source of so many bytes.
+    pub(super) fn new(source_bytes: usize) -> Self {
+        let text_bytes_left = source_bytes.saturating_mul(SOURCES).saturating_add(TEXT_BYTES);
+        Self { values: Vec::new(), text_bytes_left }
+    }
+
+    /// A handle for a value.
+    pub(super) fn add(&mut self, value: Value) -> Result<u32, Misuse> {
+        if self.values.len() >= VALUES_MOST {
+            return Err(Misuse::Values);
+        }
+        self.values.push(Some(value));
+        u32::try_from(Self::FIRST + self.values.len() - 1).map_err(|_| Misuse::Values)
+    }
+
+    pub(super) fn get(&self, handle: u32) -> Result<&Value, Misuse> {
+        const UNDEFINED: &Value = &Value::Undefined;
+        const NULL: &Value = &Value::Null;
+        const TRUE: &Value = &Value::Bool(true);
+        const FALSE: &Value = &Value::Bool(false);
+        match handle {
+            128 => Ok(UNDEFINED),
+            129 => Ok(NULL),
+            130 => Ok(TRUE),
+            131 => Ok(FALSE),
+            _ => {
+                let at = usize::try_from(handle).ok().and_then(|handle| handle.checked_sub(Self::FIRST));
+                at.and_then(|at| self.values.get(at)?.as_ref()).ok_or(Misuse::Handle)
+            }
+        }
+    }
+
+    /// Drops a handle, and gives its value. What stands for itself stays.
+    pub(super) fn take(&mut self, handle: u32) -> Result<Value, Misuse> {
+        match self.place(handle) {
+            Some(place) => place.take().ok_or(Misuse::Handle),
+            None => self.get(handle).cloned(),
+        }
+    }
+
+    /// Sets a property of an object.
+    pub(super) fn set(&mut self, handle: u32, name: Value, value: Value) -> Result<(), Misuse> {
+        match (self.place(handle), name) {
+            (Some(Some(Value::Object(properties))), Value::Text(name)) => {
+                properties.insert(name, value);
+                Ok(())
+            }
+            _ => Err(Misuse::Property),
+        }
+    }
+
+    fn place(&mut self, handle: u32) -> Option<&mut Option<Value>> {
+        let at = usize::try_from(handle).ok()?.checked_sub(Self::FIRST)?;
+        self.values.get_mut(at)
+    }
+
+    /// Text goes in or out.
+    pub(super) fn pass(&mut self, bytes: usize) -> Result<(), Misuse> {
+        self.text_bytes_left = self.text_bytes_left.checked_sub(bytes).ok_or(Misuse::Text)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_good_until_it_is_dropped() {
+        let mut values = Values::new(0);
+        let first = values.add(Value::Number(1.0)).unwrap();
+        let second = values.add(Value::Text("x".into())).unwrap();
+        assert_eq!((first, second), (132, 133));
+        assert_eq!(values.take(first), Ok(Value::Number(1.0)));
+        assert_eq!(values.get(first), Err(Misuse::Handle), "dropped");
+        assert_eq!(values.get(second), Ok(&Value::Text("x".into())));
+        for never in [0, 127, 134, u32::MAX] {
+            assert_eq!(values.get(never), Err(Misuse::Handle), "{never}");
+            assert_eq!(values.take(never), Err(Misuse::Handle), "{never}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_itself_is_never_dropped() {
+        let mut values = Values::new(0);
+        let known = [(128, Value::Undefined), (129, Value::Null), (130, Value::Bool(true)), (131, Value::Bool(false))];
+        for (handle, value) in known {
+            assert_eq!(values.take(handle).as_ref(), Ok(&value));
+            assert_eq!(values.get(handle), Ok(&value));
+            assert_eq!(values.set(handle, Value::Text("x".into()), Value::Null), Err(Misuse::Property));
+        }
+    }
+
+    #[test]
+    fn values_and_text_are_counted() {
+        let mut values = Values::new(0);
+        for _ in 0..VALUES_MOST {
+            let handle = values.add(Value::Null).unwrap();
+            values.take(handle).unwrap();
+        }
+        assert_eq!(values.add(Value::Null), Err(Misuse::Values), "dropping gives nothing back");
+        for (source, fits) in [(0, TEXT_BYTES), (10, TEXT_BYTES + 80)] {
+            let mut values = Values::new(source);
+            assert_eq!(values.pass(fits - 1), Ok(()), "under");
+            assert_eq!(values.pass(1), Ok(()), "at");
+            assert_eq!(values.pass(1), Err(Misuse::Text), "over");
+        }
+    }
+
+    #[test]
+    fn objects_have_properties_and_nothing_else_does() {
+        let mut values = Values::new(0);
+        let object = values.add(Value::Object(BTreeMap::new())).unwrap();
+        values.set(object, Value::Text("a".into()), Value::Number(2.0)).unwrap();
+        assert_eq!(values.get(object).unwrap().property("a"), Value::Number(2.0));
+        assert_eq!(values.get(object).unwrap().property("b"), Value::Undefined);
+        assert_eq!(values.set(object, Value::Null, Value::Null), Err(Misuse::Property), "no name");
+        let text = values.add(Value::Text("a".into())).unwrap();
+        assert_eq!(values.set(text, Value::Text("a".into()), Value::Null), Err(Misuse::Property));
+        assert_eq!(values.get(text).unwrap().property("a"), Value::Undefined);
+    }
+
+    #[test]
+    fn values_are_compared_and_judged_as_javascript_does() {
+        assert!(Value::Undefined.loosely_equals(&Value::Null) && !Value::Null.loosely_equals(&Value::Bool(false)));
+        assert!(Value::Text("a".into()).loosely_equals(&Value::Text("a".into())));
+        let empty = || Value::Text(String::new());
+        let falsy = [Value::Undefined, Value::Null, Value::Bool(false), Value::Number(f64::NAN), empty()];
+        assert!(falsy.iter().all(Value::is_falsy));
+        let truthy = [Value::Bool(true), Value::Number(-1.0), Value::Text("0".into()), Value::Object(BTreeMap::new())];
+        assert!(!truthy.iter().any(Value::is_falsy));
+        for (number, count) in
+            [(0.0, Some(0)), (7.0, Some(7)), (-1.0, None), (1.5, None), (1e10, None), (f64::NAN, None)]
+        {
+            assert_eq!(Value::Number(number).count(), count, "{number}");
+        }
+    }
+}
