@@ -1,0 +1,174 @@
+"""CSV, JSON, XML and YAML."""
+
+import csv
+import io
+import json
+import os
+from xml.parsers import expat
+
+from sandbox_utils.paths import path_of, read_text, write_text
+from sandbox_utils.yaml_reader import yaml_load
+from sandbox_utils.yaml_writer import yaml_dump
+
+
+def _text(source, *suffixes):
+    """The text that is meant: of the file where it is a path, which a string of one line with such a suffix is."""
+    if isinstance(source, os.PathLike) or isinstance(source, str) and "\n" not in source and source.endswith(suffixes):
+        source = read_text(source)
+    elif not isinstance(source, str):
+        raise TypeError(f"text or a path is wanted, not {type(source).__name__}")
+    return source.removeprefix("\ufeff")
+
+
+def _json(source):
+    if not isinstance(source, (str, os.PathLike)):
+        return source
+    text = _text(source, ".json")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"this is no JSON: {error}") from None
+
+
+def _given(text, output):
+    if output is None:
+        return text
+    write_text(output, text)
+
+
+def _dumped(value):
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"JSON has no such value: {error}") from None
+
+
+def csv_to_json(csv_file, output=None, delimiter=","):
+    """A CSV file with a header as JSON, an array of objects whose values are strings. To a file, or as text.
+
+    Text with line ends in it may be given instead of a path. A short row's last fields are null.
+
+    >>> print(csv_to_json("/app/data/a.csv"))
+    [
+      {
+        "name": "Ann",
+        "age": "31"
+      }
+    ]
+    """
+    is_text = isinstance(csv_file, str) and "\n" in csv_file
+    text = csv_file if is_text else read_text(path_of(csv_file))
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), delimiter=delimiter, strict=True)
+    objects = []
+    try:
+        names = next(rows, [])
+        double = [name for i, name in enumerate(names) if name in names[:i]]
+        if double:
+            raise ValueError(f"the header has {double[0]!r} twice")
+        for row in rows:
+            if len(row) > len(names):
+                raise ValueError(f"line {rows.line_num} has {len(row)} fields, and the header {len(names)}")
+            if row:
+                objects.append(dict(zip(names, row + [None] * (len(names) - len(row)))))
+    except csv.Error as error:
+        raise ValueError(f"line {rows.line_num} is no CSV: {error}") from None
+    return _given(_dumped(objects), output)
+
+
+def json_to_csv(json_file, output=None, delimiter=","):
+    """JSON, an array of objects, as CSV with a header. To a file, or as text without `output`.
+
+    A path, JSON text or a list may be given. Lists and objects in it become JSON, null an empty field.
+
+    >>> json_to_csv([{"a": 1, "b": "x, y"}, {"a": 2, "c": True}])
+    'a,b,c\\n1,"x, y",\\n2,,true\\n'
+    """
+    if isinstance(json_file, str) and not json_file.lstrip().startswith(("[", "{")):
+        value = _json(read_text(json_file).removeprefix("\ufeff"))
+    else:
+        value = _json(json_file)
+    rows = [value] if isinstance(value, dict) else value
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError('CSV is made of an array of objects: [{"name": …}, …]')
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if not names:
+        return _given("", output)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_field(row.get(name)) for name in names] for row in rows)
+    return _given(text.getvalue(), output)
+
+
+def _field(value):
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def xml_to_dict(xml):
+    """XML, as text or a path, as a dict: of the outermost element's name and what is in it.
+
+    An element is its text, None where it is empty, or a dict of its elements, of its attributes as `@name`, and of text beside
+    them as `#text`. Elements of the same name are a list. Namespaces are left out. Entities of its own are refused.
+
+    >>> xml_to_dict('<root><item id="1">value</item><item/></root>')
+    {'root': {'item': [{'@id': '1', '#text': 'value'}, None]}}
+    """
+    is_path = isinstance(xml, os.PathLike) or isinstance(xml, str) and not xml.lstrip("\ufeff \t\r\n").startswith("<")
+    text = read_text(xml) if is_path else _text(xml)
+    top = {}
+    open_elements = [(top, [])]
+
+    def start(tag, attributes):
+        open_elements.append(({f"@{_local(name)}": value for name, value in attributes.items()}, []))
+
+    def end(tag):
+        entries, parts = open_elements.pop()
+        written = "".join(parts).strip()
+        value = entries or written or None
+        if entries and written:
+            entries["#text"] = written
+        above, name = open_elements[-1][0], _local(tag)
+        if name not in above:
+            above[name] = value
+        elif isinstance(above[name], list):
+            above[name].append(value)
+        else:
+            above[name] = [above[name], value]
+
+    def entity(name, *_):
+        raise ValueError(f"line {parser.CurrentLineNumber} declares the entity `{name}`: write out what it stands for")
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = lambda part: open_elements[-1][1].append(part)
+    parser.EntityDeclHandler = entity
+    try:
+        parser.Parse(text.removeprefix("\ufeff"), True)
+    except expat.ExpatError as error:
+        raise ValueError(f"this is no XML: {error}") from None
+    return top
+
+
+def _local(name):
+    return name.rpartition(" ")[2]
+
+
+def yaml_to_json(yaml, output=None):
+    """YAML, as text or as a path that ends with `.yaml` or `.yml`, as JSON. To a file, or as text without `output`.
+
+    `help(yaml_load)` says which YAML.
+
+    >>> yaml_to_json("a: [1, yes]")
+    '{\\n  "a": [\\n    1,\\n    "yes"\\n  ]\\n}'
+    """
+    return _given(_dumped(yaml_load(_text(yaml, ".yaml", ".yml"))), output)
+
+
+def json_to_yaml(json, output=None):
+    """JSON, as text, as a path that ends with `.json`, or as a value, as YAML. To a file, or as text without `output`.
+
+    >>> json_to_yaml('{"a": [1, "yes"]}')
+    'a:\\n  - 1\\n  - "yes"\\n'
+    """
+    return _given(yaml_dump(_json(json)), output)
