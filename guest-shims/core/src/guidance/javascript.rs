@@ -3,7 +3,7 @@
 use super::{
     Advice, AdviceKind, Failure, is_fenced, limits,
     names::{self, nearest},
-    quoted,
+    quoted, typescript,
 };
 use crate::Language;
 
@@ -27,7 +27,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         return Some(syntax(failure));
     }
     match failure.raised.type_name.as_str() {
-        "SyntaxError" => Some(syntax(failure)),
+        "SyntaxError" => typescript::advice(failure).or_else(|| Some(syntax(failure))),
         "ReferenceError" | "Error" => reference(failure),
         "TypeError" => null_file(failure).or_else(|| directory_entries(failure)),
         _ => None,
@@ -140,6 +140,12 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     }
     if failure.line().is_some_and(looks_like_python) {
         return advice(&["This looks like Python: run it as that, or write it in JavaScript."]);
+    }
+    if failure.line().is_some_and(typescript::looks_like) {
+        return Advice {
+            kind: AdviceKind::TypescriptSyntax,
+            ..advice(&["This looks like TypeScript: run it under a name that ends in `.ts`."])
+        };
     }
     let step = match failure.message() {
         "Unexpected end of input" => "Close what is open: a brace, a bracket or a parenthesis is missing at the end.",

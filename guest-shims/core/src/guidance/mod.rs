@@ -9,6 +9,7 @@ mod javascript;
 mod limits;
 mod names;
 mod python;
+mod typescript;
 
 use serde::Serialize;
 
@@ -56,6 +57,8 @@ pub enum AdviceKind {
     Module,
     /// The source is not of its language.
     Syntax,
+    /// The source is TypeScript that is more than types, or types where JavaScript is expected.
+    TypescriptSyntax,
     /// A file is not there, or not to be reached.
     Path,
     /// There is no network.

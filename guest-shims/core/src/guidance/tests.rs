@@ -183,3 +183,57 @@ fn the_languages_are_taken_for_each_other() {
         assert!(fenced.iter().all(|advice| advice.steps.iter().any(|step| step.contains("```"))), "{fenced:?}");
     }
 }
+
+#[test]
+fn typescript_that_is_more_than_types_is_told_what_to_write_instead() {
+    let said = |source: &str, message: &str| {
+        of(Language::JavaScript, source, &raised("SyntaxError", message, Some(1))).pop().unwrap()
+    };
+    for (message, step) in [
+        ("TypeScript enum is not supported in strip-only mode", "as const"),
+        ("TypeScript namespace declaration is not supported in strip-only mode", "const Name"),
+        ("TypeScript parameter property is not supported in strip-only mode", "this.x = x"),
+        ("TypeScript import equals declaration is not supported in strip-only mode", "require"),
+        ("TypeScript export assignment is not supported in strip-only mode", "export default"),
+        ("The angle-bracket syntax for type assertions, `<T>expr`, is not supported", "value as Type"),
+        ("the script is nested too deeply for its types to be removed", "variables"),
+    ] {
+        let advice = said("x", message);
+        assert_eq!(advice.kind, AdviceKind::TypescriptSyntax, "{message}");
+        assert!(advice.steps[0].contains(step), "{message}: {:?}", advice.steps);
+    }
+    assert_eq!(said("x", "TypeScript").kind, AdviceKind::Syntax);
+    let import = "TypeScript import equals declaration is not supported in strip-only mode";
+    let corrected = |source: &str| said(source, import).correction.map(|correction| correction.text);
+    assert_eq!(corrected("  import fs = require('fs');").as_deref(), Some("  const fs = require('fs');"));
+    for other in
+        ["import A = B.C;", "export import fs = require('fs')", "import fs = require('fs'), x = 1", "import = x"]
+    {
+        assert_eq!(corrected(other), None, "{other}");
+    }
+}
+
+#[test]
+fn types_under_a_name_of_javascripts_are_known() {
+    let kind =
+        |source: &str| of(Language::JavaScript, source, &raised("SyntaxError", "x", Some(1))).pop().unwrap().kind;
+    for typed in [
+        "interface Point { x: number }",
+        "export type Name = string;",
+        "const x: number = 1;",
+        "function f(a: string, b?: number) {",
+        "let all: Array<string> = []",
+    ] {
+        assert_eq!(kind(typed), AdviceKind::TypescriptSyntax, "{typed}");
+    }
+    for plain in [
+        "const x = { a: 1 };",
+        "let y = a ? b : c;",
+        "type = Point",
+        "interface(x)",
+        "f(a: string)",
+        "let x = {n: numbers(}",
+    ] {
+        assert_eq!(kind(plain), AdviceKind::Syntax, "{plain}");
+    }
+}
