@@ -12,8 +12,10 @@ function parse(text, options = {}) {
   let row = [];
   let at = text.startsWith('\ufeff') ? 1 : 0;
   const add = (field) => row.push(field);
+  let isQuoted = false;
   while (at < text.length || row.length > 0) {
     if (text[at] === '"') {
+      isQuoted = true;
       let field = '';
       for (at++; ; at++) {
         const end = text.indexOf('"', at);
@@ -39,9 +41,10 @@ function parse(text, options = {}) {
     }
     if (text[at] === '\r') at++;
     if (text[at] === '\n') at++;
-    // An empty line is no row.
-    if (row.length > 1 || row[0] !== '') rows.push(row);
+    // An empty line is no row, a quoted nothing is.
+    if (row.length > 1 || row[0] !== '' || isQuoted) rows.push(row);
     row = [];
+    isQuoted = false;
   }
   if (!header) return rows;
   const [names = [], ...records] = rows;
@@ -63,7 +66,7 @@ function stringify(rows, options = {}) {
   const special = new Set([delimiter, '"', '\n', '\r']);
   const cell = (value) => {
     if (value === null || value === undefined) return '';
-    const text = value instanceof Date ? value.toISOString() : typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const text = value instanceof Date && !Number.isNaN(value.getTime()) ? value.toISOString() : typeof value === 'object' ? JSON.stringify(value) : String(value);
     const isPlain = text === text.trim() && ![...text].some((c) => special.has(c));
     return isPlain ? text : `"${text.replaceAll('"', '""')}"`;
   };

@@ -36,11 +36,15 @@ function grep(pattern, files) {
 // Replaces in a file, in place; returns how often.
 function sed(file, pattern, replacement) {
   const text = readText(file);
+  const isPattern = pattern instanceof RegExp;
   let count = 0;
-  const made = text.replace(pattern instanceof RegExp ? pattern : new RegExp(String(pattern).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'), 'g'), (found, ...rest) => {
+  const counted = (found, ...rest) => {
     count++;
-    return typeof replacement === 'function' ? replacement(found, ...rest) : replacement;
-  });
+    return typeof replacement === 'function' ? replacement(found, ...rest) : `${replacement}`;
+  };
+  let made = isPattern ? text.replace(pattern, counted) : text.replaceAll(String(pattern), counted);
+  // `$1` and its like stand for groups where there are any.
+  if (isPattern && typeof replacement !== 'function') made = text.replace(pattern, `${replacement}`);
   if (count > 0) writeText(file, made);
   return count;
 }

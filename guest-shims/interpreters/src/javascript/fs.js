@@ -19,7 +19,7 @@
     '75 EXDEV 18 cross-device link not permitted|76 ENOENT 2 no such file or directory';
   const find = (index, value) => ERRORS.split('|').map((entry) => /^(\d+) (\w+) (\d+) (.*)$/.exec(entry).slice(1)).find((entry) => entry[index] === `${value}`);
   // By the names that are used here.
-  const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };
+  const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ELOOP: 32, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };
 
   const failure = (number, syscall, from, to) => {
     const [, code, errno, text] = find(0, number) ?? [0, 'EIO', 5, `error ${number}`];
@@ -41,6 +41,8 @@
     if (typeof found !== 'string') {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
     }
+    // The interpreter would take it for the working directory.
+    if (found === '') throw failure(NUMBERS.ENOENT, 'open', found);
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
   };
@@ -105,6 +107,14 @@
     return raw;
   };
   const isDirectory = (name) => ((rawStat(name)?.mode ?? 0) & os.S_IFMT) === os.S_IFDIR;
+  // The interpreter has no `lstat`. A link is what cannot be opened without following it, by a flag that wasi-libc has and `os` does not name.
+  const O_NOFOLLOW = 1 << 24;
+  const isLink = (name) => {
+    const fd = os.open(name, os.O_RDONLY | O_NOFOLLOW);
+    if (fd >= 0) os.close(fd);
+    return fd === -NUMBERS.ELOOP;
+  };
+  const isTree = (name) => isDirectory(name) && !isLink(name);
 
   // What a descriptor has left, from its place on.
   const readRest = (fd) => {
@@ -183,7 +193,8 @@
   };
 
   const removeTree = (name) => {
-    if (isDirectory(name)) for (const child of names(name)) removeTree(`${name}/${child}`);
+    // What a link leads to is not of the tree.
+    if (isTree(name)) for (const child of names(name)) removeTree(`${name}/${child}`);
     check(os.remove(name), 'rm', name);
   };
 
@@ -221,7 +232,7 @@
         first ??= each;
       };
       make(path.resolve(name));
-      return first;
+      return first === undefined || path.isAbsolute(name) ? first : path.relative('', first);
     },
     openSync(file, flags, mode = 0o666) {
       const name = pathOf(file);
@@ -244,7 +255,8 @@
         const text = open.readAsString();
         open.close();
         if (text === '' && isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
-        return text;
+        // The interpreter decodes halves of pairs, and what is no UTF-8 in its own way.
+        if (text.isWellFormed() && !text.includes('\ufffd')) return text;
       }
       if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
       const fd = sync.openSync(name, flag);
@@ -261,7 +273,7 @@
       const walk = (below, prefix) => {
         for (const name of names(below)) {
           const whole = `${below.replace(/(?<=.)\/$/, '')}/${name}`;
-          const mode = withFileTypes || recursive ? (rawStat(whole)?.mode ?? os.S_IFLNK) : 0;
+          const mode = !(withFileTypes || recursive) ? 0 : isLink(whole) ? os.S_IFLNK : (rawStat(whole)?.mode ?? 0);
           found.push(withFileTypes ? new Dirent(name, below, mode) : prefix + name);
           if (recursive && (mode & os.S_IFMT) === os.S_IFDIR) walk(whole, `${prefix}${name}/`);
         }
@@ -274,11 +286,11 @@
     },
     rmSync(file, options = {}) {
       const name = pathOf(file);
-      if (!rawStat(name)) {
+      if (!rawStat(name) && !isLink(name)) {
         if (options.force) return;
         throw failure(NUMBERS.ENOENT, 'lstat', name);
       }
-      if (isDirectory(name) && !options.recursive) {
+      if (!options.recursive && isTree(name)) {
         throw Object.assign(new Error(`Path is a directory: rm returned EISDIR (is a directory) ${name}`), { code: 'ERR_FS_EISDIR', name: 'SystemError' });
       }
       removeTree(name);
@@ -290,7 +302,7 @@
     },
     unlinkSync(file) {
       const name = pathOf(file);
-      if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'unlink', name);
+      if (isTree(name)) throw failure(NUMBERS.EISDIR, 'unlink', name);
       check(os.remove(name), 'unlink', name);
     },
     writeFileSync: (file, data, options) => store(file, data, options, 'w'),
@@ -299,7 +311,7 @@
   const opened = new Map();
 
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };
-  $.fsParts = { check, copy, failure, isDirectory, names, NUMBERS, opened, optionsOf, pathOf, rawStat, removeTree, statOf, store, sync, writeAll };
+  $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, rawStat, removeTree, statOf, store, sync, writeAll };
 
   // What is used seldom comes from the library when it, or anything that is not there, is first asked for.
   Object.setPrototypeOf(fs, new Proxy({}, {

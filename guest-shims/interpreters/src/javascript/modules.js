@@ -16,6 +16,7 @@
   $.lazily(require, 'main', () => $.modules.mainModule(), true);
   $.builtin = builtin;
 
+  $.global('global', globalThis);
   $.global('require', require);
   $.global('requireVendor', { requireVendor: (name) => $.modules.requireVendor(name) }.requireVendor);
   $.lazily(globalThis, 'module', () => $.modules.mainModule());

@@ -78,7 +78,7 @@
       if (suffix !== undefined) check(suffix, 'suffix');
       const whole = path.replace(/\/+$/, '');
       const name = whole.slice(whole.lastIndexOf('/') + 1);
-      return suffix !== undefined && name !== suffix && name.endsWith(suffix) ? name.slice(0, name.length - suffix.length) : name;
+      return suffix !== undefined && (path === suffix || name !== suffix) && name.endsWith(suffix) ? name.slice(0, name.length - suffix.length) : name;
     },
     extname(path_) {
       check(path_);

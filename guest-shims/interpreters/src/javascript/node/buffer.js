@@ -102,6 +102,9 @@
       }
     }
     static concat(list, length) {
+      if (!Array.isArray(list)) throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "list" argument must be an instance of Array. Received ${$.received(list)}`);
+      const wrong = list.findIndex((part) => !(part instanceof Uint8Array));
+      if (wrong >= 0) throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "list[${wrong}]" argument must be an instance of Buffer or Uint8Array. Received ${$.received(list[wrong])}`);
       let total = 0;
       for (const part of list) total += part.length;
       const all = new Buffer(length ?? total);

@@ -167,6 +167,7 @@
       this.#pending = bytes.slice(whole);
       bytes = bytes.subarray(0, whole);
       let text = isUtf8 ? decodeUtf8(bytes, this.fatal) : this.encoding === 'utf-16le' ? decodeUtf16(bytes) : decodeWindows(bytes);
+      if (this.encoding === 'utf-16le') text = text.toWellFormed();
       if (!this.#isStarted && !this.ignoreBOM && this.encoding !== 'windows-1252' && text[0] === '\ufeff') text = text.slice(1);
       this.#isStarted = goesOn && (this.#isStarted || text !== '');
       return text;

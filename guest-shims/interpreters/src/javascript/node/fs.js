@@ -3,7 +3,7 @@
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
-  const { check, copy, failure, isDirectory, names, NUMBERS, opened, pathOf, rawStat, removeTree, statOf, store, sync, writeAll } = $.fsParts;
+  const { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, pathOf, rawStat, removeTree, statOf, store, sync, writeAll } = $.fsParts;
   const { fs, path } = $.node;
   const { Stats } = fs;
   const { bytesOf } = $.encoding;
@@ -17,6 +17,7 @@
       copy(from, to, 0);
       return;
     }
+    if (isLink(from)) throw failure(NUMBERS.ENOSYS, 'symlink', from, to);
     if (!options.recursive) {
       throw coded(Error, 'ERR_FS_EISDIR', `Recursive option not enabled, cannot copy a directory: cp returned EISDIR (${from} is a directory (not copied)) ${from}`);
     }
@@ -78,7 +79,11 @@
     linkSync: (from, to) => {
       throw failure(NUMBERS.ENOSYS, 'link', pathOf(from), pathOf(to));
     },
-    lstatSync: (file, options) => sync.statSync(file, options),
+    lstatSync(file, options) {
+      const name = pathOf(file);
+      if (!isLink(name)) return sync.statSync(name, options);
+      return new Stats({ dev: 0, ino: 0, mode: os.S_IFLNK | 0o777, nlink: 1, uid: 0, gid: 0, rdev: 0, size: 0, atime: 0, mtime: 0, ctime: 0 });
+    },
     mkdtempSync(prefix) {
       for (;;) {
         const name = pathOf(prefix, 'prefix') + $.node.crypto.randomUUID().replace(/-/g, '').slice(0, 6);
@@ -108,8 +113,10 @@
       return at(fd, position, () => check(os.read(fd, bytes.buffer, bytes.byteOffset + offset, most), 'read'));
     },
     readlinkSync(file) {
-      statOf(pathOf(file), 'readlink');
-      throw failure(NUMBERS.EINVAL, 'readlink', pathOf(file));
+      const name = pathOf(file);
+      if (isLink(name)) throw failure(NUMBERS.ENOSYS, 'readlink', name);
+      statOf(name, 'readlink');
+      throw failure(NUMBERS.EINVAL, 'readlink', name);
     },
     realpathSync(file) {
       const name = path.resolve(pathOf(file));
@@ -119,7 +126,7 @@
     rmdirSync(directory, options) {
       const name = pathOf(directory);
       if (!rawStat(name)) throw failure(NUMBERS.ENOENT, 'rmdir', name);
-      if (!isDirectory(name)) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
+      if (!isTree(name)) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
       if (options?.recursive) removeTree(name);
       else check(os.remove(name), 'rmdir', name);
     },

@@ -197,7 +197,7 @@
     constants: { signals: {}, errno: {} },
   };
 
-  const aborted = (signal) => signal?.reason ?? new DOMException('The operation was aborted', 'AbortError');
+  const aborted = ({ reason }) => Object.assign(new Error('The operation was aborted', { cause: reason }), { name: 'AbortError', code: 'ABORT_ERR' });
   const wait = (start, stop) => (delay, value, options) =>
     new Promise((resolve, reject) => {
       const { signal } = options ?? {};

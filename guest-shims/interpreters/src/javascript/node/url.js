@@ -357,12 +357,20 @@
   Object.defineProperty(URLSearchParams.prototype, Symbol.iterator, { value: URLSearchParams.prototype.entries, writable: true, configurable: true });
   Object.defineProperty(URLSearchParams.prototype, Symbol.toStringTag, { value: 'URLSearchParams', configurable: true });
 
+  // The interpreter's `import.meta.url` has the module's name behind `file://`, which is relative to the workspace.
+  const located = (text) => {
+    const name = /^file:\/\/([^/].*)$/s.exec(text)?.[1];
+    if (name === undefined) return text;
+    const file = $.node.path.resolve('/app', name);
+    return name === $.entered().input.name || $.node.fs.existsSync(file) ? `file://${percent(file, `${PATH}%\\`)}` : text;
+  };
+
   class URL {
     #record;
     #params;
     constructor(input, base) {
-      const above = base === undefined ? undefined : parse(`${base}`);
-      const record = above === null ? null : parse(`${input}`, above);
+      const above = base === undefined ? undefined : parse(located(`${base}`));
+      const record = above === null ? null : parse(located(`${input}`), above);
       if (record === null) throw Object.assign(coded(TypeError, 'ERR_INVALID_URL', 'Invalid URL'), { input: `${input}` }, base === undefined ? {} : { base: `${base}` });
       this.#record = record;
     }

@@ -103,6 +103,7 @@
   };
   const promisify = (original) => {
     isFunction('original', original);
+    if (original === setTimeout || original === setImmediate) return $.node['timers/promises'][original.name];
     if (original[PROMISIFIED]) return original[PROMISIFIED];
     const promised = function (...args) {
       return new Promise((resolve, reject) => {

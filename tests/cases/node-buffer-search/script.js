@@ -1,0 +1,10 @@
+const bytes = Buffer.from('héllo wörld');
+console.log(bytes.indexOf('w'), bytes.indexOf('zz'), bytes.indexOf(0x6c), bytes.lastIndexOf('l'), bytes.includes('wör'), bytes.indexOf('l', -3), bytes.indexOf(''));
+console.log(Buffer.compare(Buffer.from('a'), Buffer.from('b')), Buffer.from('a').equals(Buffer.from('a')), Buffer.from('ab').compare(Buffer.from('abc')));
+const view = bytes.slice(0, 3);
+view[0] = 72;
+console.log(view, bytes[0], bytes.subarray(-4), bytes.slice(2, -2).length);
+console.log(Buffer.alloc(5).fill('ab', 1), Buffer.alloc(3).fill(257), Buffer.alloc(3, 'ab'), Buffer.concat([Buffer.from('abc')], 5));
+console.log([...Buffer.from('ab').entries()], Buffer.from('ab').map((byte) => byte + 1), Buffer.from([3, 1, 2]).sort());
+const target = Buffer.alloc(6);
+console.log(target.write('héé', 1), target, target.write('ff', 'hex'), target, Buffer.from('abcd').copy(target, 1, 1, 3), target);

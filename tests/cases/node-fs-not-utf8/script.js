@@ -1,0 +1,10 @@
+const fs = require('fs');
+fs.writeFileSync('bytes', Buffer.from([0x61, 0xff, 0xe2, 0x82, 0x62, 0xed, 0xa0, 0x80, 0xf0, 0x9f]));
+const text = fs.readFileSync('bytes', 'utf8');
+console.log(text, text.length, text.isWellFormed());
+fs.writeFileSync('mark', '\ufeffx');
+console.log(fs.readFileSync('mark', 'utf8').length);
+fs.writeFileSync('half', 'a\ud800b');
+console.log(fs.readFileSync('half'));
+fs.writeFileSync('real', 'a\ufffdb');
+console.log(fs.readFileSync('real', 'utf8'));

@@ -1,0 +1,10 @@
+const { inspect } = require('util');
+const deep = { a: { b: { c: { d: 1 } } } };
+console.log(inspect(deep), inspect(deep, { depth: 0 }), inspect(deep, false, null), inspect({ b: 1, a: 2 }, { sorted: true }));
+console.log(inspect({ a: 1, b: [1, 2] }, { compact: false }), inspect('x'.repeat(20), { maxStringLength: 5 }), inspect([1, 2, 3, 4], { maxArrayLength: 2 }));
+console.log(inspect({ a: 1 }, { breakLength: 3 }), inspect(Array.from({ length: 30 }, (_, i) => i * 100)), inspect(Array.from({ length: 27 }, (_, i) => `item${i}`)));
+const cyclic = { n: 1 };
+cyclic.self = cyclic;
+cyclic.list = [cyclic];
+console.log(inspect(cyclic), inspect([, 1, , , 2]), inspect(Object.assign([1, 2], { x: 1 })), inspect(new (class Foo { x = 1; })()));
+console.log(inspect([new Date(NaN), new Date(0), /x/g, -0, 1n, "it's", new Map([[{ a: 1 }, new Set([1])]]), class B extends Array {}, async () => {}]));

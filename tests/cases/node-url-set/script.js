@@ -1,0 +1,15 @@
+const url = new URL('http://a/b');
+Object.assign(url, { pathname: '/c d', search: 'a=b c', hash: 'h i', port: '81', hostname: 'z', protocol: 'https', username: 'u', password: 'p:' });
+url.searchParams.append('k', 'v&');
+console.log(url.href, url.search, JSON.stringify({ url }));
+url.port = 'x';
+url.hash = '';
+url.search = '';
+console.log(`${url}`, url.origin, [...url.searchParams]);
+const params = new URLSearchParams('?a=1&b=2&a=3&c&=d&e=%41+%zz');
+params.append('x y', 'é&');
+params.delete('b');
+params.set('a', '9');
+params.sort();
+console.log(params.toString(), params.get('a'), params.getAll('c'), params.has('zz'), params.get('zz'), [...params.keys()], params.size);
+console.log(new URLSearchParams({ a: 1, b: [1, 2] }).toString(), new URLSearchParams([['a', 'b']]).toString(), Object.fromEntries(new URLSearchParams('a=1&a=2')));
