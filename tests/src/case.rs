@@ -203,10 +203,19 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
         };
         for (number, step) in steps.iter().enumerate() {
             let wrong = |error: String| format!("step {number} ({language}): {error}");
+            // A TypeScript file runs under its name, which says what it is.
+            let mut named = None;
             let source = match (&step.script, step.inline(language)) {
                 (Some(_), Some(_)) => return Err(wrong("give either a script's file or its source".into())),
                 (Some(script), None) => {
                     let script = format!("{script}.{}", extension(language));
+                    let types = script.replace(".js", ".ts");
+                    let script = if unclaimed.contains(&types) {
+                        named = Some(types.clone());
+                        types
+                    } else {
+                        script
+                    };
                     unclaimed.remove(&script);
                     Some(fs::read_to_string(dir.join(&script)).map_err(|error| wrong(format!("`{script}`: {error}")))?)
                 }
@@ -219,7 +228,11 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
                 None if step.runs() => return Err(wrong("there is no `expect`".into())),
                 None => Expect::default(),
             };
-            case.steps.push(step.step(number, source, expect, file.kept).map_err(wrong)?);
+            let mut step = step.step(number, source, expect, file.kept).map_err(wrong)?;
+            if let Action::Run { request, .. } = &mut step.action {
+                request.name = request.name.take().or(named);
+            }
+            case.steps.push(step);
         }
         cases.push(case);
     }

@@ -83,6 +83,29 @@ pub const EXCEPTIONS: &[Exception] = &[
         differs: Differs::Figures,
         reason: "The same: the reply is there at once, so that the script does not look for it again and again, and takes less fuel.",
     },
+    Exception {
+        cases: &[
+            "javascript/typescript-angle-brackets",
+            "javascript/typescript-classes",
+            "javascript/typescript-decorators",
+            "javascript/typescript-enum",
+            "javascript/typescript-fuel",
+            "javascript/typescript-import-equals",
+            "javascript/typescript-line-of-error",
+            "javascript/typescript-module",
+            "javascript/typescript-namespace",
+            "javascript/typescript-parameter-property",
+            "javascript/typescript-places",
+            "javascript/typescript-semicolons",
+            "javascript/typescript-session",
+            "javascript/typescript-types",
+            "javascript/typescript-validate",
+            "javascript/typescript-wrong",
+        ],
+        hosts: &Host::ALL,
+        differs: Differs::Outcome,
+        reason: "The provider has nothing that removes types: a script is JavaScript whatever its name, and types are a `SyntaxError`.",
+    },
 ];
 
 /// What is expected of a case in a host: in what it differs, if it does.
