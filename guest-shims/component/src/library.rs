@@ -6,7 +6,7 @@ use std::{
 };
 
 use glovebox_core::{Library, LibraryFiles};
-use glovebox_vfs::MountSource;
+use glovebox_vfs::{MountSource, SourceError};
 use ruzstd::decoding::StreamingDecoder;
 
 /// All files in one frame, each as its path, a zero, its text, a zero: text takes a third of its room so.
@@ -16,8 +16,8 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
 struct Packed(LazyLock<Vec<(String, Vec<u8>)>>);
 
 impl LibraryFiles for Packed {
-    fn files(&self) -> &[(String, Vec<u8>)] {
-        &self.0
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        Ok(&self.0)
     }
 }
 

@@ -1,9 +1,11 @@
 //! The world that an image boots with, and that its instances wake up to.
 
-use glovebox_vfs::{Access, Vfs, VfsLimits};
+use std::sync::Arc;
+
+use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
 
-use crate::{Clock, Entropy, Limits};
+use crate::{Clock, Entropy, Limits, PACKAGES_PATH};
 
 /// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
 pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
@@ -14,13 +16,20 @@ pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
-/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to.
+/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to. With `packages`
+/// it finds these at [`PACKAGES_PATH`].
 ///
 /// A booted libc keeps the list of its preopened directories: `/app` as descriptor 3 and, for every mount there may ever
 /// be, the virtual directory `/` as descriptor 4. Instances of the image must have the same.
-pub fn boot_wasi(args: Vec<String>, env: Vec<(String, String)>) -> Result<Wasi, WasiError> {
+pub fn boot_wasi(
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    packages: Option<Arc<dyn MountSource>>,
+) -> Result<Wasi, WasiError> {
     let mut vfs = Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
+    let packages = packages.map(|packages| vfs.add_mount(packages, Access::ReadOnly)).transpose();
+    let packages = packages.map_err(|_| WasiError::UnknownRoot(PACKAGES_PATH.to_owned()))?;
     let mut config = WasiConfig::new(vfs);
     config.mounts = vec![Mount::new(WORKSPACE, root)];
     config.root_preopen = true;
@@ -29,6 +38,10 @@ pub fn boot_wasi(args: Vec<String>, env: Vec<(String, String)>) -> Result<Wasi, 
     config.clock = WasiClock::Fixed { realtime_ns: BOOT_REALTIME_NS, monotonic_ns: BOOT_MONOTONIC_NS };
     config.entropy = WasiEntropy::seeded(0);
     let mut wasi = Wasi::new(config)?;
+    if let Some(root) = packages {
+        // Not a preopen, of which instances must have the same.
+        wasi.add_mount(Mount::new(PACKAGES_PATH, root))?;
+    }
     wasi.allow_parking(true);
     Ok(wasi)
 }
@@ -57,7 +70,7 @@ pub struct GuestWorld<'a> {
 impl GuestWorld<'_> {
     /// The WASI state of a new instance.
     pub fn wasi(self) -> Result<Wasi, WasiError> {
-        let mut wasi = boot_wasi(self.args, self.env)?;
+        let mut wasi = boot_wasi(self.args, self.env, None)?;
         wasi.allow_parking(false);
         wasi.set_file_system(self.vfs, self.mounts)?;
         wasi.set_limits(self.limits.wasi());

@@ -44,7 +44,7 @@ pub use duration::milliseconds;
 pub use ending::{After, Ending, Ran, Refusal, Spent};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
-pub use library::{LIBRARY_PATH, Library, LibraryFiles};
+pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limits::{LimitError, Limits};
 pub use memory::MemoryLimiter;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};

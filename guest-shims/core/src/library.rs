@@ -7,10 +7,16 @@ use crate::BOOT_REALTIME_NS;
 /// The guest path of the library: JavaScript's packages.
 pub const LIBRARY_PATH: &str = "/data_js";
 
+/// The guest path of Python's packages.
+pub const PACKAGES_PATH: &str = "/app/site-packages";
+
 /// What is in the library. A backend says how it comes by the files.
 pub trait LibraryFiles: Send + Sync {
     /// The files by their paths, such as `a/b.js`, sorted.
-    fn files(&self) -> &[(String, Vec<u8>)];
+    ///
+    /// # Errors
+    /// When they cannot be had; the guest sees `io`.
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
 /// The library as a directory tree.
@@ -23,27 +29,30 @@ enum Found<'a> {
     Directory,
 }
 
-impl<F: LibraryFiles> Library<F> {
-    fn find(&self, path: &str) -> Option<Found<'_>> {
-        let files = self.0.files();
-        if let Some((at, (_, bytes))) = files.iter().enumerate().find(|(_, (name, _))| name == path) {
-            return Some(Found::File(at, bytes));
-        }
-        let is_above = |name: &str| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-        files.iter().any(|(name, _)| is_above(name)).then_some(Found::Directory)
-    }
+/// Where the files below a directory begin; its path ends in a slash.
+fn start_of(files: &[(String, Vec<u8>)], prefix: &str) -> usize {
+    files.partition_point(|(name, _)| name.as_str() < prefix)
+}
 
-    fn stat_of(&self, path: &str) -> Result<SourceStat, SourceError> {
-        match self.find(path) {
-            Some(Found::Directory) => Ok(directory()),
-            Some(Found::File(at, bytes)) => Ok(SourceStat {
-                kind: FileKind::File,
-                size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-                modified_ns: BOOT_REALTIME_NS,
-                identity: FileIdentity { device: 1, inode: u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1) },
-            }),
-            None => Err(SourceError::new(format!("the library has no `{path}`"))),
-        }
+fn find<'a>(files: &'a [(String, Vec<u8>)], path: &str) -> Option<Found<'a>> {
+    if let Ok(at) = files.binary_search_by(|(name, _)| name.as_str().cmp(path)) {
+        return files.get(at).map(|(_, bytes)| Found::File(at, bytes));
+    }
+    let prefix = format!("{path}/");
+    let below = files.get(start_of(files, &prefix)).is_some_and(|(name, _)| name.starts_with(&prefix));
+    below.then_some(Found::Directory)
+}
+
+fn stat_of(files: &[(String, Vec<u8>)], path: &str) -> Result<SourceStat, SourceError> {
+    match find(files, path) {
+        Some(Found::Directory) => Ok(directory()),
+        Some(Found::File(at, bytes)) => Ok(SourceStat {
+            kind: FileKind::File,
+            size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            modified_ns: BOOT_REALTIME_NS,
+            identity: FileIdentity { device: 1, inode: u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1) },
+        }),
+        None => Err(SourceError::new(format!("the library has no `{path}`"))),
     }
 }
 
@@ -58,12 +67,16 @@ fn directory() -> SourceStat {
 
 impl<F: LibraryFiles> MountSource for Library<F> {
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
+        let files = self.0.files()?;
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let mut entries: Vec<SourceEntry> = Vec::new();
-        for (path, _) in self.0.files() {
-            let Some(name) = path.strip_prefix(&prefix).and_then(|rest| rest.split('/').next()) else { continue };
+        for (path, _) in files.get(start_of(files, &prefix)..).unwrap_or_default() {
+            let Some(rest) = path.strip_prefix(&prefix) else { break };
+            let name = rest.split('/').next().unwrap_or_default();
+            // What is below one directory stands together.
             if entries.last().is_none_or(|last| last.name != name) && entries.len() <= limit {
-                entries.push(SourceEntry { name: name.to_owned(), stat: self.stat_of(&format!("{prefix}{name}"))? });
+                let stat = stat_of(files, &format!("{prefix}{name}"))?;
+                entries.push(SourceEntry { name: name.to_owned(), stat });
             }
         }
         Ok(entries)
@@ -71,16 +84,19 @@ impl<F: LibraryFiles> MountSource for Library<F> {
 
     fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
         // Asked of every guest: the files need not be unpacked for it.
-        if path.is_empty() { Ok(directory()) } else { self.stat_of(path) }
+        if path.is_empty() { Ok(directory()) } else { stat_of(self.0.files()?, path) }
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-        let Some(Found::File(_, bytes)) = self.find(path) else {
+        let Some(Found::File(_, bytes)) = find(self.0.files()?, path) else {
             return Err(SourceError::new(format!("the library has no file `{path}`")));
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
-        let (from, to) = (rest.iter(), into.iter_mut());
-        Ok(to.zip(from).map(|(to, from)| *to = *from).count())
+        let count = rest.len().min(into.len());
+        if let (Some(into), Some(rest)) = (into.get_mut(..count), rest.get(..count)) {
+            into.copy_from_slice(rest);
+        }
+        Ok(count)
     }
 
     fn read_link(&self, path: &str) -> Result<String, SourceError> {
@@ -95,8 +111,8 @@ mod tests {
     struct Two(Vec<(String, Vec<u8>)>);
 
     impl LibraryFiles for Two {
-        fn files(&self) -> &[(String, Vec<u8>)] {
-            &self.0
+        fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+            Ok(&self.0)
         }
     }
 
@@ -125,5 +141,23 @@ mod tests {
         assert!(library.stat("a.js/b").is_err());
         assert!(library.read("sub", 0, &mut [0]).is_err());
         assert!(library.read_link("a.js").is_err());
+    }
+
+    #[test]
+    fn names_that_begin_alike_are_told_apart() {
+        let names = ["a-b.js", "a.js", "a/b.js", "a/c.js", "a/d/e.js", "a0.js", "ab/c.js"];
+        let library = Library(Two(names.map(|name| (name.to_owned(), Vec::new())).to_vec()));
+        let list = |dir: &str, limit| {
+            library.list(dir, limit).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+        };
+        assert_eq!(list("", 9), ["a-b.js", "a.js", "a", "a0.js", "ab"]);
+        assert_eq!(list("a", 9), ["b.js", "c.js", "d"]);
+        assert_eq!(list("", 2).len(), 3, "one more than asked for says that there are more");
+        for dir in ["a", "ab", "a/d"] {
+            assert_eq!(library.stat(dir).unwrap().kind, FileKind::Directory);
+        }
+        for none in ["a-", "b", "a/b", "a/", ""] {
+            assert!(library.stat(none).is_ok() == none.is_empty(), "{none}");
+        }
     }
 }

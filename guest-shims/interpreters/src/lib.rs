@@ -15,7 +15,8 @@ mod script;
 
 pub use javascript::{JavaScript, library};
 pub use machine::{Callee, Machine, MachineError, Value};
-pub use python::Python;
+pub use python::{EMBEDDED_PACKAGES, Python};
 pub use script::{
-    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script, SourceKind,
+    Anchors, Boot, COMPILED_FILE, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script,
+    SourceKind,
 };

@@ -18,6 +18,9 @@ pub enum SourceKind {
     Module,
 }
 
+/// The file in the workspace that a run with [`Boot::compiler_args`] leaves.
+pub const COMPILED_FILE: &str = "compiled";
+
 /// One execution's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Script<'a> {
@@ -37,6 +40,8 @@ pub struct Script<'a> {
     pub last: bool,
     /// Whether the value of a trailing expression is reported. It is computed either way.
     pub wants_value: bool,
+    /// Whether Python finds packages at `/app/site-packages`. An instance that did not once does not later.
+    pub inject_setup: bool,
 }
 
 /// A value of the guest's.
@@ -206,6 +211,17 @@ pub trait Boot: Driver {
 
     /// All code that shapes the image: part of a prepared image's cache key.
     fn boot_code(&self) -> &[u8];
+
+    /// The arguments of a run of the unprepared binary that compiles the packages which are mounted, if packages are imported
+    /// at boot. Afterwards [`compiled_packages`](Self::compiled_packages) finds what it wrote to [`COMPILED_FILE`].
+    fn compiler_args(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// What a run with [`compiler_args`](Self::compiler_args) wrote, as files to be mounted beside the packages.
+    fn compiled_packages(&self, _written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+        Ok(Vec::new())
+    }
 
     /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, its
     /// memory ready to be saved. Called once, at preparation, under a fixed clock and seeded entropy.

@@ -6,7 +6,7 @@ use crate::failure::{Call, Failure};
 use crate::memory::read_path;
 use crate::mounts::{self, Above};
 use crate::table::Target;
-use crate::{Errno, Host, Wasi, prices};
+use crate::{Errno, Host, Mount, Wasi, prices};
 
 /// What a path of the guest leads to before the file system resolves it.
 #[derive(Debug)]
@@ -109,6 +109,14 @@ impl Wasi {
             // `/` is mounted for real.
             return Ok(Place::Tools);
         }
+        if let Some(outer) = self.outer_of(at) {
+            return match self.resolve(host, &outer, &path) {
+                Ok(Above::Mounted { root, path }) => self.mounted(root, path),
+                // The file system refuses it in its own words.
+                Ok(_) | Err(Failure::Errno(_)) => Ok(Place::Real(RealPlace { at, path, below: outer })),
+                Err(failure) => Err(failure),
+            };
+        }
         let below = match below {
             Some(below) => below,
             None => self.vfs.path_of(at).unwrap_or_default(),
@@ -116,24 +124,52 @@ impl Wasi {
         Ok(Place::Real(RealPlace { at, path, below }))
     }
 
+    /// The path of a mount whose directory this is and in which another mount lies.
+    fn outer_of(&self, at: InodeId) -> Option<String> {
+        let holds = |mount: &&Mount| mounts::is_above_a_mount(&self.mounts, &mount.path);
+        let mut outer = self.mounts.iter().filter(holds);
+        outer.find(|mount| self.vfs.root_dir(mount.root) == Some(at)).map(|mount| mount.path.clone())
+    }
+
+    /// Resolves a path among the mounts. One that lies in another is not seen while that has something of its own at its path.
+    fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<Above> {
+        let found = mounts::resolve(&self.mounts, at, path)?;
+        let Above::Mounted { root, .. } = &found else { return Ok(found) };
+        let Some(inner) = self.mounts.iter().find(|mount| mount.root == *root) else { return Ok(found) };
+        let inner = inner.path.clone();
+        let Some((outer, name)) = mounts::outer_of(&self.mounts, &inner) else { return Ok(found) };
+        let dir = self.root_dir(outer)?;
+        let is_hidden = self.with_vfs(host, |vfs| match vfs.lookup(dir, name.as_bytes(), Follow::No) {
+            Err(VfsError::NotFound) => Ok(false),
+            other => other.map(|_| true),
+        })?;
+        if !is_hidden {
+            return Ok(found);
+        }
+        let others: Vec<Mount> = self.mounts.iter().filter(|mount| mount.path != inner).cloned().collect();
+        Ok(mounts::resolve(&others, at, path)?)
+    }
+
+    fn mounted(&self, root: RootId, path: String) -> Call<Place> {
+        let at = self.root_dir(root)?;
+        let mount = self.mounts.iter().find(|mount| mount.root == root);
+        let below = mount.map(|mount| mount.path.clone()).unwrap_or_default();
+        Ok(Place::Real(RealPlace { at, path, below }))
+    }
+
     fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str) -> Call<Place> {
         // A component is compared with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
-        match mounts::resolve(&self.mounts, below, path) {
+        match self.resolve(host, below, path) {
             Ok(Above::Virtual { path }) => Ok(Place::Virtual { path }),
             Ok(Above::Tools) => Ok(Place::Tools),
-            Ok(Above::Mounted { root, path }) => {
-                let at = self.root_dir(root)?;
-                let mount = self.mounts.iter().find(|mount| mount.root == root);
-                let below = mount.map(|mount| mount.path.clone()).unwrap_or_default();
-                Ok(Place::Real(RealPlace { at, path, below }))
-            }
-            Err(errno) => {
-                if errno == Errno::NotCapable {
+            Ok(Above::Mounted { root, path }) => self.mounted(root, path),
+            Err(failure) => {
+                if matches!(failure, Failure::Errno(Errno::NotCapable)) {
                     self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
                 }
-                Err(errno.into())
+                Err(failure)
             }
         }
     }

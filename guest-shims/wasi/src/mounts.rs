@@ -59,6 +59,11 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
         rest = after;
         match part {
             "" | "." => continue,
+            // Out of a mount that lies in another, and in again, where nothing has been followed on the way.
+            ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
+                here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
+                mounted = Some((root, rest));
+            }
             ".." if mounted.is_some() => break,
             ".." => {
                 let Some(slash) = here.rfind('/') else {
@@ -128,6 +133,12 @@ pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<Ro
         }
     }
     names
+}
+
+/// The root of the mount in whose directory the one at this path lies, and the name that it has there.
+pub(crate) fn outer_of<'a>(mounts: &[Mount], path: &'a str) -> Option<(RootId, &'a str)> {
+    let (outer, name) = path.rsplit_once('/')?;
+    mounts.iter().find(|mount| mount.path == outer).map(|mount| (mount.root, name))
 }
 
 fn find(mounts: &[Mount], path: &str) -> Option<RootId> {

@@ -44,6 +44,10 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
+    /// Do without the Python packages at /app/site-packages: an interpreter without them is prepared by itself
+    #[arg(long, global = true)]
+    pub(crate) no_packages: bool,
+
     /// Log what the engine does to standard error; twice for more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context;
-use glovebox::{Engine, EngineConfig, Language, Policy, RuntimeInfo, Sandbox};
+use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox};
 
 use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, terminal::Hinted};
 
@@ -27,6 +27,9 @@ impl Host {
         let mut config = EngineConfig::default();
         if pooling == Pooling::Single {
             config.pool = None;
+        }
+        if global.no_packages {
+            config.packages = Packages::None;
         }
         config.cache_dir.clone_from(&global.cache_dir);
         config.progress = Arc::clone(&steps) as _;

@@ -23,6 +23,8 @@ pub struct EngineConfig {
     /// How much of the cache compiled components may take together, in bytes. Default 2 GiB. What was used longest ago makes
     /// room.
     pub component_cache_bytes: u64,
+    /// Which packages Python scripts find at `/app/site-packages`. Default: the bundled ones.
+    pub packages: Packages,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -34,6 +36,7 @@ impl Default for EngineConfig {
             pool: Some(PoolConfig::default()),
             tool_threads: 1_024,
             component_cache_bytes: 2 << 30,
+            packages: Packages::default(),
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -46,8 +49,21 @@ impl fmt::Debug for EngineConfig {
             .field("pool", &self.pool)
             .field("tool_threads", &self.tool_threads)
             .field("component_cache_bytes", &self.component_cache_bytes)
+            .field("packages", &self.packages)
             .finish_non_exhaustive()
     }
+}
+
+/// Which packages an engine gives to Python scripts. A prepared image belongs to one choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Packages {
+    /// The pinned ones: pip downloads their wheels when a Python runtime is first used. They are imported at preparation, so that
+    /// importing them costs a script next to nothing.
+    #[default]
+    Bundled,
+    /// None.
+    None,
 }
 
 /// The pool that instances are taken from.

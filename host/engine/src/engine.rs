@@ -9,12 +9,12 @@ use std::{
 };
 
 use glovebox_core::session::SessionLedger;
-use glovebox_runtimes::{CacheDir, Digest, Manifest, Progress, Runtimes};
+use glovebox_runtimes::{CacheDir, Digest, Manifest, PackageList, Progress, Runtimes};
 use wasmtime::Linker;
 
 use crate::{
-    EngineConfig, EngineError, ExecuteError, config, imports, runtime::Runtime, stack::Stacks, state::State,
-    ticker::Ticker, tools::ToolThreads, typescript::Stripper,
+    EngineConfig, EngineError, ExecuteError, Packages, config, imports, packages::SharedPackages, runtime::Runtime,
+    stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -37,7 +37,9 @@ pub(crate) struct Inner {
     pub(crate) linker: Linker<State>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
-    pub(crate) runtimes: Runtimes,
+    pub(crate) runtimes: Arc<Runtimes>,
+    /// What Python scripts find at `/app/site-packages`; none where that is nothing.
+    pub(crate) packages: Option<SharedPackages>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
@@ -69,12 +71,19 @@ impl Engine {
             Some(path) => path,
             None => CacheDir::default_path()?,
         };
+        let packages = match config.packages {
+            Packages::Bundled => PackageList::builtin()?,
+            Packages::None => PackageList::default(),
+        };
+        let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?).with_packages(packages);
+        let runtimes = Arc::new(runtimes);
         Ok(Self(Arc::new(Inner {
             wasmtime,
             linker,
             stacks: Stacks::default(),
             ticker: Ticker::default(),
-            runtimes: Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?),
+            packages: (config.packages == Packages::Bundled).then(|| SharedPackages::new(Arc::clone(&runtimes))),
+            runtimes,
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),

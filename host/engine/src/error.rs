@@ -32,6 +32,9 @@ pub enum RuntimeError {
     /// No runtime has this name.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The Python packages cannot be had.
+    #[error(transparent)]
+    Packages(#[from] glovebox_runtimes::PackageError),
     /// The prepared image cannot be stored or read.
     #[error(transparent)]
     Store(#[from] glovebox_runtimes::PreparedError),

@@ -11,6 +11,7 @@ use wasmtime::Module;
 use crate::{
     Language, RuntimeError, aot,
     engine::{Inner, compile_digest},
+    packages::SharedPackages,
     prepare,
     resident::Resident,
     runtime::{Drive, Image, Runtime, display_name, driver},
@@ -43,7 +44,12 @@ impl Plan<'_> {
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code: it changes with the version.
                 let version = env!("CARGO_PKG_VERSION").as_bytes();
-                Digest::of_fields(&[recipe.digest().as_bytes(), driver.boot_code(), arguments.as_bytes(), version])
+                let compiler = driver.compiler_args();
+                let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
+                let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
+                let arguments = format!("{arguments}{compiler:?}");
+                let recipe = recipe.digest();
+                Digest::of_fields(&[recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version])
             }
             None => Digest::of(b"a plain command"),
         };

@@ -84,7 +84,7 @@ impl FromStr for Mount {
 /// assert_eq!(policy.entropy, Entropy::Seeded(7));
 /// # Ok::<(), glovebox::PolicyError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Policy {
@@ -99,6 +99,9 @@ pub struct Policy {
     pub entropy: Entropy,
     /// Arguments after the script's name.
     pub args: Vec<String>,
+    /// Whether Python scripts find packages at `/app/site-packages`: whether that is in `sys.path`. Default: true. A session that
+    /// began without does not find them later.
+    pub inject_setup: bool,
     /// How much it may use.
     pub limits: Limits,
     /// How sessions keep and lose their state.
@@ -107,6 +110,23 @@ pub struct Policy {
     pub env: BTreeMap<String, String>,
     /// Further host directories.
     pub mounts: Vec<Mount>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            workspace: None,
+            commit: Commit::default(),
+            clock: Clock::default(),
+            entropy: Entropy::default(),
+            args: Vec::new(),
+            inject_setup: true,
+            limits: Limits::default(),
+            session: SessionPolicy::default(),
+            env: BTreeMap::new(),
+            mounts: Vec::new(),
+        }
+    }
 }
 
 impl Policy {

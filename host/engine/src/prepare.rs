@@ -5,16 +5,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use glovebox_core::boot_wasi;
-use glovebox_interpreters::DriverError;
+use glovebox_core::{WORKSPACE, boot_wasi};
+use glovebox_interpreters::{Boot, COMPILED_FILE, Callee, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
     Binary, Digest, ImageRecord, NewArtefact, Recipe,
     rewrite::{self, GlobalValue, Image, MutableGlobal},
 };
-use wasmtime::{Module, Val};
+use glovebox_wasi::Stop;
+use wasmtime::{InstancePre, Module, Val};
 
 use crate::{
-    CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine, runtime::driver,
+    CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine,
+    packages::SharedPackages, runtime::driver, state::State,
 };
 
 /// Long enough for any boot on any machine, short enough to end.
@@ -47,8 +49,19 @@ pub(crate) fn module(
 
     inner.progress.message(&format!("booting `{name}`"));
     let driver = driver(recipe);
-    let wasi = boot_wasi(driver.boot_args(), driver.boot_env()).map_err(|error| booting(error.to_string()))?;
     let _running = inner.ticker.running(&inner.wasmtime).map_err(|error| booting(error.to_string()))?;
+    let packages = match (&inner.packages, driver.compiler_args()) {
+        (Some(packages), Some(args)) => {
+            inner.runtimes.fetch_packages(&*inner.progress)?;
+            inner.progress.message("compiling the Python packages");
+            let compiled = compile_packages(inner, &pre, &*driver, args, packages).map_err(booting)?;
+            inner.progress.message(&format!("booting `{name}`"));
+            Some(packages.source_with(compiled)?)
+        }
+        _ => None,
+    };
+    let wasi =
+        boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
     let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST, run)
         .map_err(|error| booting(error.to_string()))?;
@@ -69,6 +82,31 @@ pub(crate) fn module(
     Ok((wasm, record))
 }
 
+/// Has the interpreter itself compile the packages, in an instance that is dropped: what compiling takes of memory does not
+/// become part of the image.
+fn compile_packages(
+    inner: &Inner,
+    pre: &InstancePre<State>,
+    driver: &dyn Boot,
+    args: Vec<String>,
+    packages: &SharedPackages,
+) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let mut wasi = boot_wasi(args, driver.boot_env(), Some(packages.source())).map_err(|error| error.to_string())?;
+    wasi.allow_parking(false);
+    let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
+    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST, run)
+        .map_err(|error| error.to_string())?;
+    match machine.call(Callee::Export("_start"), &[]) {
+        Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => {}
+        Err(error) => return Err(explain(&error.into(), &mut machine)),
+    }
+    let wasi = machine.wasi();
+    let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is gone")?;
+    let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MEMORY_BYTES_MOST);
+    let written = written.map_err(|error| format!("the packages were not compiled: {error}"))?;
+    driver.compiled_packages(&written).map_err(|error| error.to_string())
+}
+
 fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result<Vec<(u32, GlobalValue)>, String> {
     let read = |global: &MutableGlobal| {
         let value = match machine.global_value(&global.export) {
@@ -85,9 +123,8 @@ fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result
 
 /// Why a boot failed, with what the interpreter wrote about it.
 fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
-    use glovebox_interpreters::Machine;
     let mut text = format!("{error}");
-    if let DriverError::Machine(glovebox_interpreters::MachineError::Stopped(stop)) = error {
+    if let DriverError::Machine(MachineError::Stopped(stop)) = error {
         text.push_str(&format!(" ({stop:?})"));
     }
     let output = machine.wasi().take_output();

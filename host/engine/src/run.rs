@@ -207,6 +207,7 @@ impl<'a> Setting<'a> {
             has_stdin: !self.stdin.is_empty(),
             last,
             wants_value: self.wants_value,
+            inject_setup: inner.policy.inject_setup,
         }
     }
 

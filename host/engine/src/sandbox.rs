@@ -7,10 +7,11 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    BuildError, Engine, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request, Session,
+    BuildError, Engine, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request, RuntimeError, Session,
     SessionOptions, Started, Tool, ToolDefinitionError,
     current::Run,
     guest::Guest,
+    packages::SharedPackages,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
     tools::Toolbox,
@@ -159,7 +160,13 @@ impl SandboxBuilder {
                 return Err(PolicyError::Mount { mount, reason: reason.into() }.into());
             }
         }
-        let workspace = Workspace::open(&self.policy, &self.files)?;
+        let packages = inner.packages.as_ref().filter(|_| runtime.language == Language::Python);
+        if packages.is_some() {
+            // They may have been removed since the image was made.
+            inner.runtimes.fetch_packages(&*inner.progress).map_err(RuntimeError::from)?;
+        }
+        let packages = packages.map(SharedPackages::source);
+        let workspace = Workspace::open(&self.policy, &self.files, packages)?;
         let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let Self { engine, policy, keeps, .. } = self;
         Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, env, workspace, toolbox, keeps })))

@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, WORKSPACE};
+use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH, WORKSPACE};
 use glovebox_interpreters::library;
-use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits};
+use glovebox_vfs::{Access, CommitStep, MountSource, RootId, SourceError, Vfs, VfsLimits};
 use glovebox_wasi::Wasi;
 
 use crate::{
@@ -31,8 +31,8 @@ static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::ne
 struct Files(Vec<(String, Vec<u8>)>);
 
 impl LibraryFiles for Files {
-    fn files(&self) -> &[(String, Vec<u8>)] {
-        &self.0
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        Ok(&self.0)
     }
 }
 
@@ -45,6 +45,8 @@ pub(crate) struct Workspace {
     root: Option<RootId>,
     /// Where the library is, unless the policy has a mount of its own there.
     library: Option<RootId>,
+    /// Where the packages are.
+    packages: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
@@ -94,7 +96,11 @@ fn clashes(one: &str, other: &str) -> bool {
 
 impl Workspace {
     /// Opens the policy's host directories and puts `files` into the workspace.
-    pub(crate) fn open(policy: &Policy, files: &[(String, Vec<u8>)]) -> Result<Self, BuildError> {
+    pub(crate) fn open(
+        policy: &Policy,
+        files: &[(String, Vec<u8>)],
+        packages: Option<Arc<dyn MountSource>>,
+    ) -> Result<Self, BuildError> {
         let mut vfs = Vfs::new(policy.limits.vfs());
         let mut mounted = Vec::new();
         let mut root = None;
@@ -112,6 +118,7 @@ impl Workspace {
             true => None,
             false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
         };
+        let packages = packages.and_then(|packages| vfs.add_mount(packages, Access::ReadOnly).ok());
         for mount in &policy.mounts {
             mounted.push(Mounted {
                 guest: mount.guest.clone(),
@@ -126,7 +133,7 @@ impl Workspace {
                 .ok_or_else(|| wrong("files are for a workspace in memory; put it into the host directory".into()))?;
             vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
         }
-        Ok(Self { vfs, root, library, mounted, path: policy.workspace.clone(), commit: policy.commit })
+        Ok(Self { vfs, root, library, packages, mounted, path: policy.workspace.clone(), commit: policy.commit })
     }
 
     /// The files of a new execution or session.
@@ -146,6 +153,9 @@ impl Workspace {
         }
         if let Some(library) = self.library {
             roots.push((LIBRARY_PATH.to_owned(), library));
+        }
+        if let Some(packages) = self.packages {
+            roots.push((PACKAGES_PATH.to_owned(), packages));
         }
         vfs.mark();
         Ok(GuestFiles { vfs, roots: Roots(roots) })

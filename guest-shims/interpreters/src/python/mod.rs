@@ -9,6 +9,7 @@
 mod boot;
 mod interrupt;
 mod object;
+mod packages;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -17,6 +18,7 @@ use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
 };
 use object::Interpreter;
+pub use packages::EMBEDDED_PACKAGES;
 use wire::{decode_diagnostic, decode_report, decode_variable, framed};
 
 /// The name that stands for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
@@ -38,6 +40,14 @@ impl Boot for Python {
 
     fn boot_code(&self) -> &[u8] {
         boot::BOOT.as_bytes()
+    }
+
+    fn compiler_args(&self) -> Option<Vec<String>> {
+        Some(packages::compiler_args())
+    }
+
+    fn compiled_packages(&self, written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+        packages::compiled(written)
     }
 
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
@@ -65,6 +75,9 @@ impl Driver for Python {
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         python.settle_interrupts()?;
+        if !script.inject_setup {
+            python.call("withdraw_packages")?;
+        }
         // CPython skips a byte order mark in a file, not in a string.
         let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;

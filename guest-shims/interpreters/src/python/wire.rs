@@ -59,12 +59,25 @@ pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError>
     Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
 }
 
+/// All fields, as they are.
+pub(super) fn fields(mut rest: &[u8]) -> Result<Vec<&[u8]>, DriverError> {
+    let mut fields = Vec::new();
+    while !rest.is_empty() {
+        fields.push(bytes(&mut rest)?);
+    }
+    Ok(fields)
+}
+
 fn field(rest: &mut &[u8]) -> Result<String, DriverError> {
+    Ok(String::from_utf8_lossy(bytes(rest)?).into_owned())
+}
+
+fn bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], DriverError> {
     let (length, after) = rest.split_first_chunk().ok_or_else(|| unusable("a report that is cut off"))?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     let (field, after) = after.split_at_checked(length).ok_or_else(|| unusable("a report that is cut off"))?;
     *rest = after;
-    Ok(String::from_utf8_lossy(field).into_owned())
+    Ok(field)
 }
 
 fn unusable(what: &str) -> DriverError {

@@ -60,6 +60,10 @@ pub(crate) struct GrantArgs {
     #[arg(long, value_name = "CLOCK", value_parser = clock, help_heading = "Policy")]
     clock: Option<Clock>,
 
+    /// Leave Python's `sys.path` alone: the packages at /app/site-packages are not found
+    #[arg(long, help_heading = "Policy")]
+    no_inject_setup: bool,
+
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -201,6 +205,7 @@ impl GrantArgs {
         if let Some(clock) = self.clock {
             policy.clock = clock;
         }
+        policy.inject_setup &= !self.no_inject_setup;
         self.limits.apply(&mut policy);
         Ok(policy)
     }
@@ -365,6 +370,16 @@ mod tests {
             let error = format!("{:#}", parse(&["--policy", path.to_str().unwrap()]).resolve().unwrap_err());
             assert!(error.contains(name) && error.contains("p.toml"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_setup_is_injected_unless_the_flag_or_the_file_says_otherwise() {
+        assert!(parse(&[]).resolve().unwrap().inject_setup);
+        assert!(!parse(&["--no-inject-setup"]).resolve().unwrap().inject_setup);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.toml");
+        std::fs::write(&path, "inject_setup = false").unwrap();
+        assert!(!parse(&["--policy", path.to_str().unwrap()]).resolve().unwrap().inject_setup);
     }
 
     #[test]

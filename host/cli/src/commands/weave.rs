@@ -26,7 +26,7 @@ Examples:
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
 
 What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
-woven into its code. The same shim and interpreters give the same bytes.";
+woven into its code. The Python packages are not in it. The same shim and interpreters give the same bytes.";
 
 /// Where `guest-shims/component/build` puts the shim.
 const SHIM: &str = "target/providers/shim.wasm";
@@ -81,7 +81,9 @@ struct Made<'a> {
 pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     let shim = read_shim(args)?;
-    let host = Host::open(global, Pooling::Single)?;
+    // They would take more room in the component than all else.
+    let global = GlobalArgs { no_packages: true, ..global.clone() };
+    let host = Host::open(&global, Pooling::Single)?;
     let names = select(&host.engine.runtimes()?, &args.names)?;
     let mut modules = Vec::new();
     for name in &names {

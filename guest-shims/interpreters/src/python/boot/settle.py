@@ -66,6 +66,7 @@ def settle():
             get_variable()
             forget()
         rearm()
+    preload()  # now, so that it fills the room that the samples took
     set_environment({})
     os.unsetenv("PYTHONINSPECT")
     logging.root.manager.loggerDict.pop("warm")
@@ -94,12 +95,15 @@ for _key in [key for key in namespace if not key.startswith("__")]:
 kept = set(namespace)
 sys.argv, sys.orig_argv = [""], ["python"]
 sys.path[0] = WORKSPACE
+sys.path.append(SITE)
 sys.path_hooks.insert(0, workspace_hook)
 sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
-for _name in "run", "run_with", "validate", "get_variable", "set_variable", "rearm", "flush", "close", "grow", "settle":
+for _name in """
+    run run_with validate get_variable set_variable rearm flush close grow withdraw_packages settle
+""".split():
     print(_name, id(globals()[_name]))
 print("interrupted", id(interrupted))
 print("interrupt_main", id(_thread.interrupt_main))

@@ -58,7 +58,8 @@ class WorkspaceFinder(machinery.FileFinder):
 def workspace_hook(path):
     if path != WORKSPACE and not path.startswith(WORKSPACE + "/"):
         raise ImportError("outside the workspace", path=path)
-    return WorkspaceFinder(
+    finder = PackageFinder if path == SITE else WorkspaceFinder
+    return finder(
         path,
         (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
         (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),

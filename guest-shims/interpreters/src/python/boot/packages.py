@@ -1,0 +1,95 @@
+"""Packages: imported here, where there are any, and put aside until a script imports them."""
+
+SITE = WORKSPACE + "/site-packages"
+
+# All modules that are worth having at once. Importing a package brings those of its own that are named here, and those that they
+# import. What is there and not named is compiled when it is imported.
+PRELOADED = """
+    attr attrs certifi charset_normalizer cobble dateutil.easter dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz
+    dateutil.utils defusedxml.ElementTree defusedxml.minidom et_xmlfile idna jinja2 mammoth markdown markdown.extensions.extra
+    markdown.extensions.nl2br markdown.extensions.sane_lists markdown.extensions.toc markupsafe openpyxl PyPDF2 sandbox_utils six
+    tabulate tomli urllib3 xlsxwriter
+""".split()
+
+shelf = {}  # by the name that is imported: the modules, by their names, and what looks for more of them
+injected = True  # whether scripts find packages
+
+
+class PackageLoader:
+    """Gives back a module that was imported at preparation, and all others of its package with it."""
+
+    def create_module(self, spec):
+        modules, finders = shelf.pop(spec.name)
+        for name, module in modules.items():
+            if name != spec.name:
+                sys.modules.setdefault(name, module)
+        sys.meta_path.extend(finders)
+        return modules[spec.name]
+
+    def exec_module(self, module):
+        module.__spec__ = module.__spec__.loader_state
+
+
+class PackageFinder(WorkspaceFinder):
+    """Looks on the shelf, after what the workspace itself has in a directory of this name."""
+
+    def find_spec(self, fullname, target=None):
+        if fullname not in shelf:
+            return super().find_spec(fullname, target)
+        if not is_mounted():
+            found = super().find_spec(fullname, target)
+            if found is not None and found.loader is not None:
+                return found
+        known = shelf[fullname][0][fullname].__spec__
+        spec = machinery.ModuleSpec(fullname, PackageLoader(), origin=known.origin, loader_state=known)
+        spec.submodule_search_locations = known.submodule_search_locations
+        spec.has_location = known.has_location
+        return spec
+
+
+def is_mounted():
+    """Whether the packages are seen, and not a directory of the workspace's own."""
+    try:
+        return os.stat(SITE).st_dev != os.stat(WORKSPACE).st_dev
+    except OSError:
+        return False
+
+
+def preload():
+    """Fills the shelf, and leaves `sys` as if nothing had been imported."""
+    if not is_mounted():
+        return
+    finders, handlers = len(sys.meta_path), len(logging._handlerList)
+    tops = {name.partition(".")[0] for name in PRELOADED}
+    for wanted in PRELOADED:
+        top = wanted.partition(".")[0]
+        before, known = set(sys.modules), len(sys.meta_path)
+        __import__(wanted)
+        for name in set(sys.modules) - before:
+            owner = name.partition(".")[0]
+            if owner not in sys.stdlib_module_names:
+                # What a package makes under another name is its own.
+                modules, _ = shelf.setdefault(owner if owner in tops else top, ({}, []))
+                modules[name] = sys.modules[name]
+        for finder in sys.meta_path[known:]:
+            shelf[type(finder).__module__.partition(".")[0]][1].append(finder)
+    for modules, _ in shelf.values():
+        for name in modules:
+            del sys.modules[name]
+    for path in list(sys.path_importer_cache):
+        if path.startswith(SITE):
+            del sys.path_importer_cache[path]
+    del sys.meta_path[finders:]
+    del logging._handlerList[handlers:]  # which do nothing, and would have every script's end shut them down
+
+
+def withdraw_packages():
+    """Leaves `sys.path` as it would be without packages. The host calls it for guests that are to have none."""
+    global injected
+    try:
+        if injected:
+            injected = False
+            sys.path.remove(SITE)
+    except BaseException:
+        pass  # a script was faster
+    return None

@@ -1,0 +1,48 @@
+//! Packages that scripts find beside the standard library.
+
+use super::wire::fields;
+use crate::{COMPILED_FILE, DriverError};
+
+/// Packages of our own, by their paths below `/app/site-packages`, sorted.
+pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[];
+
+/// Compiles what is mounted at the path of the packages.
+const COMPILER: &str = include_str!("compile.py");
+
+/// The arguments of the interpreter that compiles. The workspace is where it may write to.
+pub(super) fn compiler_args() -> Vec<String> {
+    ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
+}
+
+/// Takes apart what [`COMPILER`] wrote.
+pub(super) fn compiled(written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+    let parts = fields(written)?;
+    let pairs = parts.chunks(2).map(|pair| match pair {
+        [path, bytes] => Ok((String::from_utf8_lossy(path).into_owned(), bytes.to_vec())),
+        _ => Err(DriverError::Boot("a path of a compiled package stands alone".to_owned())),
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_compiled_is_taken_apart() {
+        let framed = |parts: &[&[u8]]| {
+            let length = |part: &[u8]| u32::try_from(part.len()).unwrap().to_le_bytes();
+            parts.iter().flat_map(|part| [&length(part)[..], part].concat()).collect::<Vec<u8>>()
+        };
+        assert_eq!(compiled(b"").unwrap(), []);
+        let whole = framed(&[b"a", b"\0\xff", b"b", b""]);
+        assert_eq!(compiled(&whole).unwrap(), [("a".into(), vec![0, 255]), ("b".into(), vec![])]);
+        assert!(compiled(&framed(&[b"a"])).is_err(), "a path without bytes");
+        assert!(compiled(&whole[..whole.len() - 1]).is_err(), "cut short");
+    }
+
+    #[test]
+    fn packages_of_our_own_are_sorted() {
+        assert!(EMBEDDED_PACKAGES.is_sorted_by_key(|(path, _)| *path));
+    }
+}

@@ -1,0 +1,76 @@
+//! Python's packages, for all guests of an engine.
+
+use std::sync::{Arc, OnceLock};
+
+use glovebox_core::{Library, LibraryFiles};
+use glovebox_interpreters::EMBEDDED_PACKAGES;
+use glovebox_runtimes::{Digest, PackageError, Runtimes};
+use glovebox_vfs::{MountSource, SourceError};
+
+/// What is mounted at `/app/site-packages`, unpacked when a guest first looks into it.
+#[derive(Clone)]
+pub(crate) struct SharedPackages {
+    runtimes: Arc<Runtimes>,
+    source: Arc<Library<Files>>,
+}
+
+struct Files {
+    runtimes: Arc<Runtimes>,
+    unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
+}
+
+impl LibraryFiles for Files {
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        if let Some(files) = self.unpacked.get() {
+            return Ok(files);
+        }
+        let files = files(&self.runtimes).map_err(|error| SourceError::new(error.to_string()))?;
+        // Of two that are unpacked at once the second is dropped.
+        Ok(self.unpacked.get_or_init(|| files))
+    }
+}
+
+/// Files that stay as they are.
+struct Given(Vec<(String, Vec<u8>)>);
+
+impl LibraryFiles for Given {
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        Ok(&self.0)
+    }
+}
+
+impl SharedPackages {
+    pub(crate) fn new(runtimes: Arc<Runtimes>) -> Self {
+        let files = Files { runtimes: Arc::clone(&runtimes), unpacked: OnceLock::new() };
+        Self { runtimes, source: Arc::new(Library(files)) }
+    }
+
+    /// To be mounted.
+    pub(crate) fn source(&self) -> Arc<dyn MountSource> {
+        Arc::clone(&self.source) as _
+    }
+
+    /// To be mounted with more files beside.
+    pub(crate) fn source_with(&self, more: Vec<(String, Vec<u8>)>) -> Result<Arc<dyn MountSource>, PackageError> {
+        let mut files = files(&self.runtimes)?;
+        files.extend(more);
+        files.sort();
+        Ok(Arc::new(Library(Given(files))))
+    }
+
+    /// Another one for other files.
+    pub(crate) fn digest(&self) -> Digest {
+        let wheels = self.runtimes.packages().digest();
+        let own = EMBEDDED_PACKAGES.iter().flat_map(|(path, bytes)| [path.as_bytes(), bytes]);
+        let fields: Vec<&[u8]> = [wheels.as_bytes().as_slice()].into_iter().chain(own).collect();
+        Digest::of_fields(&fields)
+    }
+}
+
+/// All files, sorted.
+fn files(runtimes: &Runtimes) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
+    let mut files = runtimes.package_files()?;
+    files.extend(EMBEDDED_PACKAGES.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
+    files.sort();
+    Ok(files)
+}
