@@ -43,10 +43,28 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
         "Modules",
         Language::JavaScript,
         &[
-            "import fs from 'sdt'",
+            "import fs from 'fss'",
+            "const path = require('paht');",
+            "const csv = require('csv-smple');",
             "import axios from 'axios'",
+            "const http = require('node:http');",
+            "const net = require('net');",
             "import { exec } from 'child_process'",
+            "const { Worker } = require('worker_threads');",
+            "const { pipeline } = require('stream/promises');",
+            "import { createReadStream } from 'fs'",
+            "const fs = require('fs');\nfs.createWriteStream('x.txt').write('x');",
+            "import { joni } from 'path'",
+            "const rl = require('readline').createInterface({ input: process.stdin });",
+            "const zlib = require('zlib');",
+            "const _ = require('lodash');",
+            "const Papa = require('papaparse');",
+            "const { v4 } = require('uuid');",
+            "const sqlite = require('better-sqlite3');",
+            "const mine = require('./mine');",
+            "import mine from './mine.js'",
             "import leftpad from 'leftpad'",
+            "const leftpad = require('leftpad');",
         ],
     ),
     (
@@ -118,7 +136,13 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
     (
         "Other environments",
         Language::JavaScript,
-        &["document.querySelector('p')", "localStorage.getItem('x')", "alert(1)", "Deno.readTextFile('x')"],
+        &[
+            "document.querySelector('p')",
+            "localStorage.getItem('x')",
+            "alert(1)",
+            "Deno.readTextFile('x')",
+            "new Intl.NumberFormat()",
+        ],
     ),
 ];
 
@@ -184,14 +208,39 @@ fn the_page_is_what_is_said() {
 
 #[test]
 fn the_modules_that_are_proposed_are_there() {
-    for (language, source) in [
-        (Language::Python, "import sys\nfor name in sys.stdin.read().split():\n    __import__(name)"),
-        (Language::JavaScript, "for (const name of std.in.readAsString().trim().split(' ')) await import(name);"),
-    ] {
-        let names = guidance::modules(language).collect::<Vec<_>>().join(" ");
-        let ran = sandbox(language, fixed).run(Request::new(source).stdin(names.as_bytes())).unwrap();
-        assert!(ran.is_success(), "{}", ran.stderr.text());
+    let names: Vec<&str> = guidance::modules(Language::Python).collect();
+    let source = "import sys\nfor name in sys.stdin.read().split():\n    __import__(name)";
+    let ran = sandbox(Language::Python, fixed).run(Request::new(source).stdin(names.join(" ").as_bytes())).unwrap();
+    assert!(ran.is_success(), "{}", ran.stderr.text());
+
+    // Each is named: modules of Node are made for the sources that name them.
+    let mut source = String::new();
+    for name in guidance::modules(Language::JavaScript) {
+        writeln!(source, "console.log(typeof (await import('{name}')));").unwrap();
+        if name != "std" {
+            writeln!(source, "require('{name}');").unwrap();
+        }
     }
+    let ran = sandbox(Language::JavaScript, fixed).execute(&*source).unwrap();
+    assert_eq!(
+        ran.stdout.text(),
+        "object\n".repeat(guidance::modules(Language::JavaScript).count()),
+        "{}",
+        ran.stderr.text()
+    );
+}
+
+#[test]
+fn the_modules_of_node_that_are_there_are_all_proposed() {
+    let source =
+        "for (const name of require('module').builtinModules) {\n    require(name);\n    console.log(name);\n}";
+    let ran = sandbox(Language::JavaScript, fixed).execute(source).unwrap();
+    assert!(ran.is_success(), "{}", ran.stderr.text());
+    let text = ran.stdout.text();
+    let mut there: Vec<&str> = text.lines().chain(["std"]).collect();
+    there.sort_unstable();
+    there.dedup();
+    assert_eq!(there, guidance::modules(Language::JavaScript).collect::<Vec<_>>());
 }
 
 #[test]

@@ -17,7 +17,48 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["alert", "confirm", "prompt"],
         "There is nobody to ask: print with `console.log`, and take values from the script or from files.",
     ),
-    (&["Deno", "Bun"], "This is neither Deno nor Bun: use what `std` and `os` have."),
+    (&["Deno", "Bun"], "This is neither Deno nor Bun: use `fs`, `path` and what else there is of Node."),
+    (&["Intl"], "Write numbers by `toFixed` and dates by `toISOString`, or do that part in Python."),
+    (&["WebAssembly"], "Do it in JavaScript: there is no other code to run."),
+];
+
+const WHOLE_FILES: &str =
+    "Read files whole, `fs.readFileSync(file, 'utf8')`, and write them by `fs.writeFileSync` and `fs.appendFileSync`.";
+
+/// Modules that are not there, of Node and of others, and what to do instead.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (&["stream", "stream/promises", "through2"], WHOLE_FILES),
+    (
+        &["readline", "readline/promises", "readline-sync", "line-reader"],
+        "`readLines(file)` has the lines of a file; standard input is `fs.readFileSync(0, 'utf8').split('\\n')`.",
+    ),
+    (
+        &["zlib", "archiver", "adm-zip", "jszip", "tar", "pako"],
+        "Do that part in Python, which has `zlib`, `gzip`, `zipfile` and `tarfile`.",
+    ),
+    (&["sqlite", "sqlite3", "better-sqlite3"], "Do that part in Python, which has `sqlite3`."),
+    (
+        &["papaparse", "csv", "csv-parse", "csv-parser", "csv-stringify", "fast-csv", "csvtojson"],
+        "`requireVendor('csv-simple')` has `parse` and `stringify`.",
+    ),
+    (
+        &["lodash", "underscore", "ramda"],
+        "`requireVendor('sandbox-utils')` has `groupBy`, `sortBy`, `unique`, `chunk`; `json-utils` has `get`, `set`, `merge`, `clone`.",
+    ),
+    (
+        &["slugify", "change-case", "pluralize"],
+        "`requireVendor('string-utils')` has `slugify`, `camelCase`, `snakeCase`, `kebabCase` and others.",
+    ),
+    (
+        &["fs-extra", "graceful-fs", "glob", "fast-glob", "rimraf", "mkdirp"],
+        "`fs` has `mkdirSync` and `rmSync` with `recursive`, `cpSync` and `globSync`.",
+    ),
+    (&["uuid", "nanoid"], "`crypto.randomUUID()` makes one."),
+    (&["moment", "dayjs", "date-fns", "luxon"], "Use `Date`: its texts and its arithmetic are there, in UTC."),
+    (&["chalk", "colors", "kleur"], "Print plain text."),
+    (&["dotenv"], "`process.env` has what the policy sets."),
+    (&["minimist", "yargs", "commander"], "`process.argv.slice(2)` has the arguments."),
+    (&["jest", "mocha", "chai", "test", "vitest"], "`assert` is there: a script that throws has failed."),
 ];
 
 /// What an exception is about; none where nothing better is to be said than it says itself.
@@ -27,9 +68,9 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         return Some(syntax(failure));
     }
     match failure.raised.type_name.as_str() {
-        "SyntaxError" => typescript::advice(failure).or_else(|| Some(syntax(failure))),
+        "SyntaxError" => Some(export(failure).unwrap_or_else(|| syntax(failure))),
         "ReferenceError" | "Error" => reference(failure),
-        "TypeError" => null_file(failure).or_else(|| directory_entries(failure)),
+        "TypeError" => null_file(failure).or_else(|| directory_entries(failure)).or_else(|| stream(failure)),
         _ => None,
     }
 }
@@ -92,20 +133,65 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
         "worker_threads" => return Advice { summary: format!("{missing} Nor are there threads."), ..threads() },
         _ => {}
     }
+    // What is imported is named without the `./` that it had.
+    let is_file = [".js", ".mjs", ".cjs", ".json"].iter().any(|extension| bare.ends_with(extension));
+    if is_file || bare.starts_with(['.', '/']) {
+        return Advice::new(
+            AdviceKind::Module,
+            missing,
+            &[
+                "Name it relative to the script, with its extension: `./name.js`.",
+                "Write the file first: each execution without a session begins with what it is given.",
+            ],
+        );
+    }
+    if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&bare)) {
+        return Advice::new(AdviceKind::Module, missing, &[instead]);
+    }
     let mut advice = Advice::new(
         AdviceKind::Module,
         missing,
         &[
             "Write what you need of it in the script: packages are not installed here.",
-            "Put modules of your own into `/app`, and import them as `./name.js`.",
+            "Put modules of your own into `/app`, and load them as `./name.js`.",
         ],
     );
-    let is_file = bare.starts_with(['.', '/']) || bare.contains('/');
-    if !is_file && let Some(near) = nearest(bare, names::of(Language::JavaScript)) {
+    if let Some(near) = nearest(bare, names::of(Language::JavaScript)) {
         advice.steps.insert(0, format!("Did you mean `{near}`?"));
         advice.correction = failure.with_word(bare, near);
+    } else if let Some(near) = nearest(bare, names::VENDORED) {
+        advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));
     }
     advice
+}
+
+/// A module is there, and lacks what is imported from it.
+fn export(failure: &Failure<'_>) -> Option<Advice> {
+    let name = failure.within("Could not find export '", "'")?;
+    let module = failure.within("in module '", "'")?;
+    if is_stream(name) {
+        return Some(no_stream(name));
+    }
+    let look = format!("`console.log(Object.keys(require({})))` shows what it has.", quoted(module).replace('`', "'"));
+    Some(Advice::new(AdviceKind::Module, format!("{} has no {} here.", quoted(module), quoted(name)), &[&look]))
+}
+
+fn is_stream(name: &str) -> bool {
+    matches!(name, "createReadStream" | "createWriteStream" | "ReadStream" | "WriteStream")
+}
+
+fn no_stream(name: &str) -> Advice {
+    Advice::new(
+        AdviceKind::Module,
+        format!("`fs` has no {} here: files are in memory.", quoted(name)),
+        &[WHOLE_FILES, "`readLines(file)` has the lines of a file."],
+    )
+}
+
+/// A stream of a file: nothing says which call was of no function but the line.
+fn stream(failure: &Failure<'_>) -> Option<Advice> {
+    let line = failure.line().filter(|_| failure.message() == "not a function")?;
+    ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
 /// What opens a file gives `null` where there is none.

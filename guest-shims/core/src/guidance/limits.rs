@@ -7,7 +7,7 @@ use crate::{Language, Outcome, Resource, TrapKind, WORKSPACE};
 pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     match facts.outcome {
         Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
-            let mut advice = Advice::new(
+            let advice = Advice::new(
                 AdviceKind::Fuel,
                 format!("The script used all of its fuel, {limit} units, before it came to its end."),
                 &[
@@ -15,11 +15,10 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                     "Do less in one execution: a part of the data, or one step of several in a session.",
                 ],
             );
-            advice.steps.extend(raise(facts, "fuel"));
-            Some(advice)
+            Some(or_raised(advice, facts, "fuel"))
         }
         Outcome::Exhausted { resource: Resource::Time, limit, .. } => {
-            let mut advice = Advice::new(
+            let advice = Advice::new(
                 AdviceKind::Time,
                 format!("The script took longer than {limit} ms."),
                 &[
@@ -27,8 +26,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                     "Do less in one execution, or look for a loop that does not end.",
                 ],
             );
-            advice.steps.extend(raise(facts, "timeout_ms"));
-            Some(advice)
+            Some(or_raised(advice, facts, "timeout_ms"))
         }
         Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
         Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
@@ -48,14 +46,15 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     }
 }
 
-/// To raise a limit, if it can be.
-fn raise(facts: &Facts<'_>, limit: &str) -> Option<String> {
-    let raised = facts.limits.raised(limit, 200)?;
-    Some(format!("If it needs that much, raise `limits.{limit}` to {raised}."))
+/// The advice, and at its end to raise the limit, if it can be.
+fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
+    let raised = facts.limits.raised(limit, 200);
+    advice.steps.extend(raised.map(|raised| format!("If it needs that much, raise `limits.{limit}` to {raised}.")));
+    advice
 }
 
 fn memory(facts: &Facts<'_>) -> Advice {
-    let mut advice = Advice::new(
+    let advice = Advice::new(
         AdviceKind::Memory,
         format!(
             "The script wanted more memory than `limits.memory_bytes` allows, {} bytes.",
@@ -66,8 +65,7 @@ fn memory(facts: &Facts<'_>) -> Advice {
             "Keep no copies: files in `/app` count as well.",
         ],
     );
-    advice.steps.extend(raise(facts, "memory_bytes"));
-    advice
+    or_raised(advice, facts, "memory_bytes")
 }
 
 fn call_depth() -> Advice {
@@ -88,13 +86,12 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
         ("Standard error", facts.stderr_bytes, facts.limits.stderr_bytes, "stderr_bytes"),
     ];
     let (stream, total, limit, name) = streams.into_iter().find(|(_, total, limit, _)| total > limit)?;
-    let mut advice = Advice::new(
+    let advice = Advice::new(
         AdviceKind::Output,
         format!("{stream} was cut off: {total} bytes were written, and the first {limit} are kept."),
         &["Print a summary, and write the rest to a file in `/app`."],
     );
-    advice.steps.extend(raise(facts, name));
-    Some(advice)
+    Some(or_raised(advice, facts, name))
 }
 
 /// Why a file is not there: it is none of the sandbox's, or it was never put there.

@@ -16,7 +16,13 @@ const PYTHON: &str = "\
     threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata unittest \
     urllib uuid warnings wave weakref wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-const JAVASCRIPT: &str = "os std";
+/// What `import` and `require` find, and the interpreter's own.
+const JAVASCRIPT: &str = "\
+    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
+    querystring std string_decoder timers timers/promises url util util/types";
+
+/// What `require` and `requireVendor` find beside it.
+pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
 
 /// The modules that a script finds without bringing them. That they are there, and that none is missing here, is tested with the
 /// interpreters.
