@@ -24,11 +24,18 @@ fn root() -> PathBuf {
 
 /// The pages, by their paths from the root.
 fn pages() -> Vec<(PathBuf, String)> {
-    let docs =
-        fs::read_dir(root().join("docs")).unwrap().map(|entry| Path::new("docs").join(entry.unwrap().file_name()));
+    let names = |directory: &str| {
+        let directory = PathBuf::from(directory);
+        fs::read_dir(root().join(&directory)).unwrap().map(move |entry| directory.join(entry.unwrap().file_name()))
+    };
+    let docs = names("docs").chain(names("docs/examples")).filter(|path| path.extension().is_some());
+    let examples = names("docs/examples").filter(|path| path.extension().is_none()).map(|path| path.join("README.md"));
     let beside =
         ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
-    docs.chain(beside).map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap())).collect()
+    docs.chain(examples)
+        .chain(beside)
+        .map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap()))
+        .collect()
 }
 
 /// Languages of blocks that are programs, or parts of one.

@@ -1,0 +1,104 @@
+//! The tasks in `docs/examples/`: each one's `README.md` shows a command and what it prints, which is what `output.txt` holds and
+//! what happens in a copy of the directory. `BLESS=1` writes both.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// In the directory of all tasks, and in each.
+const PAGE: &str = "README.md";
+const OUTPUT: &str = "output.txt";
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples")
+}
+
+/// The tasks' directories, in order of their names.
+fn tasks() -> Vec<PathBuf> {
+    let entries = fs::read_dir(examples()).unwrap().map(|entry| entry.unwrap().path());
+    let mut tasks: Vec<_> = entries.filter(|path| path.file_name().unwrap() != PAGE).collect();
+    tasks.sort();
+    tasks
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else {
+        fs::copy(from, to).unwrap();
+    }
+}
+
+/// A page's block of commands: what is before it, the command's arguments after `glovebox`, and what is shown of its output.
+fn shown(page: &str) -> Option<(&str, &str, &str)> {
+    let (before, block) = page.split_once("```console\n$ glovebox ")?;
+    let (command, rest) = block.split_once('\n')?;
+    Some((before, command, rest.strip_suffix("```\n")?))
+}
+
+/// What is wrong with a task; empty for nothing.
+fn check(task: &Path, is_blessing: bool) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    copy(task, directory.path());
+    let page = fs::read_to_string(task.join(PAGE)).unwrap();
+    let Some((before, command, output)) = shown(&page) else {
+        return format!("{}: the page does not end with one command and its output\n", task.display());
+    };
+    let ran = Command::new(env!("CARGO_BIN_EXE_glovebox"))
+        .args(command.split_whitespace())
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (found, said) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if !ran.status.success() {
+        return format!("{}: {}\n{found}{said}\n", task.display(), ran.status);
+    }
+    if is_blessing {
+        fs::write(task.join(OUTPUT), found.as_bytes()).unwrap();
+        fs::write(task.join(PAGE), format!("{before}```console\n$ glovebox {command}\n{found}```\n")).unwrap();
+        return String::new();
+    }
+    let held = fs::read_to_string(task.join(OUTPUT)).unwrap_or_default();
+    if found != held {
+        return format!("{}: it prints\n{found}{said}--- and {OUTPUT} is\n{held}\n", task.display());
+    }
+    if output != held { format!("{}: {PAGE} does not show what {OUTPUT} is\n", task.display()) } else { String::new() }
+}
+
+#[test]
+fn every_task_prints_what_is_shown() {
+    let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    let is_blessing = env::var_os("BLESS").is_some_and(|value| value == "1");
+    let wrong: String = tasks().iter().map(|task| check(task, is_blessing)).collect();
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_list_has_every_task() {
+    let list = fs::read_to_string(examples().join(PAGE)).unwrap();
+    let mut listed: Vec<_> =
+        list.split("](").skip(1).filter_map(|rest| Some(examples().join(rest.split_once("/README.md)")?.0))).collect();
+    listed.sort();
+    assert_eq!(listed, tasks());
+    assert_eq!(listed.len(), 12);
+}
+
+#[test]
+fn a_page_shows_one_command() {
+    let page = "# T\n\n```console\n$ glovebox run a.py\n1\n\n2\n```\n";
+    assert_eq!(shown(page), Some(("# T\n\n", "run a.py", "1\n\n2\n")));
+    assert_eq!(shown("```console\n$ glovebox run a.py\n```\n"), Some(("", "run a.py", "")));
+    for other in ["", "```console\n$ glovebox run a.py\n1\n```\nmore\n", "```console\n$ echo\n```\n"] {
+        assert_eq!(shown(other), None, "{other}");
+    }
+}
