@@ -112,8 +112,10 @@ fn check(transcript: &Path) -> String {
 
 /// In an empty cache the first run says on standard error what it prepares; transcripts are about later ones.
 fn prepare() {
-    let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
-    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    for arguments in [&["runtimes", "prepare"][..], &["runtimes", "prepare", "typescript"]] {
+        let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(arguments).output().unwrap();
+        assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    }
 }
 
 #[test]

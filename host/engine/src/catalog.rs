@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_runtimes::RuntimeEntry;
+use glovebox_runtimes::{RuntimeEntry, ToolEntry};
 use serde::Serialize;
 
 use crate::{Engine, Language, RuntimeError, load::language};
@@ -37,6 +37,30 @@ pub struct RuntimeInfo {
     /// Whether the binary is there.
     pub fetched: bool,
     /// Whether its prepared image is there, for this version of Glovebox and this CPU.
+    pub prepared: bool,
+}
+
+/// A tool of the manifest and its state in the cache: what a script goes through before its interpreter has it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ToolInfo {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The SHA-256 its module must have, in hexadecimal.
+    pub sha256: String,
+    /// The size of its module.
+    pub size_bytes: u64,
+    /// Its licence, as an SPDX expression.
+    pub licence: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// Where its module is, or goes when it is fetched.
+    pub path: PathBuf,
+    /// Whether the module is there.
+    pub fetched: bool,
+    /// Whether its compiled code is there, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
@@ -80,8 +104,33 @@ impl Engine {
         }
     }
 
+    /// The tools of the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify) and
+    /// [`remove`](Self::remove) take their names as well.
+    pub fn tools(&self) -> Result<Vec<ToolInfo>, RuntimeError> {
+        Ok(self.0.runtimes.manifest().tools().iter().map(|tool| self.tool_info(tool)).collect())
+    }
+
+    fn tool_info(&self, tool: &ToolEntry) -> ToolInfo {
+        ToolInfo {
+            name: tool.name.clone(),
+            version: tool.version.clone(),
+            sha256: tool.sha256.to_string(),
+            size_bytes: tool.size_bytes,
+            licence: tool.licence.clone(),
+            origin: tool.origin.clone(),
+            path: self.0.runtimes.tool_path(tool),
+            // As with runtimes.
+            fetched: self.0.runtimes.tool_present(tool).unwrap_or(false),
+            prepared: self.0.is_tool_prepared(tool).unwrap_or(false),
+        }
+    }
+
     /// Fetches a runtime's binary where it is missing, and says where it is.
     pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
+        if let Some(tool) = self.0.runtimes.manifest().tool(name) {
+            self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
+            return Ok(self.0.runtimes.tool_path(tool));
+        }
         let entry = self.0.runtimes.manifest().find(name)?;
         self.0.runtimes.fetch(entry, &*self.0.progress)?;
         Ok(self.0.runtimes.path(entry))
@@ -90,7 +139,11 @@ impl Engine {
     /// Prepares a runtime where that has not been done, fetching it first where it is missing.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         let begun = Instant::now();
-        let artefact = self.0.artefact(self.0.runtimes.manifest().find(name)?)?;
+        let manifest = self.0.runtimes.manifest();
+        let artefact = match manifest.tool(name) {
+            Some(tool) => self.0.tool_artefact(tool)?,
+            None => self.0.artefact(manifest.find(name)?)?,
+        };
         Ok(PreparedInfo {
             image_sha256: artefact.record.sha256.to_string(),
             path: artefact.aot_path,
@@ -101,6 +154,15 @@ impl Engine {
 
     /// Compares the full digests of a runtime's binary and of its compiled image with what they must be, where they are there.
     pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
+        if let Some(tool) = self.0.runtimes.manifest().tool(name) {
+            if self.0.runtimes.tool_present(tool)? {
+                self.0.runtimes.verify_tool(tool)?;
+            }
+            if self.0.is_tool_prepared(tool)? {
+                self.0.runtimes.prepared().verify(&self.0.tool_artefact(tool)?)?;
+            }
+            return Ok(());
+        }
         let entry = self.0.runtimes.manifest().find(name)?;
         if self.0.runtimes.present(entry)? {
             self.0.runtimes.verify(entry)?;
@@ -114,6 +176,11 @@ impl Engine {
     /// Removes a runtime's binary and all its prepared images from the cache; says how many bytes that freed.
     /// Running sandboxes are not disturbed.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
+        if let Some(tool) = self.0.runtimes.manifest().tool(name) {
+            let freed = self.0.runtimes.prepared().remove(&tool.sha256)?;
+            let was_there = self.0.runtimes.remove_tool(tool)?;
+            return Ok(freed + if was_there { tool.size_bytes } else { 0 });
+        }
         let entry = self.0.runtimes.manifest().find(name)?;
         let (prepared, modules) = (self.0.runtimes.prepared(), self.0.runtimes.modules());
         let mut freed = prepared.remove(&entry.sha256)?.saturating_add(modules.remove(&entry.sha256)?);

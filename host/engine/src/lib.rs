@@ -86,7 +86,7 @@ mod typescript;
 mod workspace;
 
 pub use cancel::{CancelToken, OnCancel};
-pub use catalog::{PreparedInfo, RuntimeInfo};
+pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
 pub use compile::{CompileError, ComponentCache, compile};
 pub use config::{EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;

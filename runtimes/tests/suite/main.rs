@@ -20,6 +20,8 @@ mod smoke;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tools;
+#[cfg(test)]
 mod trust;
 #[cfg(test)]
 mod weave;

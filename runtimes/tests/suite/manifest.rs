@@ -147,3 +147,48 @@ fn every_mistake_is_named_by_its_key() {
     assert!(Manifest::parse("runtime = []").unwrap_err().to_string().contains("runtime"));
     assert!(matches!(Manifest::parse("["), Err(ManifestError::Syntax(_))));
 }
+
+#[test]
+fn every_mistake_in_a_tool_is_named_by_its_key() {
+    const TOOL: &str = r#"
+[[tool]]
+name = "tool"
+version = "1.2"
+sha256 = "a5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+size_bytes = 8
+licence = "MIT"
+homepage = "https://example.org"
+origin = "somebody's build"
+sources = [{ kind = "npm", package = "@scope/name", version = "1.2.0", file = "package/a.js" }]
+"#;
+    let parsed = |tool: &str| Manifest::parse(&format!("{GOOD}{tool}"));
+    let manifest = parsed(TOOL).unwrap();
+    assert_eq!((manifest.tools().len(), manifest.tool("tool").unwrap().version.as_str()), (1, "1.2"));
+    assert!(manifest.tool("python").is_none());
+    parsed(&TOOL.replace("@scope/name", "name")).unwrap();
+    for (from, to, key) in [
+        ("name = \"tool\"", "name = \"cpython\"", "tool[0].name"),
+        ("name = \"tool\"", "name = \"../x\"", "tool[0].name"),
+        ("version = \"1.2\"", "version = \"1/2\"", "tool[0].version"),
+        ("size_bytes = 8", "size_bytes = 7", "tool[0].size_bytes"),
+        ("size_bytes = 8", "size_bytes = 268435457", "tool[0].size_bytes"),
+        ("sha256 = \"a5", "sha256 = \"a", "sha256"),
+        ("licence = \"MIT\"", "licence = \"\"", "tool[0].licence"),
+        ("licence = \"MIT\"", "license = \"MIT\"", "license"),
+        ("kind = \"npm\"", "kind = \"pypi\"", "pypi"),
+        ("@scope/name", "--registry", "tool[0].sources[0].package"),
+        ("@scope/name", "../name", "tool[0].sources[0].package"),
+        ("@scope/name", "@scope/../name", "tool[0].sources[0].package"),
+        ("@scope/name", "@/name", "tool[0].sources[0].package"),
+        ("version = \"1.2.0\"", "version = \"https://x\"", "tool[0].sources[0].version"),
+        ("package/a.js", "", "tool[0].sources[0].file"),
+        (
+            "sources = [{ kind = \"npm\", package = \"@scope/name\", version = \"1.2.0\", file = \"package/a.js\" }]",
+            "sources = []",
+            "tool[0].sources",
+        ),
+    ] {
+        let error = parsed(&TOOL.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(key), "{from} -> {to}: {error}");
+    }
+}

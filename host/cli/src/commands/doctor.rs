@@ -8,7 +8,9 @@ use std::{
 };
 
 use clap::Args;
-use glovebox::{ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore};
+use glovebox::{
+    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore, ToolInfo,
+};
 use serde::Serialize;
 
 use crate::{
@@ -90,6 +92,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     "remove what it names; it is fetched or prepared again when needed",
                 )),
             }
+            findings.extend(host.engine.tools().iter().flatten().map(|tool| verified_tool(&host.engine, tool)));
             findings.push(components(&host.engine));
             if !args.no_run {
                 findings.extend(Language::ALL.map(|language| runs(&host, language)));
@@ -226,6 +229,33 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
     match engine.verify(name) {
         Ok(()) if *prepared => Finding::ok(check, "binary and prepared image have the right hashes"),
         Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run does it"),
+        Err(error) => Finding::bad(
+            Status::Wrong,
+            check,
+            format!("{:#}", anyhow::Error::from(error)),
+            format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
+        ),
+    }
+}
+
+/// As [`verified`], of what removes TypeScript's types, which comes by another way.
+fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &ToolInfo) -> Finding {
+    let check = format!("tool {name}");
+    if !*fetched && !*prepared {
+        let mut npm = Command::new("npm");
+        npm.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if npm.status().is_ok_and(|status| status.success()) {
+            return Finding::ok(check, "not here yet; the first TypeScript script fetches it, with npm");
+        }
+        return Finding::bad(
+            Status::Warning,
+            check,
+            "not here yet, and npm, which the first TypeScript script fetches it with, was not found",
+            "install npm, or copy the cache directory from a machine that has it; JavaScript needs neither",
+        );
+    }
+    match engine.verify(name) {
+        Ok(()) => Finding::ok(check, "what is here of it has the right hashes"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,

@@ -1,8 +1,8 @@
-//! `glovebox runtimes`: the interpreters, and what of them is on this machine.
+//! `glovebox runtimes`: the interpreters and what goes with them, and what of it is on this machine.
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{PreparedInfo, RuntimeInfo};
+use glovebox::{PreparedInfo, RuntimeInfo, ToolInfo};
 use serde::Serialize;
 
 use crate::{
@@ -33,7 +33,7 @@ pub(crate) struct RuntimesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RuntimesCommand {
-    /// List the interpreters, all or those named, and what of them is here
+    /// List the interpreters and tools, all or those named, and what of them is here
     List(NameArgs),
     /// Download and verify interpreters: each language's default, or those named
     Fetch(NameArgs),
@@ -82,13 +82,64 @@ enum Unnamed {
     None,
 }
 
-fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeInfo>> {
-    let known = host.engine.runtimes()?;
+/// An interpreter, or what a script goes through before it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum Known {
+    Runtime(RuntimeInfo),
+    Tool(ToolInfo),
+}
+
+impl Known {
+    fn answers_to(&self, name: &str) -> bool {
+        match self {
+            Self::Runtime(runtime) => answers_to(runtime, name),
+            Self::Tool(tool) => tool.name == name,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Runtime(runtime) => &runtime.name,
+            Self::Tool(tool) => &tool.name,
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        matches!(self, Self::Runtime(runtime) if runtime.default)
+    }
+
+    fn is_prepared(&self) -> bool {
+        match self {
+            Self::Runtime(runtime) => runtime.prepared,
+            Self::Tool(tool) => tool.prepared,
+        }
+    }
+
+    /// What `list` prints of it.
+    fn row(&self) -> [String; 6] {
+        let (language, version, fetched, size_bytes, licence) = match self {
+            Self::Runtime(it) => (it.language.to_string(), &it.version, it.fetched, it.size_bytes, &it.licence),
+            Self::Tool(it) => ("-".to_owned(), &it.version, it.fetched, it.size_bytes, &it.licence),
+        };
+        let name = if self.is_default() { format!("{} (default)", self.name()) } else { self.name().to_owned() };
+        let state = match (fetched, self.is_prepared()) {
+            (_, true) => "prepared",
+            (true, false) => "fetched",
+            (false, false) => "not here",
+        };
+        [name, language, version.clone(), state.into(), bytes(size_bytes), licence.clone()]
+    }
+}
+
+fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<Known>> {
+    let tools = host.engine.tools()?.into_iter().map(Known::Tool);
+    let known: Vec<Known> = host.engine.runtimes()?.into_iter().map(Known::Runtime).chain(tools).collect();
     if args.names.is_empty() {
         return Ok(match unnamed {
             Unnamed::All => known,
             _ if args.all => known,
-            Unnamed::Defaults => known.into_iter().filter(|runtime| runtime.default).collect(),
+            Unnamed::Defaults => known.into_iter().filter(Known::is_default).collect(),
             Unnamed::None => {
                 return Err(
                     Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or say --all").into()
@@ -99,11 +150,11 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
     args.names.iter().map(|name| find(&known, name)).collect()
 }
 
-fn find(known: &[RuntimeInfo], name: &str) -> anyhow::Result<RuntimeInfo> {
-    match known.iter().find(|runtime| answers_to(runtime, name)) {
-        Some(runtime) => Ok(runtime.clone()),
+fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
+    match known.iter().find(|each| each.answers_to(name)) {
+        Some(found) => Ok(found.clone()),
         None => {
-            let names: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
+            let names: Vec<&str> = known.iter().map(Known::name).collect();
             Err(Hinted::new(format!("there is no runtime `{name}`"), format!("use one of: {}", names.join(", ")))
                 .into())
         }
@@ -117,23 +168,7 @@ fn list(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         return Ok(0);
     }
     let head = ["NAME", "LANGUAGE", "VERSION", "STATE", "SIZE", "LICENCE"].map(str::to_owned);
-    let rows = runtimes.iter().map(|runtime| {
-        let name = if runtime.default { format!("{} (default)", runtime.name) } else { runtime.name.clone() };
-        let state = match (runtime.fetched, runtime.prepared) {
-            (_, true) => "prepared",
-            (true, false) => "fetched",
-            (false, false) => "not here",
-        };
-        [
-            name,
-            runtime.language.to_string(),
-            runtime.version.clone(),
-            state.into(),
-            bytes(runtime.size_bytes),
-            runtime.licence.clone(),
-        ]
-    });
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(runtimes.iter().map(Known::row)).collect();
     out(&table([Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
     Ok(0)
 }
@@ -147,7 +182,7 @@ struct Located {
 
 fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
     for runtime in select(host, args, Unnamed::Defaults)? {
-        let name = runtime.name;
+        let name = runtime.name().to_owned();
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
         print_located(args, Located { name, path })?;
@@ -156,7 +191,9 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
 }
 
 fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    for RuntimeInfo { name, path, fetched, .. } in select(host, args, Unnamed::Defaults)? {
+    for known in select(host, args, Unnamed::Defaults)? {
+        let (Known::Runtime(RuntimeInfo { name, path, fetched, .. })
+        | Known::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
             return Err(Hinted::new(
                 format!("runtime `{name}` is not here"),
@@ -189,18 +226,18 @@ struct Prepared<'a> {
 
 fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
     for runtime in select(host, args, Unnamed::Defaults)? {
-        let name = runtime.name.clone();
+        let name = runtime.name().to_owned();
         let info =
             host.with_progress(|engine| engine.prepare(&name)).with_context(|| format!("cannot prepare `{name}`"))?;
         if args.json {
             out_json(&Prepared {
                 name: &name,
-                was_prepared: runtime.prepared,
+                was_prepared: runtime.is_prepared(),
                 took_ms: info.took.as_secs_f64() * 1000.0,
                 info: &info,
             })?;
         } else {
-            let how = if runtime.prepared {
+            let how = if runtime.is_prepared() {
                 "was prepared already".into()
             } else {
                 format!("prepared in {:.1} s", info.took.as_secs_f64())
@@ -221,7 +258,7 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         Ok(())
     };
     for runtime in select(host, args, Unnamed::None)? {
-        let name = runtime.name;
+        let name = runtime.name().to_owned();
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {

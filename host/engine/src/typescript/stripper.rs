@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use glovebox_runtimes::{ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry};
+use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry};
 use glovebox_wasi::Stop;
 use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Its name in the manifest.
-pub(crate) const TOOL: &str = "typescript";
+const TOOL: &str = "typescript";
 
 /// The stripper, ready to be called.
 pub(crate) struct Stripper(InstancePre<Glue>);
@@ -45,13 +45,7 @@ impl Inner {
             return Ok(stripper);
         }
         let tool = self.stripper_tool()?;
-        let store = self.runtimes.prepared();
-        let built = store.open_or_build(&self.tool_key(tool), &*self.progress, || self.build_tool(tool));
-        let artefact = built.map_err(|error| match error {
-            BuildError::Build(error) => error,
-            BuildError::Store(error) => error.into(),
-            other => RuntimeError::Load { name: tool.name.clone(), reason: other.to_string() },
-        })?;
+        let artefact = self.tool_artefact(tool)?;
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(tool, error))?;
         let mut linker = Linker::new(&self.wasmtime);
         glue::define(&mut linker, &module).map_err(|error| wrong(tool, error))?;
@@ -61,13 +55,29 @@ impl Inner {
     }
 
     /// What the manifest says of it.
-    pub(crate) fn stripper_tool(&self) -> Result<&ToolEntry, RuntimeError> {
+    fn stripper_tool(&self) -> Result<&ToolEntry, RuntimeError> {
         let missing = || RuntimeError::Load { name: TOOL.into(), reason: "the manifest has no such tool".into() };
         self.runtimes.manifest().tool(TOOL).ok_or_else(missing)
     }
 
+    /// A tool's compiled code, fetched and compiled where it is missing.
+    pub(crate) fn tool_artefact(&self, tool: &ToolEntry) -> Result<Artefact, RuntimeError> {
+        let store = self.runtimes.prepared();
+        let built = store.open_or_build(&self.tool_key(tool), &*self.progress, || self.build_tool(tool));
+        built.map_err(|error| match error {
+            BuildError::Build(error) => error,
+            BuildError::Store(error) => error.into(),
+            other => RuntimeError::Load { name: tool.name.clone(), reason: other.to_string() },
+        })
+    }
+
+    /// Whether a tool's compiled code is in the cache.
+    pub(crate) fn is_tool_prepared(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
+        Ok(self.runtimes.prepared().open(&self.tool_key(tool))?.is_some())
+    }
+
     /// What a tool's compiled code is kept under.
-    pub(crate) fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
+    fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label: format!("{}-{}", tool.name, tool.version),
             runtime: tool.sha256,

@@ -1,0 +1,208 @@
+//! Tools: taken out of an npm package, held to their pin, and asked for once.
+
+use std::{fs, io::Write as _};
+
+use flate2::{Compression, write::GzEncoder};
+use glovebox_runtimes::{Digest, Fetched, Fetcher, Manifest, Progress, Quiet, RuntimeError, Runtimes, ToolEntry};
+
+use crate::support::World;
+
+const FILE: &str = "package/tool.js";
+
+fn module() -> Vec<u8> {
+    let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+    bytes.extend((0..1_000u32).flat_map(u32::to_le_bytes));
+    bytes
+}
+
+fn manifest(sources: &str) -> Manifest {
+    let text = format!(
+        r#"
+        [[runtime]]
+        name = "fake"
+        language = "python"
+        version = "1.0"
+        sha256 = "{}"
+        size_bytes = 8
+        licence = "MIT"
+        homepage = "https://example.org"
+        origin = "a test"
+        recipe = "r"
+        sources = [{{ kind = "pypi", package = "first", version = "1", file = "a/fake.wasm" }}]
+        [[tool]]
+        name = "tool"
+        version = "1.0"
+        sha256 = "{}"
+        size_bytes = {}
+        licence = "MIT"
+        homepage = "https://example.org"
+        origin = "a test"
+        sources = {sources}
+        [recipe.r]
+        driver = "cpython"
+        "#,
+        Digest::of(b"fake"),
+        Digest::of(&module()),
+        module().len()
+    );
+    Manifest::parse(&text).unwrap()
+}
+
+/// A world whose npm hands out the package that was put there, if one was.
+fn world() -> World {
+    World::new(
+        "echo \"$wanted\" >> $world/asked; cp \"$world/package.tgz\" . || { echo 'npm error code E404'; echo 'npm error 404 Not Found'; exit 1; }",
+    )
+}
+
+fn runtimes(world: &World) -> Runtimes {
+    let manifest = manifest(r#"[{ kind = "npm", package = "@a/tool", version = "1.2.3", file = "package/tool.js" }]"#);
+    let npm = vec![vec!["/bin/sh".into(), world.path("pip").into()]];
+    Runtimes::new(manifest, world.cache()).with_fetcher(Fetcher::default().with_npm_commands(npm))
+}
+
+fn tool(runtimes: &Runtimes) -> &ToolEntry {
+    runtimes.manifest().tool("tool").unwrap()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |group: &[u8]| {
+        let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        let digit =
+            |at: usize| if at > group.len() { '=' } else { ALPHABET[(bits >> (18 - 6 * at) & 63) as usize] as char };
+        (0..4).map(digit).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
+fn script(module: &[u8]) -> String {
+    format!("'use strict';\nconst bytes = Buffer.from('{}', 'base64');\n", base64(module))
+}
+
+fn pack(world: &World, file: &str, content: &[u8]) {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, bytes) in [("package/package.json", &b"{}"[..]), (file, content)] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    }
+    fs::write(world.path("package.tgz"), archive.into_inner().unwrap().finish().unwrap()).unwrap();
+}
+
+#[test]
+fn fetched_once_verified_and_then_offline() {
+    let world = world();
+    pack(&world, FILE, script(&module()).as_bytes());
+    let runtimes = runtimes(&world);
+    let tool = tool(&runtimes);
+    assert!(!runtimes.tool_present(tool).unwrap());
+    assert!(matches!(runtimes.verify_tool(tool), Err(RuntimeError::Missing { .. })));
+    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::Now);
+    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::AlreadyThere);
+    assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
+    assert_eq!(fs::read_to_string(world.path("asked")).unwrap(), "@a/tool@1.2.3\n");
+    assert_eq!(world.files("binaries").len(), 1, "what npm left is gone");
+    runtimes.verify_tool(tool).unwrap();
+    assert!(runtimes.remove_tool(tool).unwrap() && !runtimes.remove_tool(tool).unwrap());
+}
+
+#[test]
+fn a_file_placed_by_hand_is_held_to_its_pin() {
+    let world = world();
+    let runtimes = runtimes(&world);
+    let tool = tool(&runtimes);
+    runtimes.tool_present(tool).unwrap();
+    fs::write(runtimes.tool_path(tool), module()).unwrap();
+    assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
+    let mut other = module();
+    other[100] ^= 1;
+    fs::write(runtimes.tool_path(tool), &other).unwrap();
+    let error = runtimes.load_or_fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    assert!(error.contains(&Digest::of(&module()).to_string()), "{error}");
+    assert!(error.contains(&Digest::of(&other).to_string()), "{error}");
+    fs::write(runtimes.tool_path(tool), &other[1..]).unwrap();
+    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    assert!(error.contains("expected 4008 bytes, got 4007 bytes") && error.contains("runtimes remove tool"), "{error}");
+}
+
+#[test]
+fn what_is_not_the_pinned_module_never_gets_a_name() {
+    let (mut other, longer) = (module(), [module(), vec![0]].concat());
+    other[100] ^= 1;
+    let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
+    // What `FILE` may have: the module's base64 and a mebibyte.
+    let most = (module().len() / 3 + 1) * 4 + (1 << 20);
+    let over = most + 1 - script(&module()).len();
+    for (file, content, said) in [
+        (FILE, script(&other), "wrong checksum"),
+        (FILE, script(&longer), "wrong length: expected 4008 bytes, got 4009"),
+        (FILE, "Buffer.from('AA=A', 'base64')".to_owned(), "has no module in it"),
+        (FILE, "module.exports = {}".to_owned(), "has no module in it"),
+        ("package/other.js", script(&module()), "has no file `package/tool.js`"),
+        (FILE, glue(over), "more than it can have"),
+    ] {
+        let world = world();
+        pack(&world, file, content.as_bytes());
+        let runtimes = runtimes(&world);
+        let error = runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap_err().to_string();
+        assert!(error.contains(said), "{said}: {error}");
+        assert_eq!(world.files("binaries"), [""; 0], "{said}");
+    }
+    let world = world();
+    pack(&world, FILE, glue(over - 1).as_bytes());
+    let runtimes = runtimes(&world);
+    assert_eq!(runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap(), Fetched::Now, "at");
+}
+
+#[test]
+fn a_broken_package_or_none_is_an_error_that_says_what_to_do() {
+    let world = world();
+    let runtimes = runtimes(&world);
+    let tool = tool(&runtimes);
+    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    for part in [
+        "`tool`",
+        "`package/tool.js` in the npm package @a/tool 1.2.3",
+        "npm error 404 Not Found",
+        "check the network",
+        &runtimes.tool_path(tool).display().to_string(),
+        &tool.sha256.to_string(),
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    let mut file = fs::File::create(world.path("package.tgz")).unwrap();
+    file.write_all(b"rubbish").unwrap();
+    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    assert!(error.contains("the package cannot be read"), "{error}");
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
+
+#[test]
+fn without_npm_the_message_says_what_to_install() {
+    let world = world();
+    let none = Fetcher::default().with_npm_commands(vec![vec!["/nonexistent/npm".into()]]);
+    let runtimes = runtimes(&world).with_fetcher(none);
+    let error = runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap_err().to_string();
+    assert!(error.contains("`/nonexistent/npm`") && error.contains("install Node.js's npm"), "{error}");
+    assert!(!error.contains("--runtime-path"), "{error}");
+}
+
+/// Cancels once the stand-in for npm has written its process id.
+struct CancelWhenRunning<'a>(&'a World);
+
+impl Progress for CancelWhenRunning<'_> {
+    fn cancelled(&self) -> bool {
+        fs::read_to_string(self.0.path("pid")).is_ok_and(|text| text.ends_with('\n'))
+    }
+}
+
+#[test]
+fn a_cancelled_fetch_leaves_nothing() {
+    let world = World::new("echo $$ > $world/pid; exec sleep 60");
+    let runtimes = runtimes(&world);
+    let error = runtimes.fetch_tool(tool(&runtimes), &CancelWhenRunning(&world)).unwrap_err();
+    assert!(matches!(error, RuntimeError::Cancelled(name) if name == "tool"));
+    assert_eq!(world.files("binaries"), [""; 0]);
+}
