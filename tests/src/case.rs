@@ -59,6 +59,8 @@ pub struct Case {
     pub tools: BTreeMap<String, CaseTool>,
     /// Whether its fuel is held by a golden.
     pub golden: bool,
+    /// Whether it needs the Python packages, which providers do not carry.
+    pub packages: bool,
     /// What it may do.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
@@ -86,6 +88,7 @@ impl Case {
             context: None,
             tools: BTreeMap::new(),
             golden: false,
+            packages: false,
             policy,
             files: BTreeMap::new(),
             steps: steps.into_iter().map(step).collect(),
@@ -110,6 +113,8 @@ struct CaseFile {
     tools: BTreeMap<String, CaseTool>,
     #[serde(default)]
     golden: bool,
+    #[serde(default)]
+    packages: bool,
     #[serde(default)]
     policy: toml::Table,
     #[serde(default)]
@@ -197,6 +202,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             context: context.clone(),
             tools: file.tools.clone(),
             golden: file.golden,
+            packages: file.packages,
             policy: policy.clone(),
             files: files.clone(),
             steps: Vec::new(),

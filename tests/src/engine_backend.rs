@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{Engine, EngineConfig, Execution, Language, Request, Sandbox, SourceKind, Tool, ToolError};
+use glovebox::{Engine, EngineConfig, Execution, Language, Packages, Request, Sandbox, SourceKind, Tool, ToolError};
 
 use crate::{
     Action, Backend, Case, DiagnosticSeen, Operation, Request as Asked, Step, StepResult,
@@ -32,6 +32,17 @@ pub fn engine() -> &'static Engine {
     })
 }
 
+/// The same without packages: what providers are woven of.
+pub fn bare_engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let mut config = EngineConfig::default();
+        config.cache_dir = shared_cache_dir();
+        config.packages = Packages::None;
+        Engine::new(config).expect("the engine starts")
+    })
+}
+
 /// An engine of one's own, without a pool, over the same cache or another one.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
@@ -45,6 +56,7 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 #[derive(Debug, Default)]
 pub struct EngineBackend {
     runtime: Option<String>,
+    is_bare: bool,
     /// Loading a runtime maps its code: sandboxes without files of their own are shared.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
@@ -53,7 +65,13 @@ impl EngineBackend {
     /// Another runtime of the manifest than the language's default.
     #[must_use]
     pub fn of_runtime(name: &str) -> Self {
-        Self { runtime: Some(name.to_owned()), sandboxes: Mutex::default() }
+        Self { runtime: Some(name.to_owned()), ..Self::default() }
+    }
+
+    /// On an engine without packages.
+    #[must_use]
+    pub fn without_packages(self) -> Self {
+        Self { is_bare: true, ..self }
     }
 
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
@@ -62,7 +80,8 @@ impl EngineBackend {
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
             return Ok(sandbox.clone());
         }
-        let sandbox = build(self.runtime.as_deref(), case)?;
+        let engine = if self.is_bare { bare_engine() } else { engine() };
+        let sandbox = build(engine, self.runtime.as_deref(), case)?;
         if shared {
             self.sandboxes.lock().expect("no panic holds it").insert(key, sandbox.clone());
         }
@@ -70,8 +89,8 @@ impl EngineBackend {
     }
 }
 
-fn build(runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
-    let mut builder = Sandbox::builder(engine()).language(case.language).policy(case.policy.clone());
+fn build(engine: &Engine, runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
+    let mut builder = Sandbox::builder(engine).language(case.language).policy(case.policy.clone());
     if let Some(runtime) = runtime {
         builder = builder.runtime(runtime);
     }

@@ -54,7 +54,7 @@ pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
 pub use case::{Case, Operation, Request, cases_dir, load_cases};
 pub use check::check;
 pub use component_backend::ComponentBackend;
-pub use engine_backend::{EngineBackend, engine, lone_engine, shared_cache_dir};
+pub use engine_backend::{EngineBackend, bare_engine, engine, lone_engine, shared_cache_dir};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;

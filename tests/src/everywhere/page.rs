@@ -14,9 +14,10 @@ use crate::Case;
 #[must_use]
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(INTRODUCTION);
+    let (with_packages, cases): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.packages);
     for host in Host::ALL {
         for language in Language::ALL {
-            let here: Vec<_> = cases.iter().filter(|case| case.language == language).collect();
+            let here: Vec<_> = cases.iter().copied().filter(|case| case.language == language).collect();
             let count = |differs| {
                 let told = |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
                 here.iter().filter(told).count()
@@ -46,6 +47,9 @@ pub fn page(cases: &[Case]) -> String {
         let (names, hosts) = (quoted(exception.rows), titles(exception.hosts));
         let _ = writeln!(page, "| {names} | {hosts} | {} | {} |", exception.outcome, exception.reason);
     }
+    page += PACKAGES;
+    let names: BTreeSet<_> = with_packages.iter().map(|case| case.name.as_str()).collect();
+    let _ = writeln!(page, "\n{}.", names.into_iter().collect::<Vec<_>>().join(", "));
     page += ALL;
     for language in Language::ALL {
         let names: BTreeSet<_> =
@@ -103,6 +107,12 @@ instance answers the next call, but for these.
 
 | scripts | where | end | why |
 |---|---|---|---|
+";
+
+const PACKAGES: &str = "
+## Cases of Python packages
+
+The provider does not carry the packages at `/app/site-packages`, so that these are for the engine alone:
 ";
 
 const ALL: &str = "

@@ -4,7 +4,17 @@ use super::wire::fields;
 use crate::{COMPILED_FILE, DriverError};
 
 /// Packages of our own, by their paths below `/app/site-packages`, sorted.
-pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[];
+pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
+    ("sandbox_utils/__init__.py", include_bytes!("site/sandbox_utils/__init__.py")),
+    ("sandbox_utils/data.py", include_bytes!("site/sandbox_utils/data.py")),
+    ("sandbox_utils/files.py", include_bytes!("site/sandbox_utils/files.py")),
+    ("sandbox_utils/formats.py", include_bytes!("site/sandbox_utils/formats.py")),
+    ("sandbox_utils/paths.py", include_bytes!("site/sandbox_utils/paths.py")),
+    ("sandbox_utils/shell.py", include_bytes!("site/sandbox_utils/shell.py")),
+    ("sandbox_utils/text.py", include_bytes!("site/sandbox_utils/text.py")),
+    ("sandbox_utils/yaml_reader.py", include_bytes!("site/sandbox_utils/yaml_reader.py")),
+    ("sandbox_utils/yaml_writer.py", include_bytes!("site/sandbox_utils/yaml_writer.py")),
+];
 
 /// Compiles what is mounted at the path of the packages.
 const COMPILER: &str = include_str!("compile.py");
