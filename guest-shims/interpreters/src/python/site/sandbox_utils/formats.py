@@ -50,10 +50,7 @@ def csv_to_json(csv_file, output=None, delimiter=","):
 
     >>> print(csv_to_json("/app/data/a.csv"))
     [
-      {
-        "name": "Ann",
-        "age": "31"
-      }
+      {"name": "Ann", "age": "31"}
     ]
     """
     is_text = isinstance(csv_file, str) and "\n" in csv_file
@@ -72,7 +69,9 @@ def csv_to_json(csv_file, output=None, delimiter=","):
                 objects.append(dict(zip(names, row + [None] * (len(names) - len(row)))))
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num} is no CSV: {error}") from None
-    return _given(_dumped(objects), output)
+    # A row a line: the encoder that indents is not the one written in C.
+    lines = ",\n  ".join(map(json.JSONEncoder(ensure_ascii=False).encode, objects))
+    return _given(f"[\n  {lines}\n]" if objects else "[]", output)
 
 
 def json_to_csv(json_file, output=None, delimiter=","):
@@ -101,7 +100,9 @@ def json_to_csv(json_file, output=None, delimiter=","):
 
 
 def _field(value):
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value
 
 
 def xml_to_dict(xml):
