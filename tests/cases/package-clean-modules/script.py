@@ -1,0 +1,12 @@
+import sys
+
+NAMES = "attr certifi htmlparser jinja2 markupsafe openpyxl sandbox_utils six urllib3".split()
+print([name for name in NAMES if name in sys.modules], len(sys.meta_path), sys.path[-1])
+import openpyxl
+
+print("openpyxl.cell.cell" in sys.modules, "jinja2" in sys.modules)
+print(openpyxl.__spec__.loader.__class__.__name__, openpyxl.__file__, sys.modules["openpyxl"] is openpyxl)
+del sys.modules["openpyxl"], openpyxl
+import openpyxl
+
+print(openpyxl.__version__ != "")
