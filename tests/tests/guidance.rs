@@ -221,7 +221,7 @@ fn the_modules_that_are_proposed_are_there() {
             writeln!(source, "require('{name}');").unwrap();
         }
     }
-    let ran = sandbox(Language::JavaScript, fixed).execute(&*source).unwrap();
+    let ran = sandbox(Language::JavaScript, fixed).execute(&source).unwrap();
     assert_eq!(
         ran.stdout.text(),
         "object\n".repeat(guidance::modules(Language::JavaScript).count()),

@@ -361,8 +361,8 @@
   const located = (text) => {
     const name = /^file:\/\/([^/].*)$/s.exec(text)?.[1];
     if (name === undefined) return text;
-    const file = $.node.path.resolve('/app', name);
-    return name === $.entered().input.name || $.node.fs.existsSync(file) ? `file://${percent(file, `${PATH}%\\`)}` : text;
+    const file = name === $.entered().input.name ? $.mainFile() : $.node.path.resolve('/app', name);
+    return file === $.mainFile() || $.node.fs.existsSync(file) ? `file://${percent(file, `${PATH}%\\`)}` : text;
   };
 
   class URL {
