@@ -55,6 +55,7 @@ mod strings;
 mod table;
 mod tools;
 mod wasi;
+mod workspace;
 
 pub use clock::Clock;
 pub use config::{WasiConfig, WasiError, WasiLimits};
@@ -69,3 +70,4 @@ pub use saved::RestoreError;
 pub use strings::StringError;
 pub use tools::TOOLS_DEVICE;
 pub use wasi::Wasi;
+pub use workspace::Lying;

@@ -1,0 +1,82 @@
+//! Files at the top of a mount, for the embedder that keeps something there on the guest's behalf: as the guest would reach
+//! them, at its time, within its limits and on its bill.
+
+use glovebox_vfs::{FileKind, Follow, Vfs, VfsError};
+
+use crate::failure::{Call, Failure};
+use crate::{Errno, Host, Stop, Wasi, prices};
+
+/// What lies under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lying {
+    /// Nothing.
+    Nothing,
+    /// A file, whole.
+    File(Vec<u8>),
+    /// A file that is longer than the caller accepts.
+    TooLong,
+    /// A directory.
+    Directory,
+    /// A symlink, wherever it leads.
+    Link,
+}
+
+impl Wasi {
+    /// What lies at the top of the mount at `mount` under `name`, no link followed; of a file at most `bytes_most`.
+    ///
+    /// # Errors
+    /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
+    pub fn look_at<H: Host>(
+        &mut self,
+        host: &mut H,
+        mount: &str,
+        name: &str,
+        bytes_most: u64,
+    ) -> Result<Result<Lying, Errno>, Stop> {
+        let Some(root) = self.mount_root(mount) else { return Ok(Ok(Lying::Nothing)) };
+        host.charge(prices::CALL)?;
+        let looked = self.with_vfs(host, |vfs| {
+            let top = vfs.root_dir(root).ok_or(VfsError::BadInode)?;
+            let inode = match vfs.lookup(top, name.as_bytes(), Follow::No) {
+                Ok(inode) => inode,
+                Err(VfsError::NotFound) => return Ok(Lying::Nothing),
+                Err(error) => return Err(error),
+            };
+            Ok(match vfs.stat(inode)?.kind {
+                FileKind::Directory => Lying::Directory,
+                FileKind::Symlink => Lying::Link,
+                FileKind::File => match vfs.read_file(root, name, bytes_most) {
+                    Ok(bytes) => Lying::File(bytes),
+                    Err(error) if error.reason == VfsError::FileTooBig => Lying::TooLong,
+                    Err(error) => return Err(error.reason),
+                },
+            })
+        });
+        told(looked)
+    }
+
+    /// Writes a file at the top of the mount at `mount`, whole or not at all.
+    ///
+    /// # Errors
+    /// As [`look_at`](Self::look_at).
+    pub fn replace_file<H: Host>(
+        &mut self,
+        host: &mut H,
+        mount: &str,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<Result<(), Errno>, Stop> {
+        let Some(root) = self.mount_root(mount) else { return Ok(Err(Errno::NoEnt)) };
+        host.charge(prices::CALL.saturating_add(prices::bytes(u64::try_from(bytes.len()).unwrap_or(u64::MAX))))?;
+        let write = |vfs: &mut Vfs| vfs.write_file(root, name, bytes).map_err(|error| error.reason);
+        told(self.change_vfs(host, write))
+    }
+}
+
+fn told<T>(done: Call<T>) -> Result<Result<T, Errno>, Stop> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(Failure::Errno(errno)) => Ok(Err(errno)),
+        Err(Failure::Stop(stop)) => Err(stop),
+    }
+}
