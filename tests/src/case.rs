@@ -215,10 +215,10 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
                 (Some(_), Some(_)) => return Err(wrong("give either a script's file or its source".into())),
                 (Some(script), None) => {
                     let script = format!("{script}.{}", extension(language));
-                    let types = script.replace(".js", ".ts");
-                    let script = if unclaimed.contains(&types) {
-                        named = Some(types.clone());
-                        types
+                    let typed = script.replace(".js", ".ts");
+                    let script = if typed != script && unclaimed.contains(&typed) {
+                        named = Some(typed.clone());
+                        typed
                     } else {
                         script
                     };

@@ -214,6 +214,20 @@ fn typescript_that_is_more_than_types_is_told_what_to_write_instead() {
 }
 
 #[test]
+fn a_module_of_types_is_told_from_a_script_of_them() {
+    let kind = |traceback: &str, line: Option<u32>| {
+        let (type_name, message, traceback) = ("SyntaxError".to_owned(), "x".to_owned(), traceback.to_owned());
+        let outcome = Outcome::Raised(RaisedOutcome { type_name, message, traceback, line });
+        of(Language::JavaScript, "import './util.ts'", &outcome).pop().unwrap().kind
+    };
+    assert_eq!(kind("SyntaxError: x\n    at util.ts:1:15", None), AdviceKind::TypescriptSyntax);
+    assert_eq!(kind("SyntaxError: x\n    at f (/app/util.mts:1:15)", None), AdviceKind::TypescriptSyntax);
+    assert_eq!(kind("SyntaxError: x\n    at script.ts:1:15", Some(1)), AdviceKind::Syntax);
+    assert_eq!(kind("SyntaxError: x\n    at util.js:1:15\n    at a.ts:1:1", None), AdviceKind::Syntax);
+    assert_eq!(kind("", None), AdviceKind::Syntax);
+}
+
+#[test]
 fn types_under_a_name_of_javascripts_are_known() {
     let kind =
         |source: &str| of(Language::JavaScript, source, &raised("SyntaxError", "x", Some(1))).pop().unwrap().kind;

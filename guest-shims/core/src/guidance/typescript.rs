@@ -44,8 +44,22 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
 /// What the remover of types did not take; none where it is not what raised it.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     let message = failure.message();
+    if is_in_module(failure) {
+        return Some(Advice::new(
+            AdviceKind::TypescriptSyntax,
+            "Types are taken out of the script, and not of the modules that it loads.",
+            &["Write the module in JavaScript, as `.js` or `.mjs`, or put what is in it into the script."],
+        ));
+    }
     let (_, summary, step) = MAKES_CODE.iter().find(|(beginning, _, _)| message.starts_with(beginning))?;
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
+}
+
+/// Whether it is not the script that is wrong, but a TypeScript file that it loads.
+fn is_in_module(failure: &Failure<'_>) -> bool {
+    let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
+    let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
+    failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
 /// `import name = require('…')` as JavaScript has it.
