@@ -10,6 +10,7 @@
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use glovebox::{Execution, Language, Outcome, Policy, Sandbox, Tool, ToolError, guidance};
+use glovebox_runtimes::PackageList;
 use glovebox_tests::{Goldens, engine, fixed, short};
 use serde_json::json;
 
@@ -154,6 +155,24 @@ fn every_module_of_pythons_library_is_on_the_page() {
     let unnamed: Vec<_> =
         there.chain(missing.stdout.text().lines().map(str::to_owned)).filter(|name| !imported.contains(name)).collect();
     assert!(unnamed.is_empty(), "{unnamed:?}");
+}
+
+#[test]
+fn every_package_is_on_the_page_with_its_version() {
+    let page = fs::read_to_string(path("python.md")).unwrap();
+    for package in PackageList::builtin().unwrap().packages() {
+        let row = format!("\n| `{}` {} | ", package.name, package.version);
+        assert!(page.contains(&row), "no row begins with{row}");
+    }
+}
+
+#[test]
+fn every_function_of_sandbox_utils_is_on_the_page_with_its_parameters() {
+    let script = "import inspect, sandbox_utils as u\nfor name in u.__all__: print(f'`{name}{inspect.signature(getattr(u, name))}`')";
+    let listed = sandbox(Language::Python).execute(script).unwrap().stdout.text();
+    let page = fs::read_to_string(path("python.md")).unwrap();
+    let unnamed: Vec<_> = listed.lines().filter(|function| !page.contains(*function)).collect();
+    assert!(unnamed.is_empty() && listed.lines().count() == 32, "{unnamed:?}");
 }
 
 #[test]
