@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::command::{CommandError, Download};
+use crate::own_packages::read_wheel;
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
 use crate::{CacheError, Digest, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source};
@@ -21,6 +22,7 @@ const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp
 
 /// What to do when pip is not there.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+const PURE_ONLY: &str = "only packages of pure Python that have a wheel can be had; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
 /// Why one source did not do.
@@ -204,6 +206,37 @@ impl Fetcher {
             }
         }
         if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
+    }
+
+    /// Downloads one wheel of pure Python: its file name and bytes. Nobody has said what it must hash to.
+    pub(crate) fn fetch_wheel(
+        &self,
+        name: &str,
+        version: &str,
+        scratch: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<(String, Vec<u8>), PackageError> {
+        let requirement = format!("{name}=={version}");
+        let unavailable = |reason: String, advice| PackageError::NotFetched {
+            failure: FetchFailure { source: requirement.clone(), reason },
+            advice,
+        };
+        let command = Download::find(&self.commands, scratch.path(), progress)
+            .map_err(|e| unavailable(e.to_string(), INSTALL_PIP))?;
+        let temp = temp_dir(scratch)?;
+        progress.message(&format!("fetching {requirement}"));
+        match command.run(&PURE, std::slice::from_ref(&requirement), temp.path(), self.timeout, progress) {
+            Ok(()) => {}
+            Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
+            Err(e) => return Err(unavailable(e.to_string(), PURE_ONLY)),
+        }
+        let wheel = wheel::find_wheel(temp.path());
+        let name = wheel.as_ref().and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
+        let (Some(path), Some(name)) = (wheel, name) else {
+            return Err(unavailable(WheelError::NoWheel.to_string(), CHECK_NETWORK));
+        };
+        let read = File::open(&path).and_then(read_wheel);
+        Ok((name, read.map_err(|e| CacheError::io("read", &path, e))?))
     }
 
     fn try_source(

@@ -31,7 +31,8 @@ mod command;
 mod digest;
 mod fetch;
 mod manifest;
-mod npm;
+mod own_packages;
+mod packages;
 mod prepared;
 mod progress;
 mod recipe;
@@ -48,6 +49,9 @@ pub use cache::{CacheDir, CacheError, CacheLock};
 pub use digest::{Digest, DigestError};
 pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
+pub use own_packages::{
+    OWN_PACKAGES_MOST, OwnPackage, OwnPackageError, OwnPackages, normal as normal_package_name, read_wheel,
+};
 pub use packages::{PackageEntry, PackageError, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use progress::{Progress, Quiet};

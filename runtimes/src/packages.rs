@@ -101,6 +101,14 @@ pub enum PackageError {
         /// Where they would go.
         directory: PathBuf,
     },
+    /// pip did not bring a package of the user's own.
+    #[error("cannot fetch {failure}; {advice}")]
+    NotFetched {
+        /// What was tried, and why it did not do.
+        failure: FetchFailure,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The fetch was told to give up.
     #[error("cancelled while fetching the Python packages")]
     Cancelled,

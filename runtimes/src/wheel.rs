@@ -105,7 +105,8 @@ pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Res
     Ok(())
 }
 
-fn find_wheel(dir: &Path) -> Option<PathBuf> {
+/// The one wheel in a directory.
+pub(crate) fn find_wheel(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).ok()?;
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"))
 }

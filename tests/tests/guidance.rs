@@ -37,6 +37,9 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "import requests",
             "import my_company_tools",
             "import pip",
+            "import openpyxle",
+            "import chardet",
+            "import sys\nsys.path.pop()\nimport openpyxl",
         ],
     ),
     (
@@ -241,6 +244,20 @@ fn the_modules_of_node_that_are_there_are_all_proposed() {
     there.sort_unstable();
     there.dedup();
     assert_eq!(there, guidance::modules(Language::JavaScript).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_package_is_proposed_and_is_there() {
+    let list = glovebox::PackageList::builtin().unwrap();
+    let mut names: Vec<&str> =
+        list.packages().iter().flat_map(|package| &package.imports).map(String::as_str).collect();
+    names.push("sandbox_utils");
+    names.sort_unstable();
+    assert_eq!(guidance::packages().collect::<Vec<_>>(), names);
+    let source = format!("import sys\nfor name in '{}'.split():\n    __import__(name)", names.join(" "));
+    // None of them is compiled now: each is kept ready.
+    let ran = sandbox(Language::Python, fixed).execute(&source).unwrap();
+    assert!(ran.is_success() && ran.fuel_consumed < 20_000_000, "{}: {}", ran.fuel_consumed, ran.stderr.text());
 }
 
 #[test]

@@ -150,6 +150,19 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
+    /// Where a directory is made: of a mount that lies in another, in the other one, whose own it is from then on.
+    pub(crate) fn where_made(&self, place: RealPlace) -> Result<RealPlace, Errno> {
+        let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
+        match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {
+            Some((root, name)) if place.path == "." => {
+                let outer = self.mounts.iter().find(|mount| mount.root == root);
+                let below = outer.map(|mount| mount.path.clone()).unwrap_or_default();
+                Ok(RealPlace { at: self.root_dir(root)?, path: name.to_owned(), below })
+            }
+            _ => Ok(place),
+        }
+    }
+
     fn mounted(&self, root: RootId, path: String) -> Call<Place> {
         let at = self.root_dir(root)?;
         let mount = self.mounts.iter().find(|mount| mount.root == root);

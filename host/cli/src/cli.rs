@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{bench, doctor, host, policy, repl, run, runtimes, session, validate, weave};
+use crate::commands::{bench, doctor, host, packages, policy, repl, run, runtimes, session, validate, weave};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -94,6 +94,7 @@ pub(crate) enum Command {
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),
+    Packages(packages::PackagesArgs),
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),

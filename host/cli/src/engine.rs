@@ -1,11 +1,14 @@
 //! From flags to an engine and its sandboxes.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Context;
 use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox};
 
-use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, terminal::Hinted};
+use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, state, terminal::Hinted};
 
 /// Whether the engine keeps a pool of memory for guests. One that runs a single guest must not: reserving it costs
 /// more than the run.
@@ -31,6 +34,8 @@ impl Host {
         if global.no_packages {
             config.packages = Packages::None;
         }
+        // Where none were added there is no directory, and none is made.
+        config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
         config.progress = Arc::clone(&steps) as _;
         let engine = Engine::new(config).context("cannot start the engine")?;
@@ -69,6 +74,11 @@ impl Host {
             builder.build().context("cannot set up the sandbox")
         })
     }
+}
+
+/// Where the user's own packages are: beside the sessions, so that no cleaning of the cache takes them.
+pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
+    Ok(state::dir()?.join("packages"))
 }
 
 /// Whether a runtime has this name or alias.

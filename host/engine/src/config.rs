@@ -25,6 +25,9 @@ pub struct EngineConfig {
     pub component_cache_bytes: u64,
     /// Which packages Python scripts find at `/app/site-packages`. Default: the bundled ones.
     pub packages: Packages,
+    /// A directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts find beside the bundled ones. Default: none.
+    /// They are imported from source; an engine without packages has none of these either.
+    pub own_packages: Option<PathBuf>,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -37,6 +40,7 @@ impl Default for EngineConfig {
             tool_threads: 1_024,
             component_cache_bytes: 2 << 30,
             packages: Packages::default(),
+            own_packages: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -50,6 +54,7 @@ impl fmt::Debug for EngineConfig {
             .field("tool_threads", &self.tool_threads)
             .field("component_cache_bytes", &self.component_cache_bytes)
             .field("packages", &self.packages)
+            .field("own_packages", &self.own_packages)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use glovebox_core::session::SessionLedger;
-use glovebox_runtimes::{CacheDir, Digest, Manifest, PackageList, Progress, Runtimes};
+use glovebox_runtimes::{CacheDir, Digest, Manifest, OwnPackages, PackageList, Progress, Runtimes};
 use wasmtime::Linker;
 
 use crate::{
@@ -71,18 +71,22 @@ impl Engine {
             Some(path) => path,
             None => CacheDir::default_path()?,
         };
-        let packages = match config.packages {
-            Packages::Bundled => PackageList::builtin()?,
-            Packages::None => PackageList::default(),
+        let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?);
+        let (runtimes, packages) = match config.packages {
+            Packages::Bundled => {
+                let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
+                let own = config.own_packages.as_deref().map(OwnPackages::open).transpose()?;
+                let packages = SharedPackages::new(Arc::clone(&runtimes), own);
+                (runtimes, Some(packages))
+            }
+            Packages::None => (Arc::new(runtimes), None),
         };
-        let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?).with_packages(packages);
-        let runtimes = Arc::new(runtimes);
         Ok(Self(Arc::new(Inner {
             wasmtime,
             linker,
             stacks: Stacks::default(),
             ticker: Ticker::default(),
-            packages: (config.packages == Packages::Bundled).then(|| SharedPackages::new(Arc::clone(&runtimes))),
+            packages,
             runtimes,
             progress: config.progress,
             sessions: SessionLedger::default(),

@@ -99,7 +99,7 @@ pub use glovebox_core::{
     session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
-pub use glovebox_runtimes::{Progress, Quiet};
+pub use glovebox_runtimes::{OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet};
 pub use glovebox_vfs::{FileKind, SourceError, VfsError};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{

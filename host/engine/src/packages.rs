@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use glovebox_core::{Library, LibraryFiles};
 use glovebox_interpreters::EMBEDDED_PACKAGES;
-use glovebox_runtimes::{Digest, PackageError, Runtimes};
+use glovebox_runtimes::{Digest, OwnPackages, PackageError, Runtimes};
 use glovebox_vfs::{MountSource, SourceError};
 
 /// What is mounted at `/app/site-packages`, unpacked when a guest first looks into it.
@@ -16,6 +16,7 @@ pub(crate) struct SharedPackages {
 
 struct Files {
     runtimes: Arc<Runtimes>,
+    own: Option<OwnPackages>,
     unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
 }
 
@@ -24,7 +25,13 @@ impl LibraryFiles for Files {
         if let Some(files) = self.unpacked.get() {
             return Ok(files);
         }
-        let files = files(&self.runtimes).map_err(|error| SourceError::new(error.to_string()))?;
+        let mut files = files(&self.runtimes).map_err(|error| SourceError::new(error.to_string()))?;
+        match self.own.as_ref().map_or(Ok(Vec::new()), OwnPackages::files) {
+            Ok(own) => files.extend(own),
+            Err(error) => tracing::error!(%error, "the user's own packages cannot be read"),
+        }
+        files.sort();
+        files.dedup_by(|one, other| one.0 == other.0);
         // Of two that are unpacked at once the second is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
@@ -40,8 +47,9 @@ impl LibraryFiles for Given {
 }
 
 impl SharedPackages {
-    pub(crate) fn new(runtimes: Arc<Runtimes>) -> Self {
-        let files = Files { runtimes: Arc::clone(&runtimes), unpacked: OnceLock::new() };
+    /// The bundled packages, and those of the user's own, which are not part of images.
+    pub(crate) fn new(runtimes: Arc<Runtimes>, own: Option<OwnPackages>) -> Self {
+        let files = Files { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
         Self { runtimes, source: Arc::new(Library(files)) }
     }
 
@@ -50,7 +58,7 @@ impl SharedPackages {
         Arc::clone(&self.source) as _
     }
 
-    /// To be mounted with more files beside.
+    /// The bundled ones with more files beside, to be mounted while an image is made.
     pub(crate) fn source_with(&self, more: Vec<(String, Vec<u8>)>) -> Result<Arc<dyn MountSource>, PackageError> {
         let mut files = files(&self.runtimes)?;
         files.extend(more);

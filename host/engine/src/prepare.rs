@@ -91,7 +91,9 @@ fn compile_packages(
     args: Vec<String>,
     packages: &SharedPackages,
 ) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let mut wasi = boot_wasi(args, driver.boot_env(), Some(packages.source())).map_err(|error| error.to_string())?;
+    let mut wasi =
+        boot_wasi(args, driver.boot_env(), Some(packages.source_with(Vec::new()).map_err(|error| error.to_string())?))
+            .map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
     let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST, run)

@@ -7,7 +7,6 @@ ATTEMPTS = [
     lambda: open("/app/site-packages/new.py", "w"),
     lambda: open("site-packages/six.py", "a"),
     lambda: os.mkdir("/app/site-packages/new"),
-    lambda: os.mkdir("/app/site-packages"),
     lambda: os.remove("/app/site-packages/six.py"),
     lambda: os.rename("/app/site-packages/six.py", "/app/site-packages/seven.py"),
     lambda: os.rename("/app/site-packages/six.py", "/app/six.py"),

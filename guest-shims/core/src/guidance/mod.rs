@@ -106,6 +106,11 @@ pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
     names::of(language)
 }
 
+/// The packages that a Python script finds at `/app/site-packages`, by the names it imports them by.
+pub fn packages() -> impl Iterator<Item = &'static str> {
+    names::packages()
+}
+
 /// Draws it.
 #[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {

@@ -16,13 +16,12 @@ const PYTHON: &str = "\
     threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata unittest \
     urllib uuid warnings wave weakref wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// What `import` and `require` find, and the interpreter's own.
-const JAVASCRIPT: &str = "\
-    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
-    querystring std string_decoder timers timers/promises url util util/types";
+/// What the packages at `/app/site-packages` are imported by.
+const PACKAGES: &str = "\
+    PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 mammoth markdown markupsafe \
+    openpyxl sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
-/// What `require` and `requireVendor` find beside it.
-pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
+const JAVASCRIPT: &str = "os std";
 
 /// The modules that a script finds without bringing them. That they are there, and that none is missing here, is tested with the
 /// interpreters.
@@ -32,6 +31,11 @@ pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
         Language::JavaScript => JAVASCRIPT,
     }
     .split(' ')
+}
+
+/// The packages that a Python script finds, if it finds any. That none is missing here is tested with the list of packages.
+pub(super) fn packages() -> impl Iterator<Item = &'static str> {
+    PACKAGES.split(' ')
 }
 
 /// Longer names are not compared.

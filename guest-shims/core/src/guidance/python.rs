@@ -10,7 +10,7 @@ use crate::Language;
 /// What to use instead of well-known modules that are not there.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
-        &["requests", "httpx", "aiohttp", "urllib3", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"],
+        &["requests", "httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"],
         AdviceKind::Network,
         "",
     ),
@@ -23,7 +23,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["pandas", "polars", "pyarrow", "duckdb"],
         AdviceKind::Module,
-        "Use `csv` and dictionaries, or `sqlite3` with a database in memory for joins and groups.",
+        "Use `csv` and dictionaries, `openpyxl` for workbooks, or `sqlite3` with a database in memory for joins and groups.",
     ),
     (
         &["bs4", "lxml", "html5lib"],
@@ -41,7 +41,24 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
         AdviceKind::Module,
         "Write the calculation in plain Python with `math` and `statistics`.",
     ),
-    (&["pytz", "dateutil", "pendulum", "arrow"], AdviceKind::Module, "Use `datetime` and `zoneinfo`."),
+    (&["pytz", "pendulum", "arrow"], AdviceKind::Module, "Use `datetime`, and `dateutil` for time zones."),
+    (
+        &["xlrd", "xlwt", "pyexcel"],
+        AdviceKind::Module,
+        "Use `openpyxl` to read and `xlsxwriter` or `openpyxl` to write.",
+    ),
+    (&["docx"], AdviceKind::Module, "Use `mammoth` to read such a document as HTML or text."),
+    (&["pypdf", "fitz", "pdfplumber", "pdfminer"], AdviceKind::Module, "Use `PyPDF2`."),
+    (
+        &["odf", "ezodf"],
+        AdviceKind::Module,
+        "An OpenDocument file is a zip archive of XML: use `zipfile` and `xml.etree.ElementTree`.",
+    ),
+    (&["chardet", "cchardet"], AdviceKind::Module, "Use `charset_normalizer`."),
+    (&["mistune", "markdown2", "commonmark"], AdviceKind::Module, "Use `markdown`."),
+    (&["mako", "chevron", "pystache"], AdviceKind::Module, "Use `jinja2`."),
+    (&["prettytable", "texttable"], AdviceKind::Module, "Use `tabulate`."),
+    (&["toml"], AdviceKind::Module, "Use `tomllib`."),
     (&["regex"], AdviceKind::Module, "Use `re`."),
     (&["simplejson", "ujson", "orjson"], AdviceKind::Module, "Use `json`."),
     (&["pytest", "nose"], AdviceKind::Module, "Use `unittest`, or plain `assert`."),
@@ -68,7 +85,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["pip", "ensurepip", "venv", "setuptools"],
         AdviceKind::Module,
-        "Packages cannot be installed as a script runs; write what you need, or have the operator add it.",
+        "Packages cannot be installed as a script runs; write what you need, or have the operator add it (`glovebox packages add`).",
     ),
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
@@ -104,12 +121,22 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
             _ => Advice::new(*kind, missing, &[instead]),
         };
     }
-    let near = nearest(top, names::of(Language::Python));
+    if names::packages().any(|package| package == name) {
+        return Advice::new(
+            AdviceKind::Module,
+            format!("{missing} It is one of the packages that this sandbox does without."),
+            &[
+                "Use the standard library, or write what you need of it in the script.",
+                "Have the operator run it with packages (`inject_setup`), where the host has them.",
+            ],
+        );
+    }
+    let near = nearest(top, names::of(Language::Python).chain(names::packages()));
     let mut advice = Advice::new(
         AdviceKind::Module,
         missing,
         &[
-            "Use the standard library, or write what you need of it in the script.",
+            "Use the standard library or a package that is there, or write what you need of it in the script.",
             "Put modules of your own into `/app`.",
         ],
     );

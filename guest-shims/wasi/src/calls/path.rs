@@ -21,6 +21,7 @@ fn change<H: Host, T>(
 
 pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let place = wasi.place(host, fd, rights::PATH_CREATE_DIRECTORY, path, path_len)?.real(Errno::Exist)?;
+    let place = wasi.where_made(place)?;
     change(wasi, host, &[&place], |vfs| vfs.create_dir(place.at, place.path.as_bytes()))?;
     Ok(())
 }

@@ -249,3 +249,71 @@ fn a_mounts_cache_makes_room_instead_of_breaking_the_memory_limit() {
     let linear = limit - guest.wasi.room_bytes() - guest.wasi.host_bytes();
     assert!(linear + guest.wasi.host_bytes() <= limit);
 }
+
+/// `/app`, in which something is mounted at `/app/lib`, whose only file says so.
+fn nested() -> Guest {
+    let mut guest = guest();
+    let lib = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
+    guest.wasi.vfs_mut().write_file(lib, "dir/file", b"lib").unwrap();
+    guest.wasi.vfs_mut().set_access(lib, Access::ReadOnly);
+    guest.wasi.add_mount(Mount::new("/app/lib", lib)).unwrap();
+    guest
+}
+
+#[test]
+fn a_mount_in_a_mount_is_reached_from_it_and_from_above() {
+    let mut guest = nested();
+    let app = guest.open_at(ROOT, "app", DIRECTORY, READ, 0).unwrap();
+    for (at, path) in [
+        (APP, "lib/dir/file"),
+        (APP, "./lib//dir/./file"),
+        (APP, "lib/../lib/dir/file"),
+        (app, "lib/dir/file"),
+        (ROOT, "app/lib/dir/file"),
+        (ROOT, "app/lib/../lib/dir/file"),
+    ] {
+        let fd = guest.open_at(at, path, 0, READ, 0).unwrap();
+        assert_eq!(guest.read(fd, 100).unwrap(), b"lib", "{path}");
+    }
+    let lib = guest.open_at(APP, "lib/", DIRECTORY, READ, 0).unwrap();
+    assert_eq!(guest.names(lib, 4096), [".", "..", "dir"]);
+    assert_eq!(guest.names(APP, 4096), [".", ".."], "what is mounted in a directory is not listed in it");
+    // Back in the outer mount, where all is as ever.
+    let fd = guest.open_at(APP, "lib/../new", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
+    guest.write(fd, b"abc").unwrap();
+    assert_eq!(guest.content("new"), b"abc");
+    assert!(guest.wasi.take_events().is_empty());
+}
+
+#[test]
+fn a_mount_in_a_mount_leads_no_further_out_than_any() {
+    let mut guest = nested();
+    for path in ["lib/../../etc/passwd", "lib/dir/../../x", "lib/../..", "/app/lib/dir/file", "../lib/dir/file"] {
+        assert_eq!(guest.open_at(APP, path, 0, READ, 0), Err(Errno::NotCapable), "{path}");
+    }
+    assert_eq!(guest.open_at(APP, "", 0, READ, 0), Err(Errno::NoEnt));
+    assert_eq!(guest.open_at(APP, "library", 0, READ, 0), Err(Errno::NoEnt), "a name that begins alike");
+    assert_eq!(guest.open_at(APP, "lib/new", CREAT, ALL_RIGHTS, 0), Err(Errno::Rofs));
+    assert_eq!(guest.open_at(APP, "lib", CREAT | EXCL, ALL_RIGHTS, 0), Err(Errno::Exist));
+}
+
+#[test]
+fn what_the_outer_mount_has_of_its_own_hides_the_inner() {
+    let mut guest = nested();
+    let app = guest.wasi.mount_root("/app").unwrap();
+    guest.wasi.vfs_mut().write_file(app, "lib/own", b"own").unwrap();
+    for (at, path) in [(APP, "lib/own"), (ROOT, "app/lib/own")] {
+        let fd = guest.open_at(at, path, 0, READ, 0).unwrap();
+        assert_eq!(guest.read(fd, 100).unwrap(), b"own");
+        assert_eq!(guest.open_at(at, &path.replace("own", "dir/file"), 0, READ, 0), Err(Errno::NoEnt));
+    }
+    guest.wasi.vfs_mut().remove(app, "lib").unwrap();
+    assert!(guest.open_at(APP, "lib/dir/file", 0, READ, 0).is_ok());
+    // A guest can make one of its own, too.
+    guest.make_dir("lib").unwrap();
+    assert_eq!(guest.make_dir("lib"), Err(Errno::Exist));
+    assert_eq!(guest.open_at(APP, "lib/dir/file", 0, READ, 0), Err(Errno::NoEnt));
+    let fd = guest.open_at(APP, "lib/mine", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
+    guest.write(fd, b"abc").unwrap();
+    assert_eq!(guest.content("lib/mine"), b"abc");
+}

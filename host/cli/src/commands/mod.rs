@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod host;
+pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
 pub(crate) mod run;
@@ -24,6 +25,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
+        Command::Packages(args) => packages::run(args),
         Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),

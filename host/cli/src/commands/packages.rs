@@ -1,0 +1,221 @@
+//! `glovebox packages`: what Python scripts can import beside the standard library.
+
+use std::{fs::File, path::Path};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use glovebox::{OwnPackage, OwnPackages, PackageList};
+use glovebox_runtimes::{normal_package_name, read_wheel};
+use serde::Serialize;
+
+use crate::{
+    engine::own_packages_dir,
+    interrupt,
+    progress::Steps,
+    state,
+    terminal::{Align, Hinted, note, out, out_json, printable, table},
+};
+
+/// Our own package, which is no wheel.
+const EMBEDDED: &str = "sandbox_utils";
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox packages                                  what scripts can import
+  glovebox packages add tool-1.0-py3-none-any.whl    a wheel that is here
+  glovebox packages add humanize==4.9.0              one that pip downloads
+  glovebox packages remove humanize
+
+Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the interpreter is prepared, so that
+`import` costs a script next to nothing. One's own must be pure Python: nothing compiled can run in the sandbox. Nothing of
+a package is installed or run on this machine. What a package requires is not added with it. --no-inject-setup hides them
+all from a script, --no-packages does without.";
+
+/// List, add and remove Python packages that scripts can import
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct PackagesArgs {
+    #[command(subcommand)]
+    command: Option<PackagesCommand>,
+
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum PackagesCommand {
+    /// List the packages: the bundled ones and one's own
+    List(ListArgs),
+    /// Add wheels of pure Python, in place of other versions of the same packages
+    Add(AddArgs),
+    /// Remove packages of one's own
+    Remove(RemoveArgs),
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct AddArgs {
+    /// Wheel files (`….whl`), or packages that pip downloads (`NAME==VERSION`)
+    #[arg(value_name = "WHEEL|NAME==VERSION", required = true)]
+    packages: Vec<String>,
+
+    /// Print what was added as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct RemoveArgs {
+    /// Names, as `glovebox packages list` prints them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+/// A package, as it is printed.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    version: String,
+    licence: String,
+    imports: Vec<String>,
+    bundled: bool,
+    sha256: String,
+}
+
+impl From<OwnPackage> for Shown {
+    fn from(package: OwnPackage) -> Self {
+        let OwnPackage { name, version, licence, imports, sha256, .. } = package;
+        Self { name, version, licence, imports, bundled: false, sha256: sha256.to_string() }
+    }
+}
+
+pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    match &args.command {
+        None => list(&args.list),
+        Some(PackagesCommand::List(args)) => list(args),
+        Some(PackagesCommand::Add(args)) => add(args),
+        Some(PackagesCommand::Remove(args)) => remove(args),
+    }
+}
+
+fn bundled() -> anyhow::Result<Vec<Shown>> {
+    let list = PackageList::builtin()?;
+    let shown = list.packages().iter().map(|package| Shown {
+        name: package.name.clone(),
+        version: package.version.clone(),
+        licence: package.licence.clone(),
+        imports: package.imports.clone(),
+        bundled: true,
+        sha256: package.sha256.to_string(),
+    });
+    Ok(shown.collect())
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<i32> {
+    let mut packages = bundled()?;
+    let dir = own_packages_dir()?;
+    if dir.is_dir() {
+        packages.extend(open(&dir)?.list()?.into_iter().map(Shown::from));
+    }
+    if args.json {
+        out_json(&packages)?;
+        return Ok(0);
+    }
+    let head = ["NAME", "VERSION", "IMPORT", "FROM", "LICENCE"].map(str::to_owned);
+    let rows = packages.iter().map(|package| {
+        let from = if package.bundled { "bundled" } else { "own" };
+        let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
+        texts.map(|text| printable(text))
+    });
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+    out(&table([Align::Left; 5], &rows))?;
+    Ok(0)
+}
+
+fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
+    OwnPackages::open(dir).with_context(|| format!("cannot keep packages in `{}`", dir.display()))
+}
+
+fn add(args: &AddArgs) -> anyhow::Result<i32> {
+    state::create()?;
+    let own = open(&own_packages_dir()?)?;
+    let bundled = bundled()?;
+    let mut taken: Vec<(String, String)> = vec![(EMBEDDED.to_owned(), "the sandbox itself".to_owned())];
+    for package in &bundled {
+        let owner = format!("the bundled `{}`", package.name);
+        taken.extend(package.imports.iter().map(|module| (module.clone(), owner.clone())));
+    }
+    let mut added = Vec::new();
+    for wanted in &args.packages {
+        let (file, bytes) = wheel(&own, wanted)?;
+        let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;
+        if !args.json {
+            let text = format!("added {} {}, sha256 {}\n", package.name, package.version, package.sha256);
+            out(&printable_lines(&text))?;
+        }
+        added.push(package);
+    }
+    let here = own.list()?;
+    for package in &added {
+        let missing: Vec<&str> = package
+            .requires
+            .iter()
+            .map(|requirement| requirement.split(|c: char| " <>=!~;[(".contains(c)).next().unwrap_or_default())
+            .filter(|name| {
+                let same = |other: &str| normal_package_name(other) == normal_package_name(name);
+                !bundled.iter().any(|other| same(&other.name)) && !here.iter().any(|other| same(&other.name))
+            })
+            .collect();
+        if !missing.is_empty() {
+            note(&format!("{} also wants {}, which is not here", package.name, missing.join(", ")));
+        }
+    }
+    if args.json {
+        out_json(&added.into_iter().map(Shown::from).collect::<Vec<_>>())?;
+    }
+    Ok(0)
+}
+
+/// Guarded against what a wheel's metadata may hold, all but the end of the line.
+fn printable_lines(text: &str) -> String {
+    format!("{}\n", printable(text.trim_end_matches('\n')))
+}
+
+/// A wheel's file name and bytes.
+fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
+    if let Some((name, version)) = wanted.split_once("==") {
+        let steps = Steps::default();
+        let fetched = own.download(name, version, &steps);
+        steps.clear();
+        return Ok(fetched?);
+    }
+    let path = Path::new(wanted);
+    let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
+    let Some(file) = file else {
+        return Err(Hinted::new(
+            format!("`{wanted}` is neither a wheel nor a package with its version"),
+            "name a file that ends in `.whl`, or write `NAME==VERSION`",
+        )
+        .into());
+    };
+    let bytes = File::open(path).and_then(read_wheel).with_context(|| format!("cannot read `{}`", path.display()))?;
+    Ok((file.to_owned(), bytes))
+}
+
+fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
+    let dir = own_packages_dir()?;
+    for name in &args.names {
+        if !dir.is_dir() || !open(&dir)?.remove(name)? {
+            let hint = "`glovebox packages list` names them; bundled ones stay (`--no-packages` does without)";
+            return Err(Hinted::new(format!("there is no package `{name}` of your own"), hint).into());
+        }
+    }
+    Ok(0)
+}
