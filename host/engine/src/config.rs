@@ -17,6 +17,9 @@ pub struct EngineConfig {
     /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
     /// address space costs time to reserve.
     pub pool: Option<PoolConfig>,
+    /// Whether images are without the libraries for scripts, as a portable provider's are: what a script uses of them is then
+    /// compiled and paid by it. Default no.
+    pub lean: bool,
     /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
     /// fails with `ToolLimit`.
     pub tool_threads: u32,
@@ -37,6 +40,7 @@ impl Default for EngineConfig {
         Self {
             cache_dir: None,
             pool: Some(PoolConfig::default()),
+            lean: false,
             tool_threads: 1_024,
             component_cache_bytes: 2 << 30,
             packages: Packages::default(),
@@ -51,6 +55,7 @@ impl fmt::Debug for EngineConfig {
         f.debug_struct("EngineConfig")
             .field("cache_dir", &self.cache_dir)
             .field("pool", &self.pool)
+            .field("lean", &self.lean)
             .field("tool_threads", &self.tool_threads)
             .field("component_cache_bytes", &self.component_cache_bytes)
             .field("packages", &self.packages)

@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) tool_threads: Arc<ToolThreads>,
     /// Whether instances come from a pool.
     pub(crate) is_pooled: bool,
+    /// Whether images are without the libraries for scripts.
+    pub(crate) lean: bool,
     /// What compiled components may take on disk.
     pub(crate) component_cache_bytes: u64,
     /// Loaded with the first TypeScript script.
@@ -92,6 +94,7 @@ impl Engine {
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
             is_pooled: config.pool.is_some(),
+            lean: config.lean,
             component_cache_bytes: config.component_cache_bytes,
             stripper: OnceLock::new(),
             loaded: Mutex::default(),

@@ -76,12 +76,12 @@ impl Runtime {
     }
 }
 
-/// The driver a recipe asks for.
-pub(crate) fn driver(recipe: &Recipe) -> Box<dyn Boot> {
+/// The driver a recipe asks for, for images that are `lean` or hold the libraries for scripts as well.
+pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python),
-        DriverKind::QuickjsReactor => Box::new(JavaScript::reactor()),
-        DriverKind::QuickjsCommand => Box::new(JavaScript::command()),
+        DriverKind::QuickjsReactor => Box::new(JavaScript::reactor().lean(lean)),
+        DriverKind::QuickjsCommand => Box::new(JavaScript::command().lean(lean)),
     }
 }
 

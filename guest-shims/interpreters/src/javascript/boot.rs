@@ -1,6 +1,8 @@
 //! From the unprepared module to a parked interpreter.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde_json::json;
 
 use crate::{Anchors, DriverError, Machine, Value};
 
@@ -8,10 +10,11 @@ use super::{
     build::Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, SCRATCH_BYTES},
+    library::library,
     places::limit_stack,
     state::{Addresses, Booted},
     value::JsValue,
-    wipe::wipe_free_memory,
+    wipe::{fill_holes, wipe_free_memory},
 };
 
 /// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS counts this stack, while frames
@@ -85,11 +88,21 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
+/// The same of an image with the library.
+pub(super) static WHOLE_CODE: LazyLock<String> = LazyLock::new(|| format!("{}{}", *CODE, sources()));
+
+/// The library as JSON: texts by their paths.
+fn sources() -> String {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
+}
+
 pub(super) fn fault(what: impl Into<String>) -> DriverError {
     DriverError::Boot(what.into())
 }
 
-pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<Anchors, DriverError> {
+/// Boots an interpreter. Not `lean`: with the library that scripts would compile when they first use it.
+pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
     // The allocator takes all memory there is when it is first used: the new stack must not be among it.
@@ -133,6 +146,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     }
     let words = booted.take_functions()?;
     booted.at.words = words;
+    let preload = booted.value_of("glovebox:preload", "$glovebox.preload", 0)?;
     booted.evaluate_stripped(*warm)?;
     for module in FACADES {
         booted.evaluate(module, EVAL_MODULE)?;
@@ -143,8 +157,14 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     (booted.at.modules, booted.at.module_link) = booted.find_modules()?;
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
+    if !lean {
+        // Behind all that every execution uses: its pages are then written to only by scripts that use it.
+        booted.preload(preload)?;
+    }
+    booted.guest.free(preload)?;
     let runtime = booted.at.runtime;
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
+    booted.freeze()?;
     booted.guest.flush()?;
     // What the last script was is nobody's business any more, and zeros take no room.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
@@ -153,9 +173,14 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build) -> Result<A
     let stack = old_pages.saturating_mul(PAGE_BYTES);
     let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
     booted.guest.machine.write(stack, &zeros)?;
-    wipe_free_memory(&mut booted.guest, first)?;
     // Behind the new stack the allocator goes on, at the first place that fits its alignment.
-    wipe_free_memory(&mut booted.guest, stack_top.saturating_add(CHUNK_ALIGNMENT))?;
+    let segments = [first, stack_top.saturating_add(CHUNK_ALIGNMENT)];
+    for first in segments {
+        fill_holes(&mut booted.guest, first)?;
+    }
+    for first in segments {
+        wipe_free_memory(&mut booted.guest, first)?;
+    }
     if booted.rejection()?.is_some() {
         return Err(fault("a boot script left a rejected promise"));
     }
@@ -195,6 +220,22 @@ impl Booted<'_> {
             return Err(self.thrown(name)?);
         }
         self.settle(name, value)
+    }
+
+    /// Has the boot scripts compile what scripts would read from `/data_js`.
+    fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
+        let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
+        let sources = sources();
+        let at = self.place(sources.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        let bytes = u32::try_from(sources.len()).map_err(|_| fault("too much source"))?;
+        let string = self.guest.string(at, bytes)?;
+        self.displace(at)?;
+        let result = self.ask(function, &[string])?;
+        self.guest.free(string)?;
+        let Some(failure) = result else { return Err(fault("`preload` threw")) };
+        let text = self.guest.whole_text(failure)?.unwrap_or_default();
+        self.guest.free(failure)?;
+        if text.is_empty() { Ok(()) } else { Err(fault(format!("the library threw {text}"))) }
     }
 
     /// What evaluating a text leaves: jobs to do, but nothing that fails.

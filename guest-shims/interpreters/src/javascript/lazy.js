@@ -73,14 +73,35 @@
     });
   };
 
-  const LIBRARY = '/data_js/node';
+  const LIBRARY = '/data_js';
+  const NODE = `${LIBRARY}/node/`;
   const loaded = new Set();
+  // What an image that holds all of it is made of, while it is made.
+  let sources = { __proto__: null };
   const load = (file) => {
     if (loaded.has(file)) return;
-    const source = std.loadFile(`${LIBRARY}/${file}.js`);
-    if (source === null) throw new Error(`'${LIBRARY}/${file}.js' is not there`);
+    const path = `${NODE}${file}.js`;
+    const source = sources[path] ?? std.loadFile(path);
+    if (source === null) throw new Error(`'${path}' is not there`);
     loaded.add(file);
     $.compileAs(`glovebox:${file}`, `(function ($glovebox) {${source}\n})`)($);
+  };
+
+  $.sourceOf = (path) => sources[path];
+  // Compiles all of it, which comes as JSON; what was thrown, in words.
+  $.preload = (json) => {
+    try {
+      const all = JSON.parse(json);
+      for (const path of Object.keys(all)) sources[`${LIBRARY}/${path}`] = all[path];
+      const paths = Object.keys(sources);
+      const isNode = (path) => path.startsWith(NODE);
+      paths.filter(isNode).forEach((path) => load(path.slice(NODE.length, -'.js'.length)));
+      $.preloadPackages(paths.filter((path) => !isNode(path)));
+      sources = { __proto__: null };
+      return '';
+    } catch (error) {
+      return `${error}\n${error?.stack}`;
+    }
   };
 
   // The modules that `require` knows, by name, and which files make them.

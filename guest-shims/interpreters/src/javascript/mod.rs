@@ -16,6 +16,7 @@ mod boot;
 mod build;
 mod compile;
 mod declare;
+mod freeze;
 mod guest;
 mod imports;
 mod interrupt;
@@ -41,17 +42,24 @@ use state::Booted;
 #[derive(Clone, Copy, Debug)]
 pub struct JavaScript {
     build: &'static Build,
+    lean: bool,
 }
 
 impl JavaScript {
     /// For QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
     pub fn reactor() -> Self {
-        Self { build: &build::REACTOR_0_17 }
+        Self { build: &build::REACTOR_0_17, lean: false }
     }
 
     /// For QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
     pub fn command() -> Self {
-        Self { build: &build::COMMAND_0_11 }
+        Self { build: &build::COMMAND_0_11, lean: false }
+    }
+
+    /// Boots without the modules of Node: scripts then compile what they use, from `/data_js`.
+    #[must_use]
+    pub fn lean(self, lean: bool) -> Self {
+        Self { lean, ..self }
     }
 }
 
@@ -66,11 +74,11 @@ impl Boot for JavaScript {
     }
 
     fn boot_code(&self) -> &[u8] {
-        boot::CODE.as_bytes()
+        if self.lean { boot::CODE.as_bytes() } else { boot::WHOLE_CODE.as_bytes() }
     }
 
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
-        boot::boot(machine, self.build)
+        boot::boot(machine, self.build, self.lean)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Zeroing what the allocator has free: boot leaves sources and compiled forms there that nobody needs, and an image keeps
-//! every page that is not zero.
+//! Tidying what the allocator has free when boot is done: it leaves sources and compiled forms there that nobody needs, and an image
+//! keeps every page that is not zero; and it leaves holes between what stays, which scripts would fill one by one, so that
+//! an execution would write to pages all over the image.
 //!
 //! The builds have wasi-libc's dlmalloc. In front of each chunk stands its size, with two bits: whether the chunk before it
 //! is in use, and whether it is itself. A free chunk begins with links and is repeated as a number at its end. What does not look
@@ -15,39 +16,75 @@ const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
 /// Before the memory that a chunk gives: the size of a free one before it, and its own.
 const HEADER_BYTES: u32 = 8;
+/// What a chunk takes beyond the memory that it gives: where it is in use, the next one's header is its own end.
+const OVERHEAD_BYTES: u32 = 4;
 /// What a large free chunk links by: two neighbours, two children, a parent, a number.
 const LINKS_BYTES: u32 = 24;
 /// The most that stands behind the last chunk of a segment.
 const FOOT_BYTES_MOST: u32 = 128;
+/// A free chunk of more is room, not a hole.
+const HOLE_BYTES_MOST: u32 = 16 << 10;
 
-/// Wipes the free chunks from the chunk that gives memory at `first` to the end of its segment.
-pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
-    let mut chunk = first.saturating_sub(HEADER_BYTES);
+/// A chunk that is free.
+struct Free {
+    at: u32,
+    size: u32,
+    /// Whether it is the last of its segment.
+    is_last: bool,
+}
+
+/// The free chunks from the one that gives memory at `first` to the end of its segment.
+fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
+    let mut found = Vec::new();
+    let mut at = first.saturating_sub(HEADER_BYTES);
     loop {
-        let Ok(head) = guest.read_word(chunk.saturating_add(4)) else { return Ok(()) };
+        let Ok(head) = guest.read_word(at.saturating_add(4)) else { return found };
         let size = head & !FLAGS;
-        let Some(next) = chunk.checked_add(size).filter(|_| size >= 2 * HEADER_BYTES && size % 8 == 0) else {
-            return Ok(());
+        let Some(next) = at.checked_add(size).filter(|_| size >= 2 * HEADER_BYTES && size % 8 == 0) else {
+            return found;
         };
         let (Ok(repeated), Ok(next_head)) = (guest.read_word(next), guest.read_word(next.saturating_add(4))) else {
-            return Ok(());
+            return found;
         };
         if head & IN_USE == 0 {
             let is_known_free = repeated == size && next_head & PREVIOUS_IN_USE == 0;
             // The last chunk of all is no one's neighbour.
             let is_last = next_head & FLAGS == 0 && next_head <= FOOT_BYTES_MOST;
             if !is_known_free && !is_last {
-                return Ok(());
+                return found;
             }
-            let from = chunk + HEADER_BYTES + LINKS_BYTES;
-            if let Some(bytes) = next.checked_sub(from) {
-                let zeros = vec![0; usize::try_from(bytes).unwrap_or_default()];
-                guest.machine.write(from, &zeros)?;
-            }
+            found.push(Free { at, size, is_last });
             if is_last {
-                return Ok(());
+                return found;
             }
         }
-        chunk = next;
+        at = next;
     }
+}
+
+/// Takes the small free chunks for good, so that what scripts allocate lies side by side.
+pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
+    let mut holes: Vec<u32> = free_chunks(guest, first)
+        .into_iter()
+        .filter(|chunk| !chunk.is_last && chunk.size <= HOLE_BYTES_MOST)
+        .map(|chunk| chunk.size)
+        .collect();
+    // The allocator takes the smallest that fits: of each size there is one for each that is asked for.
+    holes.sort_unstable_by(|one, other| other.cmp(one));
+    for size in holes {
+        guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
+    }
+    Ok(())
+}
+
+/// Wipes the free chunks from the chunk that gives memory at `first` to the end of its segment.
+pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
+    for Free { at, size, .. } in free_chunks(guest, first) {
+        let from = at + HEADER_BYTES + LINKS_BYTES;
+        if let Some(bytes) = (at + size).checked_sub(from) {
+            let zeros = vec![0; usize::try_from(bytes).unwrap_or_default()];
+            guest.machine.write(from, &zeros)?;
+        }
+    }
+    Ok(())
 }

@@ -36,7 +36,7 @@
   const nearest = (name, known) => {
     const plain = name.slice(0, 64).toLowerCase();
     const rank = (other) => (other.startsWith(plain) || plain.startsWith(other) ? Math.min(1, distance(plain, other)) : distance(plain, other));
-    return [...known].sort((a, b) => rank(a) - rank(b))[0];
+    return known.map((other) => [rank(other), other]).reduce((best, next) => (next[0] < best[0] ? next : best))[1];
   };
 
   const notFound = (name, parent) => {
@@ -71,6 +71,7 @@
   };
 
   const isFile = (file) => {
+    if ($.sourceOf(file) !== undefined) return true;
     const [found, error] = $.os.stat(file);
     return error === 0 && (found.mode & $.os.S_IFMT) === $.os.S_IFREG;
   };
@@ -101,6 +102,8 @@
   };
 
   const cache = { __proto__: null };
+  // What the image was made with, until it is first asked for.
+  const ready = { __proto__: null };
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
   }
@@ -113,14 +116,18 @@
     return file;
   };
   const load = (file) => {
-    const known = cache[file];
-    if (known !== undefined) return known.exports;
+    const known = cache[file] ?? ready[file];
+    if (known !== undefined) {
+      delete ready[file];
+      cache[file] = known;
+      return known.exports;
+    }
     const module = new Module(file);
     // Before it runs: a cycle gets what there is so far.
     cache[file] = module;
     let isDone = false;
     try {
-      const source = fs.readFileSync(file, 'utf8').replace(/^\ufeff/, '');
+      const source = ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
       if (file.endsWith('.json')) {
         try {
           module.exports = JSON.parse(source);
@@ -161,6 +168,12 @@
     createRequire: (file) => makeRequire(String(file).startsWith('file:') ? node.url.fileURLToPath(file) : path.resolve(String(file))),
   });
   Module.Module = Module;
+
+  $.preloadPackages = (files) => {
+    files.forEach(load);
+    Object.assign(ready, cache);
+    files.forEach((file) => delete cache[file]);
+  };
 
   // What the running script is, as a module.
   let main;
