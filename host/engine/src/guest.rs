@@ -88,22 +88,25 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Makes a guest and wakes it up.
+    /// Makes a guest and wakes it up. `is_passing`: it runs one script.
     pub(crate) fn new(
         inner: &Inner,
         runtime: &Runtime,
+        is_passing: bool,
         wasi: Box<Wasi>,
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        let mut guest = Self::asleep(inner, runtime, wasi, limits, run)?;
+        let pre = runtime.passing.as_ref().filter(|_| is_passing).unwrap_or(&runtime.pre);
+        let machine = instantiate(inner, pre, wasi, limits.memory_bytes, run)?;
+        let mut guest = Self { machine, fuel_limit: limits.fuel };
         if let Drive::Image(image) = &runtime.drive {
             image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;
         }
         Ok(guest)
     }
 
-    /// Makes a guest as its image is.
+    /// Makes a session's guest as its image is.
     pub(crate) fn asleep(
         inner: &Inner,
         runtime: &Runtime,

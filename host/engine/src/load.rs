@@ -141,7 +141,10 @@ impl Inner {
         let artefact = self.open_or_build(plan, &key, &binary)?;
         let wrong =
             |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
+        let again = self.is_pooled.then(|| artefact.aot.try_clone()).transpose();
+        let again = again.map_err(|error| wrong(error.into()))?;
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
+        let again = again.map(|aot| aot::load(&self.wasmtime, aot)).transpose().map_err(wrong)?;
         let drive = match plan.recipe {
             Some(recipe) => Drive::Image(Image::new(driver(recipe, self.lean), artefact.record, module.clone())),
             None if module.get_export("_start").is_some() => Drive::Command { flags: plan.flags },
@@ -154,11 +157,13 @@ impl Inner {
             }
         };
         let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
+        let passing = again.map(|module| self.linker.instantiate_pre(&module)).transpose().map_err(wrong)?;
         let runtime = Runtime {
             name: plan.name.clone(),
             language: plan.language,
             version: plan.version.clone(),
             pre,
+            passing,
             drive,
             resident: Resident::default(),
         };

@@ -14,7 +14,12 @@ pub(crate) struct Runtime {
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
+    /// What sessions are instances of.
     pub(crate) pre: InstancePre<State>,
+    /// What passing executions are instances of: the same code, loaded once more. The pool gives a place back to the module
+    /// that had it last, with the pages that its guest wrote to. A session writes to many; executions that took its place
+    /// would have them copied each time, and each would cost half as much again.
+    pub(crate) passing: Option<InstancePre<State>>,
     pub(crate) drive: Drive,
     /// What its instances in the pool keep in memory.
     pub(crate) resident: Resident,

@@ -278,7 +278,7 @@ impl Sandbox {
         }
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, _) = self.guest(&setting, self.0.workspace.files()?, run)?;
+            let (mut guest, _) = self.guest(&setting, true, self.0.workspace.files()?, run)?;
             guest.validate(image, &self.0.policy.limits, &setting.script(true))
         })?
     }
@@ -343,17 +343,18 @@ impl Sandbox {
 
     /// A new guest for one execution. A session's is not treated like this: what it keeps in memory, it keeps for long.
     fn passing_guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
-        let (mut guest, roots) = self.guest(setting, self.0.workspace.files()?, run)?;
+        let (mut guest, roots) = self.guest(setting, true, self.0.workspace.files()?, run)?;
         if self.0.engine.0.is_pooled {
             self.0.runtime.resident.touch(guest.machine.memory_mut());
         }
         Ok((guest, roots))
     }
 
-    /// A new guest with its files, awake.
+    /// A new guest with its files, awake. `is_passing`: it runs one script.
     pub(crate) fn guest(
         &self,
         setting: &Setting<'_>,
+        is_passing: bool,
         mut files: GuestFiles,
         run: Run,
     ) -> Result<(Guest, Roots), ExecuteError> {
@@ -361,7 +362,8 @@ impl Sandbox {
             files.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
         }
         let wasi = self.wasi(setting, &files)?;
-        let guest = Guest::new(&self.0.engine.0, &self.0.runtime, Box::new(wasi), &self.0.policy.limits, run)?;
+        let Inner { engine, runtime, policy, .. } = &*self.0;
+        let guest = Guest::new(&engine.0, runtime, is_passing, Box::new(wasi), &policy.limits, run)?;
         Ok((guest, files.roots))
     }
 

@@ -124,7 +124,7 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, files, passing_run(sandbox, &keeper))
+            sandbox.guest(&setting, false, files, passing_run(sandbox, &keeper))
         })??;
         let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);
