@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use glovebox_core::TrapKind;
+use glovebox_core::{TrapKind, WORKSPACE};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Fault, Stop, Wasi};
+use glovebox_wasi::{Errno, Fault, Lying, Stop, Wasi};
 
 use crate::{Called, GuestMemory, Runtime, State, Unwound, entered};
 
@@ -129,6 +129,14 @@ impl Machine for GuestMachine {
 
     fn fill_random(&mut self, into: &mut [u8]) {
         self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
+    }
+
+    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most))?)
+    }
+
+    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.replace_file(host, WORKSPACE, name, bytes))?)
     }
 
     fn wasi(&mut self) -> &mut Wasi {

@@ -73,6 +73,9 @@ pub struct Limits {
     /// Bytes of arguments, results and messages that an execution's record of tool calls keeps together. Default 1 MiB.
     /// Beyond it only names and times are kept.
     pub tool_record_bytes: u64,
+    /// Bytes of the file that an execution's globals are kept in, where a policy says that they are. Default 1 MiB. More is
+    /// not kept: the file stays as it was, and a line on standard error says so.
+    pub persisted_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
     pub session_count: u32,
     /// Bytes that all kept sessions of the engine may hold together when one more is opened, or a checkpoint is
@@ -80,7 +83,7 @@ pub struct Limits {
     pub session_total_bytes: u64,
 }
 
-/// Calls a macro with the names of all limits, after what else it is given.
+/// Calls a macro with the names of all limits of the contract, after what else it is given. `persisted_bytes` is not of it.
 #[macro_export]
 macro_rules! with_limits {
     ($what:ident, $($rest:expr),*) => {
@@ -112,6 +115,7 @@ impl Default for Limits {
             tool_timeout_ms: 10_000,
             tool_bytes: 1 << 20,
             tool_record_bytes: 1 << 20,
+            persisted_bytes: 1 << 20,
             session_count: 1_000,
             session_total_bytes: 4 << 30,
         }
@@ -180,7 +184,7 @@ impl Limits {
     }
 
     /// Each limit by its name, with the least and the most that the engine can hold.
-    fn table(&self) -> [(&'static str, u64, u64, u64); 19] {
+    fn table(&self) -> [(&'static str, u64, u64, u64); 20] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
         // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
         [
@@ -201,6 +205,8 @@ impl Limits {
             ("tool_timeout_ms", self.tool_timeout_ms, 1, YEAR_MS),
             ("tool_bytes", self.tool_bytes, 1, 64 << 20),
             ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
+            // At the least what an object takes that is empty but for an empty `_state`.
+            ("persisted_bytes", self.persisted_bytes, 13, 64 << 20),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
             ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
         ]
@@ -232,8 +238,8 @@ mod tests {
     /// Takes all limits out of one record; the compiler finds one that has no name in the list.
     macro_rules! taken {
         ($limits:expr, $($name:ident),*) => {{
-            let Limits { $($name),* } = $limits;
-            [$((stringify!($name), u64::from($name))),*]
+            let Limits { $($name),*, persisted_bytes } = $limits;
+            [$((stringify!($name), u64::from($name))),*, ("persisted_bytes", persisted_bytes)]
         }};
     }
 

@@ -1,6 +1,6 @@
 //! What a driver may do to a guest.
 
-use glovebox_wasi::{Stop, Wasi};
+use glovebox_wasi::{Errno, Lying, Stop, Wasi};
 
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,12 @@ pub trait Machine {
 
     /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
     fn fill_random(&mut self, into: &mut [u8]);
+
+    /// What lies at the top of the workspace under `name`, no link followed; of a file at most `bytes_most`. The guest pays.
+    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError>;
+
+    /// Writes a file at the top of the workspace, whole or not at all, at the guest's time and within its limits. It pays.
+    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError>;
 
     /// The guest's WASI state: arguments, environment, standard input, clock.
     fn wasi(&mut self) -> &mut Wasi;

@@ -91,6 +91,14 @@ pub enum BuildError {
         /// Why.
         reason: String,
     },
+    /// The policy keeps globals in the workspace, and only a prepared interpreter tells them.
+    #[error(
+        "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime"
+    )]
+    NotPersisting {
+        /// The runtime.
+        name: String,
+    },
     /// The memory limit leaves no room for the interpreter itself.
     #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}")]
     Memory {
@@ -247,6 +255,11 @@ pub enum ExecuteError {
         /// The runtime.
         name: String,
     },
+    /// The policy keeps globals in the workspace, and a session keeps them itself.
+    #[error(
+        "`auto_persist_globals` is for executions in new interpreters; a session keeps its globals without it: remove it"
+    )]
+    SessionPersists,
     /// The image and its driver do not fit.
     #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),

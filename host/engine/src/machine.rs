@@ -1,7 +1,8 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
+use glovebox_core::WORKSPACE;
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Stop, Wasi};
+use glovebox_wasi::{Errno, Lying, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
@@ -67,6 +68,11 @@ impl GuestMachine {
         let global = self.instance.get_global(&mut self.store, name)?;
         Some(global.get(&mut self.store))
     }
+}
+
+/// Not ours: the engine always meters fuel.
+fn unmetered(error: wasmtime::Error) -> MachineError {
+    MachineError::Missing(format!("fuel: {error}"))
 }
 
 impl Machine for GuestMachine {
@@ -138,6 +144,18 @@ impl Machine for GuestMachine {
         if let Err(error) = with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.fill_random(host, into)) {
             tracing::error!(%error, "no random numbers for the guest");
         }
+    }
+
+    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+        let looked =
+            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most));
+        Ok(looked.map_err(unmetered)??)
+    }
+
+    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
+        let replaced =
+            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.replace_file(host, WORKSPACE, name, bytes));
+        Ok(replaced.map_err(unmetered)??)
     }
 
     fn wasi(&mut self) -> &mut Wasi {

@@ -64,6 +64,7 @@ impl FromStr for Mount {
 /// # use glovebox::{Clock, Commit, Entropy, Policy};
 /// let policy = Policy::from_toml(r#"
 ///     commit = "on-success"
+///     auto_persist_globals = true
 ///     clock = { fixed = 1_700_000_000_000_000_000 }
 ///     entropy = { seeded = 7 }
 ///     args = ["--fast"]
@@ -93,6 +94,13 @@ pub struct Policy {
     pub workspace: Option<PathBuf>,
     /// When changes reach host directories. Default: always.
     pub commit: Commit,
+    /// Whether an execution finds the globals that the one before it left in the workspace, and leaves its own there: in
+    /// `/app/.globals_py.json` and `/app/.globals_js.json`, each language for itself. Default: no.
+    ///
+    /// What JSON has a form for is kept, under names without a leading `_`, and the whole of `_state`, an object that is
+    /// always there. A script that raises or ends itself leaves its globals too; one that is stopped leaves the file as it
+    /// was. Sessions keep their globals by themselves, so that none can be opened under such a policy.
+    pub auto_persist_globals: bool,
     /// The time the guest sees. Default: the host's.
     pub clock: Clock,
     /// The randomness the guest sees. Default: the host's.

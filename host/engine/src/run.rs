@@ -23,8 +23,7 @@ use glovebox_core::{
     After, Ran, SoftStop, check_request, clipped,
     guidance::{Facts, Guidance, guidance},
 };
-use glovebox_interpreters::{Machine, Script};
-use glovebox_wasi::Captured;
+use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
 
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
@@ -198,16 +197,17 @@ impl<'a> Setting<'a> {
     /// What the driver is given. `last`: the guest is dropped afterwards.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
+        let policy = &inner.policy;
         Script {
             source: self.source(),
             name: self.name,
             kind: self.kind,
-            args: &inner.policy.args,
+            args: &policy.args,
             env: &inner.env,
             has_stdin: !self.stdin.is_empty(),
             last,
             wants_value: self.wants_value,
-            inject_setup: inner.policy.inject_setup,
+            persisted_bytes: policy.auto_persist_globals.then_some(policy.limits.persisted_bytes),
         }
     }
 
@@ -270,9 +270,18 @@ impl<'a> Setting<'a> {
         let tool_calls = run.end_tools();
         let wasi = guest.machine.wasi();
         events::security(self.session_id, &ran, &wasi.take_events());
-        let mut output = wasi.take_output();
-        output.stderr = printed.unwrap_or(output.stderr);
-        let changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
+        let output = wasi.take_output();
+        let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
+        if inner.policy.auto_persist_globals {
+            // Nothing that the script did.
+            let file = match runtime.language {
+                Language::Python => PYTHON_STATE_FILE,
+                Language::JavaScript => JAVASCRIPT_STATE_FILE,
+            };
+            for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
+                paths.retain(|path| path != file);
+            }
+        }
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);

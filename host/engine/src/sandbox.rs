@@ -154,6 +154,9 @@ impl SandboxBuilder {
                 needed_bytes: image.memory_bytes,
             });
         }
+        if self.policy.auto_persist_globals && runtime.image().is_none() {
+            return Err(BuildError::NotPersisting { name: runtime.name.clone() });
+        }
         for mount in &self.policy.mounts {
             if let Some(reason) = taken(&runtime, &mount.guest) {
                 let mount = format!("{}:{}", mount.host.display(), mount.guest);

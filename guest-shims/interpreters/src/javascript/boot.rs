@@ -36,7 +36,7 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
@@ -49,6 +49,7 @@ const SCRIPTS: [(&str, &str); 15] = [
     ("glovebox:helpers", include_str!("helpers.js")),
     ("glovebox:driver", include_str!("driver.js")),
     ("glovebox:values", include_str!("values.js")),
+    ("glovebox:persist", include_str!("persist.js")),
     ("glovebox:tools", include_str!("tools.js")),
     ("glovebox:context", include_str!("context.js")),
     ("glovebox:warm", include_str!("warm.js")),
@@ -288,6 +289,9 @@ impl Booted<'_> {
         self.at.blank = self.function(shared, "blank")?;
         self.at.count = self.function(shared, "count")?;
         self.at.redeclare = self.function(shared, "redeclare")?;
+        self.at.restore_globals = self.function(shared, "restoreGlobals")?;
+        self.at.next_global = self.function(shared, "nextGlobal")?;
+        self.at.keep_global = self.function(shared, "keepGlobal")?;
         self.at.facade = self.function(shared, "facade")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;

@@ -125,18 +125,23 @@ impl Guest<'_> {
 
     /// A value as text, cut to what is ever needed and decoded leniently; `None` if it cannot be converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        let bytes = self.bytes(value)?;
+        let bytes = self.bytes(value, STRING_BYTES_MOST)?;
         Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// A value as text; `None` if it cannot be converted, or is not whole: too long, or no UTF-8.
     pub(super) fn whole_text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        let whole = self.bytes(value)?.filter(|(_, is_whole)| *is_whole);
+        self.text_within(value, STRING_BYTES_MOST)
+    }
+
+    /// The same for a text of at most so many bytes.
+    pub(super) fn text_within(&mut self, value: JsValue, most: u32) -> Result<Option<String>, MachineError> {
+        let whole = self.bytes(value, most)?.filter(|(_, is_whole)| *is_whole);
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// The first [`STRING_BYTES_MOST`] bytes of a value as text, and whether that is all.
-    fn bytes(&mut self, value: JsValue) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
+    /// The first bytes of a value as text, and whether that is all.
+    fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
         if at == 0 {
@@ -144,10 +149,10 @@ impl Guest<'_> {
             return Ok(None);
         }
         let bytes = self.read_word(self.scratch)?;
-        let mut text = vec![0; usize::try_from(bytes.min(STRING_BYTES_MOST)).unwrap_or_default()];
+        let mut text = vec![0; usize::try_from(bytes.min(most)).unwrap_or_default()];
         self.machine.read(at, &mut text)?;
         self.call("JS_FreeCString", &[Value::I32(self.context), Value::I32(at)])?;
-        Ok(Some((text, bytes <= STRING_BYTES_MOST)))
+        Ok(Some((text, bytes <= most)))
     }
 
     /// A reference more.

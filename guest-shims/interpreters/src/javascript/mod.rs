@@ -21,6 +21,7 @@ mod guest;
 mod imports;
 mod interrupt;
 mod library;
+mod persist;
 mod places;
 mod report;
 mod run;
@@ -31,6 +32,7 @@ mod wipe;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
+    persist::Persisting,
 };
 use build::Build;
 use compile::Compiled;
@@ -107,7 +109,12 @@ impl Driver for JavaScript {
         anchors: &Anchors,
         script: &Script<'_>,
     ) -> Result<Report, DriverError> {
-        Booted::new(machine, anchors, self.build)?.execute(script)
+        let mut booted = Booted::new(machine, anchors, self.build)?;
+        let Some(most) = script.persisted_bytes else { return booted.execute(script) };
+        let persisting = Persisting::begin(&mut booted, most)?;
+        let report = booted.execute(script)?;
+        persisting.end(&mut booted, &report, self)?;
+        Ok(report)
     }
 
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {

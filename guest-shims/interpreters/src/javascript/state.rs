@@ -60,7 +60,7 @@ addresses! {
     module_link,
     /// The words that the boot scripts share with the host.
     words,
-    /// The functions of `driver.js`, `globals.js`, `modules.js`, `tools.js` and `values.js`.
+    /// The functions of `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
     tick,
     reset,
     forget,
@@ -74,6 +74,9 @@ addresses! {
     blank,
     count,
     redeclare,
+    restore_globals,
+    next_global,
+    keep_global,
     facade,
 }
 

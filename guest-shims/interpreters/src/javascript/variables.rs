@@ -48,7 +48,7 @@ const RESERVED: [&str; 38] = [
 
 /// Whether a script may declare a variable of this name. Names are looked up, never evaluated: letters are taken as
 /// Unicode has them, which is close to what the language's own table says.
-fn is_identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
     let fits = u32::try_from(name.len()).is_ok_and(|bytes| bytes < NAME_BYTES);
@@ -81,25 +81,37 @@ impl Booted<'_> {
             return Ok(Ok(None));
         }
         let Some(string) = self.string(name)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
-        let lexicals = self.lexicals()?;
-        let found = self.ask(self.at.find, &[lexicals, string])?;
+        let found = self.variable(string, name)?;
         self.guest.free(string)?;
-        let Some(table) = found.filter(|table| table.address().is_some()) else { return Ok(Ok(None)) };
-        self.guest.write_text(self.at.key, name.as_bytes())?;
-        let value = self.guest.property(table, self.at.key)?;
-        self.guest.free(table)?;
-        if value.is_exception() {
-            return Ok(Err(self.raised()?));
-        }
-        if value.is_uninitialized() {
-            return Ok(Ok(None));
-        }
+        let value = match found {
+            Ok(Some(value)) => value,
+            Ok(None) => return Ok(Ok(None)),
+            Err(thrown) => return Ok(Err(self.describe_and_free(thrown)?)),
+        };
         let shown = self.show(value)?;
         self.guest.free(value)?;
         match shown {
             Ok(shown) => Ok(Ok(Some(shown))),
             Err(thrown) => Ok(Err(self.describe_and_free(thrown)?)),
         }
+    }
+
+    /// The value of a variable, none where there is no such; or what reading it threw. `text` is its name, an identifier.
+    pub(super) fn variable(
+        &mut self,
+        name: JsValue,
+        text: &str,
+    ) -> Result<Result<Option<JsValue>, JsValue>, DriverError> {
+        let lexicals = self.lexicals()?;
+        let found = self.ask(self.at.find, &[lexicals, name])?;
+        let Some(table) = found.filter(|table| table.address().is_some()) else { return Ok(Ok(None)) };
+        self.guest.write_text(self.at.key, text.as_bytes())?;
+        let value = self.guest.property(table, self.at.key)?;
+        self.guest.free(table)?;
+        if value.is_exception() {
+            return Ok(Err(self.guest.exception()?));
+        }
+        Ok(Ok((!value.is_uninitialized()).then_some(value)))
     }
 
     pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<Result<(), Raised>, DriverError> {

@@ -17,7 +17,7 @@ pub(super) const BOOT: &str = concat!(
     include_str!("boot/value.py"),
     include_str!("boot/text.py"),
     include_str!("boot/tools.py"),
-    include_str!("boot/packages.py"),
+    include_str!("boot/globals.py"),
     include_str!("boot/driver.py"),
     include_str!("boot/settle.py"),
 );
@@ -39,17 +39,19 @@ pub(super) const C_STACK_BYTES: u32 = 24 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as settle.py names them.
-const FUNCTIONS: [&str; 11] = [
+const FUNCTIONS: [&str; 13] = [
     "run",
     "run_with",
     "validate",
     "get_variable",
     "set_variable",
+    "restore_globals",
+    "next_global",
+    "complain",
     "rearm",
     "flush",
     "close",
     "grow",
-    "withdraw_packages",
     "settle",
 ];
 
@@ -137,7 +139,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
             has_stdin: false,
             last,
             wants_value,
-            inject_setup: true,
+            persisted_bytes: None,
         };
         python.execute(machine, &anchors, &script)?;
     }

@@ -7,6 +7,7 @@
 //! Request and reply go through guest memory ([`object`]).
 
 mod boot;
+mod globals;
 mod interrupt;
 mod object;
 mod packages;
@@ -16,6 +17,7 @@ mod wire;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
+    persist::Persisting,
 };
 use object::Interpreter;
 pub use packages::EMBEDDED_PACKAGES;
@@ -75,9 +77,10 @@ impl Driver for Python {
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         python.settle_interrupts()?;
-        if !script.inject_setup {
-            python.call("withdraw_packages")?;
-        }
+        let persisting = match script.persisted_bytes {
+            Some(most) => Some(Persisting::begin(&mut python, most)?),
+            None => None,
+        };
         // CPython skips a byte order mark in a file, not in a string.
         let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
@@ -94,13 +97,22 @@ impl Driver for Python {
         if !fits {
             return Ok(Report::Raised(no_memory("the source")));
         }
-        let reply = python.call_with(function, [script.last, script.wants_value])?;
+        // The end of an interpreter clears its globals: it comes when they are stored.
+        let ends = script.last && persisting.is_none();
+        let reply = python.call_with(function, [ends, script.wants_value])?;
         // An unclosed file's last bytes are still in its buffer.
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
         python.settle_interrupts()?;
-        reply.map_or(Ok(Report::Completed(None)), |reply| decode_report(&reply))
+        let report = reply.map_or(Ok(Report::Completed(None)), |reply| decode_report(&reply))?;
+        if let Some(persisting) = persisting {
+            persisting.end(&mut python, &report, self)?;
+            if script.last {
+                python.call("close")?;
+            }
+        }
+        Ok(report)
     }
 
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {

@@ -46,6 +46,10 @@ impl<'a> Interpreter<'a> {
         Self { machine, anchors }
     }
 
+    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+        self.machine
+    }
+
     /// The anchor called `name`.
     pub(super) fn anchor(&self, name: &str) -> Result<u32, DriverError> {
         self.anchors.get(name)
@@ -53,7 +57,12 @@ impl<'a> Interpreter<'a> {
 
     /// Calls a driver function without arguments. `None` if it returned Python's `None`.
     pub(super) fn call(&mut self, function: &str) -> Result<Option<Vec<u8>>, DriverError> {
-        self.vectorcall(function, 0)
+        self.vectorcall(function, 0, REPLY_BYTES)
+    }
+
+    /// The same for a reply that carries up to `bytes` more than others do.
+    pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
+        self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }
 
     /// Calls a driver function with two truth values.
@@ -63,7 +72,7 @@ impl<'a> Interpreter<'a> {
             let argument = self.anchors.get(if argument { "true" } else { "false" })?;
             self.write_word(scratch, offset, argument)?;
         }
-        self.vectorcall(function, 2)
+        self.vectorcall(function, 2, REPLY_BYTES)
     }
 
     /// Calls any object that is no driver function: `tp_call(object, arguments, NULL)`. Its result is lost. Only used at boot.
@@ -78,23 +87,23 @@ impl<'a> Interpreter<'a> {
     }
 
     /// `vectorcall(function, scratch, count, NULL)`.
-    fn vectorcall(&mut self, function: &str, count: u32) -> Result<Option<Vec<u8>>, DriverError> {
+    fn vectorcall(&mut self, function: &str, count: u32, most: u32) -> Result<Option<Vec<u8>>, DriverError> {
         let args = [self.anchors.get(function)?, self.anchors.get("scratch")?, count, 0].map(Value::I32);
         let slot = Callee::Table(self.anchors.get("slot")?);
         match self.machine.call(slot, &args)? {
             Some(Value::I32(result)) if result == self.anchors.get("none")? => Ok(None),
             Some(Value::I32(0)) => Err(DriverError::Report(format!("`{function}` raised an exception"))),
-            Some(Value::I32(result)) => self.take_bytes(result).map(Some),
+            Some(Value::I32(result)) => self.take_bytes(result, most).map(Some),
             _ => Err(DriverError::Report(format!("`{function}` returned no object"))),
         }
     }
 
     /// Copies a `bytes` object out and gives back the reference that the call returned. The driver keeps another one,
     /// so it is not the last.
-    fn take_bytes(&mut self, object: u32) -> Result<Vec<u8>, DriverError> {
+    fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
-        if size > REPLY_BYTES {
-            return Err(DriverError::Report(format!("a reply of {size} bytes, more than {REPLY_BYTES}")));
+        if size > most {
+            return Err(DriverError::Report(format!("a reply of {size} bytes, more than {most}")));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged)?;

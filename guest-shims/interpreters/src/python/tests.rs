@@ -1,7 +1,9 @@
 //! The driver against guests that lie: a memory full of whatever, and calls that return anything.
 
+use std::collections::BTreeMap;
+
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Wasi, WasiConfig};
+use glovebox_wasi::{Errno, Lying, Wasi, WasiConfig};
 
 use super::*;
 use crate::{Callee, MachineError, SourceKind, Value};
@@ -23,12 +25,14 @@ struct Liar {
     returns: Vec<u32>,
     called: Vec<Vec<Value>>,
     wasi: Wasi,
+    files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Liar {
     fn new() -> Self {
         let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
-        let mut liar = Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi };
+        let mut liar =
+            Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
         liar.put(BUFFER + 12, 256); // ob_alloc
         liar.put(BUFFER + 20, START); // ob_start
         liar.put(HANDLER + 4, OURS);
@@ -99,6 +103,20 @@ impl Machine for Liar {
         into.fill(7);
     }
 
+    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+        let bytes = self.files.get(name).cloned();
+        Ok(Ok(match bytes {
+            None => Lying::Nothing,
+            Some(bytes) if bytes.len() as u64 > bytes_most => Lying::TooLong,
+            Some(bytes) => Lying::File(bytes),
+        }))
+    }
+
+    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
+        self.files.insert(name.to_owned(), bytes.to_vec());
+        Ok(Ok(()))
+    }
+
     fn wasi(&mut self) -> &mut Wasi {
         &mut self.wasi
     }
@@ -145,7 +163,7 @@ fn script(source: &str) -> Script<'_> {
         has_stdin: false,
         last: true,
         wants_value: false,
-        inject_setup: true,
+        persisted_bytes: None,
     }
 }
 

@@ -1,6 +1,9 @@
 //! Requests and replies as bytes: fields, each its length in four bytes, little-endian, and then itself in UTF-8.
 
-use crate::{Diagnostic, DriverError, GuestValue, Raised, Report};
+use crate::{
+    Diagnostic, DriverError, GuestValue, Raised, Report,
+    persist::{Kept, Next},
+};
 
 /// Frames `fields` for `fields()` in boot/driver.py.
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
@@ -34,6 +37,22 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
         Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
         Report::Exited(_) => Err(unusable("a report of another kind than a variable's")),
     }
+}
+
+/// What `next_global` replied.
+pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
+    let Some((kind, mut rest)) = reply.split_first() else { return Err(unusable("a global of unknown kind")) };
+    if *kind == b'E' {
+        return Ok(Next::Unsayable);
+    }
+    let name = field(&mut rest)?;
+    let kept = match kind {
+        b'J' => Kept::Json(field(&mut rest)?),
+        b'N' => Kept::Refused(field(&mut rest)?),
+        b'L' => Kept::TooLong,
+        _ => return Err(unusable("a global of unknown kind")),
+    };
+    Ok(Next::Global(name, kept))
 }
 
 fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
@@ -116,6 +135,23 @@ mod tests {
         for reply in [exit, diagnostic] {
             assert!(decode_variable(&reply).is_err());
         }
+    }
+
+    #[test]
+    fn a_global_survives_the_frame_with_its_json_or_without() {
+        for (kind, more, kept) in [
+            (b"J", Some("[1]"), Kept::Json("[1]".to_owned())),
+            (b"N", Some("why"), Kept::Refused("why".to_owned())),
+            (b"L", None, Kept::TooLong),
+        ] {
+            let whole = [kind.as_slice(), &framed(["x"].into_iter().chain(more))].concat();
+            assert_eq!(decode_global(&whole).unwrap(), Next::Global("x".to_owned(), kept));
+            for end in 0..whole.len() {
+                assert!(decode_global(whole.get(..end).unwrap()).is_err(), "{end}");
+            }
+        }
+        assert_eq!(decode_global(b"E").unwrap(), Next::Unsayable);
+        assert!(decode_global(b"Q\x01\0\0\0x").is_err());
     }
 
     #[test]

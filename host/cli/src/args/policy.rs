@@ -34,6 +34,11 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "Policy")]
     commit: Option<CommitArg>,
 
+    /// The script finds the global variables that the run before it left in the workspace, and leaves its own there, as
+    /// JSON in /app/.globals_py.json or /app/.globals_js.json; not for sessions
+    #[arg(long, help_heading = "Policy")]
+    auto_persist_globals: bool,
+
     /// An environment variable for the script; repeatable. The host's are never passed on
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = variable, help_heading = "Policy")]
     env: Vec<(String, String)>,
@@ -142,6 +147,10 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_record_bytes: Option<u64>,
 
+    /// The file of a script's global variables, with --auto-persist-globals [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
+    persisted_bytes: Option<u64>,
+
     /// Sessions that live at once in this process [default: 1000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     session_count: Option<u32>,
@@ -177,6 +186,7 @@ impl PolicyArgs {
                 CommitArg::Never => Commit::Never,
             };
         }
+        policy.auto_persist_globals |= self.auto_persist_globals;
         policy.env.extend(self.env.iter().cloned());
         if !self.args.is_empty() {
             policy.args.clone_from(&self.args);
@@ -242,6 +252,7 @@ impl LimitArgs {
         set(&mut limits.tool_timeout_ms, self.tool_timeout_ms);
         set(&mut limits.tool_bytes, self.tool_bytes);
         set(&mut limits.tool_record_bytes, self.tool_record_bytes);
+        set(&mut limits.persisted_bytes, self.persisted_bytes);
         set(&mut limits.session_count, self.session_count);
         set(&mut limits.session_total_bytes, self.session_total_bytes);
     }
@@ -349,7 +360,10 @@ mod tests {
             "args = ['a']\nworkspace = 'out'\n[limits]\nfuel = 5\ntimeout_ms = 6\n[env]\nA = '1'\nB = '2'\n",
         )
         .unwrap();
-        let policy = parse(&["--policy", path.to_str().unwrap(), "--fuel", "7", "--env", "B=3=4"]).resolve().unwrap();
+        let file = path.to_str().unwrap();
+        let policy = parse(&["--policy", file, "--fuel", "7", "--env", "B=3=4", "--auto-persist-globals"]);
+        let policy = policy.resolve().unwrap();
+        assert!(policy.auto_persist_globals && !parse(&["--policy", file]).resolve().unwrap().auto_persist_globals);
         assert_eq!((policy.limits.fuel, policy.limits.timeout_ms), (7, 6));
         assert_eq!(policy.args, ["a"]);
         assert_eq!(policy.env["A"], "1");

@@ -120,6 +120,7 @@ impl From<&ExecuteError> for SandboxError {
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace
+            | ExecuteError::SessionPersists
             | ExecuteError::Mount(_)
             | ExecuteError::Commit { .. } => unavailable("the host did not do this", error),
         }
@@ -168,7 +169,8 @@ impl From<BuildError> for SandboxError {
             error @ (BuildError::Runtime(_)
             | BuildError::Mount(_)
             | BuildError::File { .. }
-            | BuildError::Language { .. }) => unavailable("the runtime could not be loaded", &error),
+            | BuildError::Language { .. }
+            | BuildError::NotPersisting { .. }) => unavailable("the runtime could not be loaded", &error),
         }
     }
 }

@@ -90,6 +90,9 @@ impl SandboxHostBuilder {
         if !policy.mounts.is_empty() {
             return Err(HostError::HostDirectory { key: "mounts" });
         }
+        if policy.auto_persist_globals {
+            return Err(HostError::HostDirectory { key: "auto_persist_globals" });
+        }
         let toolbox = Arc::new(Toolbox::new(&tools)?);
         let grant = Grant(policy);
         let (default_policy, info) = (grant.spelled_out(), info(&engine));

@@ -65,6 +65,11 @@ def settle():
             buffer[:] = name.encode()
             get_variable()
             forget()
+        buffer[:] = frame("1000", '{"_state": {"a": [1]}, "b": null, "c": "text"}')
+        restore_globals()
+        while next_global() is not None:
+            pass
+        forget()
         rearm()
     preload()  # now, so that it fills the room that the samples took
     set_environment({})
@@ -101,9 +106,10 @@ sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
-for _name in """
-    run run_with validate get_variable set_variable rearm flush close grow withdraw_packages settle
-""".split():
+for _name in (
+    "run", "run_with", "validate", "get_variable", "set_variable", "restore_globals", "next_global", "complain", "rearm",
+    "flush", "close", "grow", "settle",
+):
     print(_name, id(globals()[_name]))
 print("interrupted", id(interrupted))
 print("interrupt_main", id(_thread.interrupt_main))

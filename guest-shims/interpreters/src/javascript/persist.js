@@ -1,0 +1,223 @@
+'use strict';
+// The globals that one execution leaves to the next, as JSON.
+{
+  const $ = globalThis.$glovebox;
+  const { hasLoneSurrogate, uncurry } = $;
+  const { constructorName } = $.text;
+
+  // The object that is always there.
+  const STATE = '_state';
+  // Parsers on the host's side stop at 128.
+  const MOST_DEPTH = 100;
+
+  const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
+  const { is } = Object;
+  const { isArray } = Array;
+  const { stringify } = JSON;
+  const charCodeAt = uncurry(String.prototype.charCodeAt);
+  const hasOwn = uncurry(Object.prototype.hasOwnProperty);
+  const mapGet = uncurry(Map.prototype.get);
+  const mapSet = uncurry(Map.prototype.set);
+  const setAdd = uncurry(Set.prototype.add);
+  const setHas = uncurry(Set.prototype.has);
+  const setDelete = uncurry(Set.prototype.delete);
+  const MapClass = Map;
+  const SetClass = Set;
+  const ObjectPrototype = Object.prototype;
+  const ArrayPrototype = Array.prototype;
+  const InternalPrototype = InternalError.prototype;
+  const global = globalThis;
+
+  // The properties of the global object that are not the script's, by name.
+  let before;
+  // The objects among them.
+  let builtins;
+  // How many characters the globals may take, and how many of them are left for the one at hand.
+  let most = 0;
+  let room = 0;
+  // The names that the host has not asked for yet.
+  let names;
+  let next = 0;
+
+  // What the script was called with comes between: it is no state.
+  const isOwn = (name) => typeof name === 'string' && name !== 'scriptArgs' && (name === STATE || charCodeAt(name, 0) !== 95);
+  const isObject = (value) => typeof value === 'object' && value !== null && !isArray(value);
+  const define = (name, value) => {
+    defineProperty(global, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
+  };
+
+  // Before the script: sets what the file has, which `JSON.parse` has made.
+  $.restoreGlobals = (state, bytes) => {
+    most = bytes;
+    names = undefined;
+    before = new MapClass();
+    builtins = new SetClass();
+    const own = ownKeys(global);
+    for (let i = 0; i < own.length; i++) {
+      const property = getOwnPropertyDescriptor(global, own[i]);
+      mapSet(before, own[i], property);
+      if (hasOwn(property, 'value')) setAdd(builtins, property.value);
+    }
+    define(STATE, {});
+    if (state === undefined) return;
+    const kept = ownKeys(state);
+    for (let i = 0; i < kept.length; i++) {
+      const value = state[kept[i]];
+      if (isOwn(kept[i]) && (kept[i] !== STATE || isObject(value))) define(kept[i], value);
+    }
+  };
+
+  // Whether a property of the global object has come from the script, and holds a value.
+  const isMade = (name) => {
+    const now = getOwnPropertyDescriptor(global, name);
+    if (now === undefined || !hasOwn(now, 'value')) return false;
+    const old = mapGet(before, name);
+    // What was made when it was first read is not the script's.
+    return old === undefined || (hasOwn(old, 'value') && !is(old.value, now.value));
+  };
+
+  // After the script: the name of its next global. Those of `let`, `const` and `class` hide others.
+  $.nextGlobal = (lexicals) => {
+    if (names === undefined) {
+      const found = { __proto__: null };
+      let count = 0;
+      const declared = ownKeys(lexicals);
+      for (let i = 0; i < declared.length; i++) if (isOwn(declared[i])) found[count++] = declared[i];
+      const own = ownKeys(global);
+      for (let i = 0; i < own.length; i++) {
+        if (isOwn(own[i]) && !hasOwn(lexicals, own[i]) && isMade(own[i])) found[count++] = own[i];
+      }
+      // An interrupt that comes before this has it all done again.
+      next = 0;
+      names = found;
+    }
+    return names[next++];
+  };
+
+  // What `require` gives is imported, and what was there before is not the script's.
+  const isForeign = (value) => {
+    if (setHas(builtins, value)) return true;
+    const known = ownKeys($.node);
+    for (let i = 0; i < known.length; i++) if (getOwnPropertyDescriptor($.node, known[i]).value === value) return true;
+    const cache = getOwnPropertyDescriptor($, 'modules').value?.cache;
+    const files = cache === undefined ? known : ownKeys(cache);
+    if (files !== known) for (let i = 0; i < files.length; i++) if (cache[files[i]].exports === value) return true;
+    return false;
+  };
+
+  // Thrown where there is no JSON of a value; the reason stands in `reason`.
+  const REFUSED = { __proto__: null };
+  const TOO_LONG = { __proto__: null };
+  let reason = '';
+  const refuse = (why) => {
+    reason = why;
+    throw REFUSED;
+  };
+
+  // Whether JSON says exactly what a value is, and at the least how long it is: a digit and a comma for an item.
+  const check = (value, above, depth) => {
+    switch (typeof value) {
+      case 'number':
+        if (value - value !== 0) refuse(`JSON has no \`${value}\``);
+        break;
+      case 'string':
+        room -= value.length;
+        break;
+      case 'boolean': break;
+      case 'object':
+        if (value !== null) checkObject(value, above, depth + 1);
+        break;
+      default: refuse(`JSON has no \`${typeof value}\``);
+    }
+    room -= 2;
+    if (room < 0) throw TOO_LONG;
+  };
+
+  const checkObject = (value, above, depth) => {
+    const prototype = getPrototypeOf(value);
+    const isList = isArray(value);
+    if (isList ? prototype !== ArrayPrototype : prototype !== ObjectPrototype && prototype !== null) {
+      refuse(`JSON has no \`${constructorName(value) ?? 'object of this kind'}\``);
+    }
+    if (setHas(above, value)) refuse('it contains itself');
+    if (depth > MOST_DEPTH) refuse(`it is nested more than ${MOST_DEPTH} levels deep`);
+    setAdd(above, value);
+    if (isList) {
+      const { length } = value;
+      if (length * 2 > room) throw TOO_LONG;
+      for (let i = 0; i < length; i++) {
+        const item = value[i];
+        // Long lists are mostly lists of numbers.
+        if (typeof item === 'number' && item - item === 0) room -= 2;
+        else check(item, above, depth);
+      }
+    } else {
+      const keys = ownKeys(value);
+      for (let i = 0; i < keys.length; i++) {
+        const own = getOwnPropertyDescriptor(value, keys[i]);
+        if (own === undefined || !own.enumerable) continue;
+        if (typeof keys[i] !== 'string') refuse('JSON has no `symbol`');
+        if (!hasOwn(own, 'value')) refuse('a property in it is computed when it is read');
+        room -= keys[i].length + 3;
+        check(own.value, above, depth);
+      }
+    }
+    setDelete(above, value);
+  };
+
+  // The text of what was checked, where the interpreter's own code is kept from it: it asks every object for its `toJSON`, and
+  // puts numbers as names on lists of its own, for which a script may have setters.
+  const spell = (value) => {
+    if (typeof value === 'string') return stringify(value);
+    if (typeof value !== 'object' || value === null) return `${value}`;
+    const isList = isArray(value);
+    const keys = isList ? value : ownKeys(value);
+    let text = '';
+    for (let i = 0; i < keys.length; i++) {
+      const own = isList ? undefined : getOwnPropertyDescriptor(value, keys[i]);
+      if (!isList && !own.enumerable) continue;
+      if (text !== '') text += ',';
+      text += isList ? spell(value[i]) : `${stringify(keys[i])}:${spell(own.value)}`;
+    }
+    return isList ? `[${text}]` : `{${text}}`;
+  };
+  const textOf = (value) => {
+    if (!hasOwn(ObjectPrototype, 'toJSON') && !hasOwn(ArrayPrototype, 'toJSON')) {
+      try {
+        return stringify(value);
+      } catch {
+        // Memory, too; then the next attempt says so.
+      }
+    }
+    return spell(value);
+  };
+
+  const write = (value) => {
+    // The most that this leaves over is the comma that the last item has not.
+    room = most + 2;
+    check(value, new SetClass(), 0);
+    const text = textOf(value);
+    if (typeof text !== 'string') refuse('it cannot be read');
+    if (text.length > most) throw TOO_LONG;
+    if (hasLoneSurrogate(text)) refuse('a string in it has half a character');
+    return text;
+  };
+
+  // What the host is told of a global: a sign, and behind `=` its JSON, behind `!` why there is none. One that is hidden is
+  // looked up here.
+  $.keepGlobal = (name, found, isHidden) => {
+    const value = isHidden === 1 && isMade(name) ? getOwnPropertyDescriptor(global, name).value : found;
+    if (value === undefined || typeof value === 'function') return '-';
+    try {
+      if (typeof value === 'object' && value !== null && isForeign(value)) return '-';
+      if (name === STATE && !isObject(value)) return '!it is no object';
+      return `=${write(value)}`;
+    } catch (error) {
+      if (error === TOO_LONG) return '+';
+      // Out of memory, which is no fault of this one.
+      if (error === null || (error !== REFUSED && typeof error === 'object' && getPrototypeOf(error) === InternalPrototype)) throw error;
+      // A Proxy whose traps throw.
+      return `!${error === REFUSED ? reason : 'it cannot be read'}`;
+    }
+  };
+}

@@ -1,0 +1,114 @@
+//! JavaScript's part in keeping globals: the functions of persist.js.
+
+use crate::{
+    DriverError, Machine, Value,
+    persist::{Globals, JAVASCRIPT_STATE_FILE, Kept, Next},
+};
+
+use super::{state::Booted, value::JsValue, variables::is_identifier};
+
+/// The largest of the interpreter's small integers.
+const INT_MOST: u32 = i32::MAX.cast_unsigned();
+
+impl Booted<'_> {
+    /// What `JSON.parse` makes of a text; none if the guest has no memory for it.
+    fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
+        let Some(at) = self.place(json.as_bytes())? else { return Ok(None) };
+        self.guest.write_text(self.at.name, b"globals")?;
+        let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
+        let value = self.guest.call_value("JS_ParseJSON", &args)?;
+        self.displace(at)?;
+        if value.is_exception() {
+            self.guest.discard_exception()?;
+            return Ok(None);
+        }
+        Ok(Some(value))
+    }
+
+    /// Looks at a global of the script's, which `name` is the name of.
+    fn kept(&mut self, name: JsValue, text: &str, bytes_most: u32) -> Result<Option<Kept>, DriverError> {
+        if !is_identifier(text) {
+            return Ok(Some(Kept::Left));
+        }
+        let (value, is_hidden) = match self.variable(name, text)? {
+            Ok(Some(value)) => (value, 0),
+            // A `let` that was not reached: what it hides is as it was.
+            Ok(None) => (JsValue::UNDEFINED, 1),
+            Err(thrown) => {
+                self.guest.free(thrown)?;
+                return Ok(Some(Kept::Refused("it cannot be read".to_owned())));
+            }
+        };
+        let said = self.insist(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
+        self.guest.free(value)?;
+        let Some(said) = said else { return Ok(None) };
+        let words = self.guest.text_within(said, bytes_most)?;
+        self.guest.free(said)?;
+        // Only what is longer than it may be comes back otherwise than it was.
+        Ok(Some(words.as_deref().and_then(decode).unwrap_or(Kept::TooLong)))
+    }
+}
+
+/// What `keepGlobal` says.
+fn decode(said: &str) -> Option<Kept> {
+    let mut rest = said.chars();
+    match rest.next()? {
+        '=' => Some(Kept::Json(rest.as_str().to_owned())),
+        '!' => Some(Kept::Refused(rest.as_str().to_owned())),
+        '-' => Some(Kept::Left),
+        _ => None,
+    }
+}
+
+impl Globals for Booted<'_> {
+    const FILE: &'static str = JAVASCRIPT_STATE_FILE;
+
+    fn machine(&mut self) -> &mut dyn Machine {
+        self.guest.machine
+    }
+
+    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError> {
+        let (state, is_whole) = match json {
+            None => (JsValue::UNDEFINED, true),
+            Some(json) => self.parsed(json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
+        };
+        let most = JsValue::int(u32::try_from(bytes_most).unwrap_or(INT_MOST).min(INT_MOST));
+        let done = self.ask(self.at.restore_globals, &[state, most])?;
+        self.guest.free(state)?;
+        Ok(is_whole && done.is_some())
+    }
+
+    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError> {
+        let lexicals = self.lexicals()?;
+        let Some(name) = self.insist(self.at.next_global, &[lexicals])? else { return Ok(Next::Unsayable) };
+        if name.is_undefined() {
+            return Ok(Next::End);
+        }
+        let Some(text) = self.guest.text(name)? else { return Ok(Next::Unsayable) };
+        // The sign before it.
+        let most = u32::try_from(bytes_most).unwrap_or(u32::MAX).saturating_add(1);
+        let kept = self.kept(name, &text, most)?;
+        self.guest.free(name)?;
+        Ok(kept.map_or(Next::Unsayable, |kept| Next::Global(text, kept)))
+    }
+
+    fn complain(&mut self, line: &str) -> Result<(), DriverError> {
+        Booted::complain(self, line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_says_what_follows() {
+        assert_eq!(decode("=[\"é\"]"), Some(Kept::Json("[\"é\"]".to_owned())));
+        assert_eq!(decode("!why"), Some(Kept::Refused("why".to_owned())));
+        assert_eq!(decode("-"), Some(Kept::Left));
+        for none in ["", "+", "[1]"] {
+            assert_eq!(decode(none), None, "{none}");
+        }
+    }
+}

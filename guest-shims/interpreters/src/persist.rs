@@ -1,0 +1,282 @@
+//! Globals that one execution leaves to the next, in a file of the workspace.
+//!
+//! What is a script's own and what of it has a form in JSON, the guest says; it also makes and takes in the text, so that it
+//! pays for it. The file is looked at and written here: it is a guest's, and may be anything. Whatever is wrong with it is
+//! said in one line on standard error, and the script runs without it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use glovebox_wasi::{Errno, Lying};
+use serde::de::IgnoredAny;
+
+use crate::{Driver, DriverError, Machine, Report};
+
+/// Where Python's globals are kept, at the top of the workspace.
+pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
+
+/// Where JavaScript's globals are kept, at the top of the workspace.
+pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
+
+/// How deep values may be nested, and the file with them one level more. Parsers on the host's side stop at 128.
+const DEPTH_MOST: usize = 100;
+
+/// The object that is always there, and kept whole.
+pub(crate) const STATE: &str = "_state";
+
+/// What of a name or a reason goes into a line. Both are the guest's.
+const SHOWN_CHARS: usize = 200;
+
+/// What a guest says of one of its globals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Its JSON text.
+    Json(String),
+    /// There is no JSON of it, and why.
+    Refused(String),
+    /// Its JSON text is longer than the file may be.
+    TooLong,
+    /// It is no state: a function, say.
+    Left,
+}
+
+/// The next of a guest's globals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// By its name.
+    Global(String, Kept),
+    /// There is no other.
+    End,
+    /// It has no memory to say it, say.
+    Unsayable,
+}
+
+/// What a language does for it.
+pub(crate) trait Globals {
+    /// Where they are kept.
+    const FILE: &'static str;
+
+    fn machine(&mut self) -> &mut dyn Machine;
+
+    /// Sets globals to what a JSON object says, none where there is no text, and makes `_state`. `false` if the guest cannot:
+    /// it has only `_state` then.
+    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError>;
+
+    /// The script's globals, one after the other.
+    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError>;
+
+    /// Prints a line to the guest's standard error.
+    fn complain(&mut self, line: &str) -> Result<(), DriverError>;
+}
+
+/// An execution between the globals that it found and those that it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Persisting {
+    bytes_most: u64,
+    /// Whether it has all that was kept.
+    is_restored: bool,
+}
+
+impl Persisting {
+    /// Before the script: gives it the globals that were kept.
+    pub(crate) fn begin<G: Globals>(globals: &mut G, bytes_most: u64) -> Result<Self, DriverError> {
+        let found = globals.machine().look_at(G::FILE, bytes_most)?;
+        let wrong = match text_of(&found, bytes_most) {
+            Ok(text) if globals.restore(text, bytes_most)? => return Ok(Self { bytes_most, is_restored: true }),
+            Ok(_) => "is more than can be taken in".to_owned(),
+            Err(wrong) => {
+                globals.restore(None, bytes_most)?;
+                wrong
+            }
+        };
+        globals.complain(&format!("glovebox: `{}` {wrong}: there are no globals of earlier executions", G::FILE))?;
+        Ok(Self { bytes_most, is_restored: false })
+    }
+
+    /// After the script: keeps its globals, unless it was stopped. What was stopped was not done with them.
+    pub(crate) fn end<G: Globals>(
+        self,
+        globals: &mut G,
+        report: &Report,
+        driver: &dyn Driver,
+    ) -> Result<(), DriverError> {
+        match report {
+            Report::Interrupted(_) => Ok(()),
+            // Which its host may count as a limit reached.
+            Report::Raised(raised) if driver.is_out_of_memory(raised) => not_kept(globals, "there was no memory left"),
+            Report::Completed(_) | Report::Exited(_) | Report::Raised(_) => store(globals, self),
+        }
+    }
+}
+
+fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), DriverError> {
+    let Persisting { bytes_most, is_restored } = persisting;
+    let mut state = State::new(bytes_most);
+    loop {
+        let (name, kept) = match globals.next(bytes_most)? {
+            Next::Global(name, kept) => (name, kept),
+            Next::End => break,
+            Next::Unsayable => return not_kept(globals, "the interpreter cannot tell them"),
+        };
+        if let Kept::Refused(why) = &kept {
+            globals.complain(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(why)))?;
+        }
+        state.add(name, kept);
+    }
+    if let Some(largest) = state.too_large() {
+        let largest = Shown(largest);
+        return not_kept(
+            globals,
+            &format!("more than {bytes_most} bytes, which is `limits.persisted_bytes`; the largest is `{largest}`"),
+        );
+    }
+    let text = state.text();
+    // The script may have changed what was there before it.
+    let found = globals.machine().look_at(G::FILE, bytes_most)?;
+    match &found {
+        Ok(Lying::File(old)) if old == text.as_bytes() => return Ok(()),
+        // Where there was no state and is none, what lies there may stay.
+        found if state.is_empty() && !(is_restored && matches!(text_of(found, bytes_most), Ok(Some(_)))) => {
+            return Ok(());
+        }
+        Ok(Lying::Directory) => return not_kept(globals, &format!("`{}` is a directory", G::FILE)),
+        Ok(Lying::Link) => return not_kept(globals, &format!("`{}` is a link", G::FILE)),
+        _ => {}
+    }
+    match globals.machine().replace_file(G::FILE, text.as_bytes())? {
+        Ok(()) => Ok(()),
+        Err(Errno::NoSpc) => not_kept(globals, "the workspace has no room for them"),
+        Err(_) => not_kept(globals, &format!("`{}` cannot be written", G::FILE)),
+    }
+}
+
+/// Says why the file stays as it is.
+fn not_kept<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
+    globals.complain(&format!("glovebox: globals are not kept: {why}"))
+}
+
+/// The JSON object in a file, none where there is no file; or what is wrong with it.
+fn text_of(found: &Result<Lying, Errno>, bytes_most: u64) -> Result<Option<&str>, String> {
+    let bytes = match found {
+        Ok(Lying::Nothing) => return Ok(None),
+        Ok(Lying::File(bytes)) => bytes,
+        Ok(Lying::TooLong) => {
+            return Err(format!("has more than {bytes_most} bytes, which is `limits.persisted_bytes`"));
+        }
+        Ok(Lying::Directory) => return Err("is a directory".into()),
+        Ok(Lying::Link) => return Err("is a link".into()),
+        Err(_) => return Err("cannot be read".into()),
+    };
+    let text = str::from_utf8(bytes).map_err(|_| "is no JSON".to_owned())?;
+    if is_too_deep(text) {
+        return Err(format!("is nested more than {DEPTH_MOST} levels deep"));
+    }
+    // Only looked through: nothing is made of it here, however large it would be.
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Err(_) => Err("is no JSON".into()),
+        Ok(_) if !text.trim_start().starts_with('{') => Err("is no JSON object".into()),
+        Ok(_) => Ok(Some(text)),
+    }
+}
+
+/// Whether brackets are nested deeper than values may be that are kept. Of what is no JSON, any answer will do.
+fn is_too_deep(text: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth = depth.saturating_add(1);
+                if depth > DEPTH_MOST + 1 {
+                    return true;
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The globals that are kept, by name, as long as they fit.
+struct State {
+    bytes_most: u64,
+    bytes: u64,
+    texts: BTreeMap<String, String>,
+    /// The longest of them, of what does not fit too.
+    largest: Option<(u64, String)>,
+}
+
+impl State {
+    fn new(bytes_most: u64) -> Self {
+        // The braces; each has a colon, and a comma but for the last.
+        Self { bytes_most, bytes: 1, texts: BTreeMap::new(), largest: None }
+    }
+
+    fn add(&mut self, name: String, kept: Kept) {
+        let (size, text) = match kept {
+            Kept::Json(text) => (length(&text), Some(text)),
+            Kept::TooLong => (u64::MAX, None),
+            Kept::Refused(_) | Kept::Left => return,
+        };
+        if self.largest.as_ref().is_none_or(|(largest, _)| size > *largest) {
+            self.largest = Some((size, name.clone()));
+        }
+        let own = size.saturating_add(length(&quoted(&name))).saturating_add(2);
+        self.bytes = self.bytes.saturating_add(own);
+        if self.bytes > self.bytes_most {
+            self.texts.clear();
+        } else if let Some(text) = text {
+            self.texts.insert(name, text);
+        }
+    }
+
+    /// The largest, if all together are too large.
+    fn too_large(&self) -> Option<&str> {
+        let (_, largest) = self.largest.as_ref()?;
+        (self.bytes > self.bytes_most).then_some(largest)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.texts.iter().all(|(name, text)| name == STATE && text == "{}")
+    }
+
+    /// In the order of the names, so that equal globals make equal files.
+    fn text(&self) -> String {
+        let mut text = String::from("{");
+        for (name, value) in &self.texts {
+            let comma = if text.len() > 1 { "," } else { "" };
+            // To a string this cannot fail.
+            let _ = write!(text, "{comma}{}:{value}", quoted(name));
+        }
+        text.push('}');
+        text
+    }
+}
+
+fn length(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
+}
+
+fn quoted(name: &str) -> String {
+    serde_json::Value::from(name).to_string()
+}
+
+/// A guest's words within a line of ours.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars().take(SHOWN_CHARS) {
+            f.write_char(if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Python's part in keeping globals: the functions of boot/globals.py.
+
+use crate::{
+    DriverError, Machine,
+    persist::{Globals, Next, PYTHON_STATE_FILE},
+};
+
+use super::{
+    object::Interpreter,
+    wire::{decode_global, framed},
+};
+
+impl Globals for Interpreter<'_> {
+    const FILE: &'static str = PYTHON_STATE_FILE;
+
+    fn machine(&mut self) -> &mut dyn Machine {
+        Interpreter::machine(self)
+    }
+
+    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError> {
+        let request = framed([bytes_most.to_string().as_str(), json.unwrap_or_default()]);
+        Ok(self.send(&request)? && self.call("restore_globals")?.is_none())
+    }
+
+    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError> {
+        let bytes = u32::try_from(bytes_most).unwrap_or(u32::MAX);
+        self.call_for("next_global", bytes)?.map_or(Ok(Next::End), |reply| decode_global(&reply))
+    }
+
+    fn complain(&mut self, line: &str) -> Result<(), DriverError> {
+        // A guest without the memory for the line does without it.
+        if self.send(line.as_bytes())? {
+            self.call("complain")?;
+        }
+        Ok(())
+    }
+}
