@@ -53,6 +53,8 @@ pub struct Case {
     pub scenarios: Vec<String>,
     /// Whether its steps run one after the other in one kept interpreter; otherwise each gets a fresh one.
     pub kept: bool,
+    /// Whether a step in an interpreter of its own finds the files that the step before it left.
+    pub carry: bool,
     /// What its first session finds in `context`.
     pub context: Option<Value>,
     /// The tools its scripts may call, by name.
@@ -70,6 +72,13 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether the contract has words for it: a component can ask for no more of a policy than `glovebox:sandbox@0.1.0` names. What
+    /// it has none for, only the engine's own callers can have.
+    #[must_use]
+    pub fn is_of_the_contract(&self) -> bool {
+        !self.policy.auto_persist_globals && !self.carry
+    }
+
     /// Scripts that are no conformance case: one after the other, each in the session that is named beside it, of which there is only `main`
     /// until a step forks it; where there is one script, in an interpreter of its own.
     #[must_use]
@@ -85,6 +94,7 @@ impl Case {
             language,
             scenarios: Vec::new(),
             kept: steps.len() > 1,
+            carry: false,
             context: None,
             tools: BTreeMap::new(),
             golden: false,
@@ -107,6 +117,8 @@ struct CaseFile {
     about: Option<String>,
     #[serde(default)]
     kept: bool,
+    #[serde(default)]
+    carry: bool,
     /// JSON text: TOML has no null.
     context: Option<String>,
     #[serde(default)]
@@ -170,6 +182,10 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
         None => None,
     };
 
+    if file.carry && (file.kept || steps.len() < 2) {
+        return Err("`carry` is for several steps, each in an interpreter of its own".into());
+    }
+
     let mut unclaimed = BTreeSet::new();
     let mut languages = BTreeSet::new();
     for language in Language::ALL {
@@ -199,6 +215,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             language,
             scenarios: file.scenario.clone(),
             kept: file.kept,
+            carry: file.carry,
             context: context.clone(),
             tools: file.tools.clone(),
             golden: file.golden,

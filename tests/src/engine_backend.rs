@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{Engine, EngineConfig, Execution, Language, Packages, Request, Sandbox, SourceKind, Tool, ToolError};
+use glovebox::{
+    Engine, EngineConfig, Execution, FileEntry, Files, Language, Request, Sandbox, SourceKind, Tool, ToolError,
+};
 
 use crate::{
     Action, Backend, Case, DiagnosticSeen, Operation, Request as Asked, Step, StepResult,
@@ -89,8 +91,39 @@ impl EngineBackend {
     }
 }
 
-fn build(engine: &Engine, runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
-    let mut builder = Sandbox::builder(engine).language(case.language).policy(case.policy.clone());
+impl EngineBackend {
+    /// Each step in an interpreter of its own, with the files that the one before it left.
+    fn carried(&self, case: &Case) -> Vec<StepResult> {
+        let (mut case, steps) = (case.clone(), case.steps.clone());
+        let one = |step: &Step| {
+            let sandbox = match build(self.runtime.as_deref(), &case) {
+                Ok(sandbox) => sandbox,
+                Err(error) => return StepResult::Refused(error),
+            };
+            let Action::Run { source, request: asked } = &step.action else {
+                return StepResult::Refused("only a session can do this".into());
+            };
+            match sandbox.run(request(source, asked)) {
+                Ok(execution) => {
+                    case.files = all_of(execution.files());
+                    seen(execution, step)
+                }
+                Err(error) => StepResult::Refused(error.to_string()),
+            }
+        };
+        steps.iter().map(one).collect()
+    }
+}
+
+/// All files of a workspace; empty directories are left behind.
+fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
+    let listed = files.list("**").expect("a workspace can be listed");
+    let bytes = |entry: FileEntry| Some((entry.path.clone(), files.read(&entry.path).ok()?));
+    listed.into_iter().filter_map(bytes).collect()
+}
+
+fn build(runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
+    let mut builder = Sandbox::builder(engine()).language(case.language).policy(case.policy.clone());
     if let Some(runtime) = runtime {
         builder = builder.runtime(runtime);
     }
@@ -118,6 +151,9 @@ impl Backend for EngineBackend {
             Ok(sandbox) => sandbox,
             Err(error) => return refused(error),
         };
+        if case.carry {
+            return self.carried(case);
+        }
         if !case.kept {
             return case.steps.iter().map(|step| fresh(&sandbox, step)).collect();
         }

@@ -100,6 +100,8 @@ fn impossible_limits_are_refused_by_name() {
         ("tool_bytes", 0),
         ("tool_bytes", (64 << 20) + 1),
         ("tool_record_bytes", u64::MAX),
+        ("persisted_bytes", 12),
+        ("persisted_bytes", (64 << 20) + 1),
     ] {
         let text = format!("[limits]\n{key} = {value}");
         let error = Policy::from_toml(&text).unwrap_err().to_string();
