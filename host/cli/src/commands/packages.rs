@@ -26,10 +26,12 @@ Examples:
   glovebox packages add humanize==4.9.0              one that pip downloads
   glovebox packages remove humanize
 
-Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the interpreter is prepared, so that
-`import` costs a script next to nothing. One's own must be pure Python: nothing compiled can run in the sandbox. Nothing of
-a package is installed or run on this machine. What a package requires is not added with it. --no-inject-setup hides them
-all from a script, --no-packages does without.";
+Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the
+interpreter is prepared, so that importing them costs a script next to nothing. One's own must be
+pure Python: nothing compiled can run in the sandbox. Nothing of a package is installed or run on
+this machine. What a package requires is not added with it, but named.
+
+--no-inject-setup hides them from a script; --no-packages does without.";
 
 /// List, add and remove Python packages that scripts can import
 #[derive(Args, Debug)]
