@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Outcome, Request, Resource, SourceKind, Stream,
+    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind, Stream,
     budget::Budget,
     current::Run,
     events,
@@ -16,14 +16,18 @@ use crate::{
     request::OnOutput,
     sandbox::Sandbox,
     tools::{Calls, Desk, Toolbox},
-    typescript::{self, Strip, Stripped},
+    typescript::Stripped,
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    After, Ran, SoftStop, check_request, clipped,
+    After, SoftStop, check_request,
     guidance::{Facts, Guidance, guidance},
 };
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
+
+mod types;
+
+use types::Types;
 
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
@@ -46,14 +50,6 @@ pub(crate) struct Setting<'a> {
     pub(crate) toolbox: Arc<Toolbox>,
     /// Where it is TypeScript and has been looked at.
     types: Option<Types>,
-}
-
-/// What became of a script's types, and what it cost.
-struct Types {
-    stripped: Stripped,
-    fuel: u64,
-    /// When its time began.
-    begun: Instant,
 }
 
 impl<'a> Setting<'a> {
@@ -88,84 +84,6 @@ impl<'a> Setting<'a> {
     /// The same, with the value of the script's last expression to be reported.
     pub(crate) fn wanting_value(self) -> Self {
         Self { wants_value: true, ..self }
-    }
-
-    /// Has the script lose its types where its name says that it is TypeScript. That is on its bill; having what removes them
-    /// fetched and compiled is not. What is wrong with the script is for [`execute`](Self::execute) to say.
-    pub(crate) fn strip(&mut self) -> Result<(), ExecuteError> {
-        let inner = &*self.sandbox.0;
-        let is_javascript = inner.runtime.language == Language::JavaScript;
-        let Some(kind) = typescript::kind_of(self.name, self.kind).filter(|_| is_javascript) else {
-            return Ok(());
-        };
-        self.kind = kind;
-        let stripper = inner.engine.0.stripper().map_err(|source| ExecuteError::TypeScript {
-            name: clipped(self.name).to_owned(),
-            source: Box::new(source),
-        })?;
-        let limits = &inner.policy.limits;
-        let run = Run::new(limits.timeout(), self.cancel.clone(), None).cancelled_at(self.cancel_at);
-        let begun = run.begun;
-        let strip = Strip {
-            source: self.source,
-            name: self.name,
-            kind,
-            fuel: self.budget.within(limits.fuel),
-            memory_bytes: limits.memory_bytes,
-            timeout_ms: limits.timeout_ms,
-            run,
-        };
-        let (stripped, fuel) = inner
-            .engine
-            .0
-            .on_stack(|| stripper.strip(strip))?
-            .map_err(|reason| ExecuteError::Instantiate { reason })?;
-        self.types = Some(Types { stripped, fuel, begun });
-        Ok(())
-    }
-
-    /// What validation says of a script that does not come to the interpreter; none of one that does.
-    pub(crate) fn diagnostics(&self) -> Option<Vec<Diagnostic>> {
-        let Types { stripped, fuel, .. } = self.types.as_ref()?;
-        let diagnostic = match stripped {
-            Stripped::Plain(_) => return None,
-            Stripped::Wrong(wrong) => wrong.diagnostic(),
-            Stripped::Stopped(outcome) => {
-                Diagnostic { line: 1, column: 1, message: format!("the parser was stopped: {}", outcome.describe()) }
-            }
-        };
-        self.spend(stripped, *fuel);
-        Some(vec![diagnostic])
-    }
-
-    /// What a script did that does not come to the interpreter; none of one that does.
-    fn refused(&self, guest: &Guest) -> Option<Ran> {
-        let Types { stripped, fuel, .. } = self.types.as_ref()?;
-        let (outcome, after) = match stripped {
-            Stripped::Plain(_) => return None,
-            // As when the interpreter does not understand it.
-            Stripped::Wrong(wrong) => (Outcome::Raised(wrong.raised(self.name)), After::Alive),
-            Stripped::Stopped(outcome) => (outcome.clone(), After::Untouched),
-        };
-        self.spend(stripped, *fuel);
-        Some(Ran {
-            outcome,
-            interrupted: None,
-            value: None,
-            fuel_consumed: *fuel,
-            memory_used_bytes: guest.machine.memory().len() as u64,
-            memory_refused_bytes: None,
-            after,
-        })
-    }
-
-    /// Takes from the budget what removing types cost. What was stopped from outside may have used more than is known.
-    fn spend(&self, stripped: &Stripped, fuel: u64) {
-        let is_known = !matches!(
-            stripped,
-            Stripped::Stopped(Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. })
-        );
-        self.budget.spend(if is_known { fuel } else { u64::MAX });
     }
 
     /// Starts the clock of the execution, unless it runs since its types were removed.
