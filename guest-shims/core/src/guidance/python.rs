@@ -30,7 +30,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
         AdviceKind::Module,
         "Use `html.parser` for HTML and `xml.etree.ElementTree` for XML.",
     ),
-    (&["yaml", "ruamel"], AdviceKind::Module, "Use `json`, or `tomllib` for configuration."),
+    (&["yaml", "ruamel"], AdviceKind::Module, "Use `yaml_load` and `yaml_dump` of `sandbox_utils`, or `json`."),
     (
         &["matplotlib", "seaborn", "plotly", "PIL", "cv2", "imageio"],
         AdviceKind::Module,

@@ -79,7 +79,7 @@ def preload():
     for path in list(sys.path_importer_cache):
         if path.startswith(SITE):
             del sys.path_importer_cache[path]
-    sys.modules["importlib.metadata"].MetadataPathFinder.invalidate_caches()  # where a package asked for its own version
+    sys.modules["importlib.metadata"].FastPath.__new__.cache_clear()  # where a package asked for its own version
     del sys.meta_path[finders:]
     del logging._handlerList[handlers:]  # which do nothing, and would have every script's end shut them down
 
