@@ -17,6 +17,7 @@ pub(super) const BOOT: &str = concat!(
     include_str!("boot/value.py"),
     include_str!("boot/text.py"),
     include_str!("boot/tools.py"),
+    include_str!("boot/packages.py"),
     include_str!("boot/globals.py"),
     include_str!("boot/driver.py"),
     include_str!("boot/settle.py"),
@@ -39,7 +40,7 @@ pub(super) const C_STACK_BYTES: u32 = 24 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as settle.py names them.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "run",
     "run_with",
     "validate",
@@ -52,6 +53,7 @@ const FUNCTIONS: [&str; 13] = [
     "flush",
     "close",
     "grow",
+    "withdraw_packages",
     "settle",
 ];
 
@@ -139,6 +141,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
             has_stdin: false,
             last,
             wants_value,
+            inject_setup: true,
             persisted_bytes: None,
         };
         python.execute(machine, &anchors, &script)?;
@@ -150,17 +153,56 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
         let length = usize::try_from(top.saturating_sub(page)).unwrap_or(0).min(zeros.len());
         machine.write(page, zeros.get(..length).unwrap_or_default())?;
     }
+    wipe_source(machine)?;
     let wasi = machine.wasi();
     wasi.begin_execution(); // forgets what the samples printed, and allows no more parking
     wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
     Ok(anchors)
 }
 
+/// Zeroes what is left of the boot code: it came as an argument, which the C library keeps, and CPython in wide characters too.
+/// Nobody reads it any more, and zeros take no room in the image.
+fn wipe_source(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
+    machine.read(0, &mut memory)?;
+    let wide: Vec<u8> = BOOT.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+    for text in [BOOT.as_bytes(), &wide] {
+        let Some(head) = text.get(..SOURCE_HEAD_BYTES) else { continue };
+        let mut from = 0;
+        while let Some(found) = memory.get(from..).and_then(|rest| position(rest, head)) {
+            let at = from + found;
+            let same = memory.iter().skip(at).zip(text).take_while(|(one, other)| one == other).count();
+            machine.write(u32::try_from(at).map_err(|_| too_large())?, &vec![0; same])?;
+            from = at + same;
+        }
+    }
+    Ok(())
+}
+
+/// So much of the boot code is like nothing else.
+const SOURCE_HEAD_BYTES: usize = 256;
+
+fn position(within: &[u8], what: &[u8]) -> Option<usize> {
+    let first = *what.first()?;
+    let mut from = 0;
+    loop {
+        from += within.get(from..)?.iter().position(|byte| *byte == first)?;
+        if within.get(from..)?.starts_with(what) {
+            return Some(from);
+        }
+        from += 1;
+    }
+}
+
+fn too_large() -> DriverError {
+    DriverError::Boot("its memory is too large".to_owned())
+}
+
 /// Gives the C stack fresh memory above everything else, and returns its top; above that lies the scratch area.
 fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
-    let top = top.ok_or_else(|| DriverError::Boot("its memory is too large for a stack".to_owned()))?;
+    let top = top.ok_or_else(too_large)?;
     machine.set_global("__stack_pointer", top)?;
     Ok(top)
 }
