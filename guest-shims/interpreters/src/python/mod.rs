@@ -77,6 +77,9 @@ impl Driver for Python {
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         python.settle_interrupts()?;
+        if !script.inject_setup {
+            python.call("withdraw_packages")?;
+        }
         let persisting = match script.persisted_bytes {
             Some(most) => Some(Persisting::begin(&mut python, most)?),
             None => None,

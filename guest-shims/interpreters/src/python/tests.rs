@@ -163,6 +163,7 @@ fn script(source: &str) -> Script<'_> {
         has_stdin: false,
         last: true,
         wants_value: false,
+        inject_setup: true,
         persisted_bytes: None,
     }
 }

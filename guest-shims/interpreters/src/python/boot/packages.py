@@ -11,7 +11,12 @@ PRELOADED = """
     tabulate tomli urllib3 xlsxwriter
 """.split()
 
+# A package of more modules does not bring them all: each costs a script a page.
+MODULES_MOST = 64
+
 shelf = {}  # by the name that is imported: the modules, by their names, and what looks for more of them
+waiting = {}  # by the name of a package: those of its modules that nobody has imported yet
+usual_path = []  # `sys.path` as scripts find it
 injected = True  # whether scripts find packages
 
 
@@ -20,14 +25,46 @@ class PackageLoader:
 
     def create_module(self, spec):
         modules, finders = shelf.pop(spec.name)
-        for name, module in modules.items():
-            if name != spec.name:
-                sys.modules.setdefault(name, module)
+        module = modules.pop(spec.name)
+        if len(modules) > MODULES_MOST:
+            waiting[spec.name] = modules
+        else:
+            loaded = sys.modules
+            for name in modules:
+                if name not in loaded:  # what a script has put there stays
+                    loaded[name] = modules[name]
         sys.meta_path.extend(finders)
-        return modules[spec.name]
+        return module
 
     def exec_module(self, module):
         module.__spec__ = module.__spec__.loader_state
+
+
+class PartLoader(PackageLoader):
+    """The same for a module of a package that is too large to bring them all."""
+
+    def create_module(self, spec):
+        return waiting[spec.name.partition(".")[0]].pop(spec.name)
+
+
+def spec_of(fullname, module, loader):
+    known = module.__spec__
+    spec = machinery.ModuleSpec(fullname, loader, origin=known.origin, loader_state=known)
+    spec.submodule_search_locations = known.submodule_search_locations
+    spec.has_location = known.has_location
+    return spec
+
+
+def shelved(fullname):
+    return spec_of(fullname, shelf[fullname][0][fullname], PackageLoader())
+
+
+class PartFinder(WorkspaceFinder):
+    """Of the directories of packages."""
+
+    def find_spec(self, fullname, target=None):
+        module = waiting.get(fullname.partition(".")[0], {}).get(fullname)
+        return super().find_spec(fullname, target) if module is None else spec_of(fullname, module, PartLoader())
 
 
 class PackageFinder(WorkspaceFinder):
@@ -40,11 +77,18 @@ class PackageFinder(WorkspaceFinder):
             found = super().find_spec(fullname, target)
             if found is not None and found.loader is not None:
                 return found
-        known = shelf[fullname][0][fullname].__spec__
-        spec = machinery.ModuleSpec(fullname, PackageLoader(), origin=known.origin, loader_state=known)
-        spec.submodule_search_locations = known.submodule_search_locations
-        spec.has_location = known.has_location
-        return spec
+        return shelved(fullname)
+
+
+class FirstFinder(WorkspaceFinder):
+    """Of `/app` itself, the first on the path. What is not there and has no name of the standard library's is on the shelf
+    or nowhere before it: the library, a zip file and two directories, need not be searched."""
+
+    def find_spec(self, fullname, target=None):
+        found = super().find_spec(fullname, target)
+        if found is None and fullname in shelf and sys.path == usual_path and is_mounted():
+            return shelved(fullname)
+        return found
 
 
 def is_mounted():

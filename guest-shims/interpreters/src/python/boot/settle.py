@@ -72,6 +72,14 @@ def settle():
         forget()
         rearm()
     preload()  # now, so that it fills the room that the samples took
+    gc.collect()  # which empties CPython's free lists: the last samples fill them again
+    if shelf:
+        fill_holes()
+        # In fresh memory now: the first script that raises must not be the one that has it set up.
+        for sample in SAMPLES:
+            buffer[:] = sample.encode()
+            run(False, False)
+            forget()
     set_environment({})
     os.unsetenv("PYTHONINSPECT")
     logging.root.manager.loggerDict.pop("warm")
@@ -80,9 +88,6 @@ def settle():
     tempfile = sys.modules["tempfile"]
     tempfile._name_sequence = tempfile.tempdir = None
     warnings.onceregistry.clear()
-    gc.collect()  # which empties CPython's free lists: the last samples fill them again
-    if shelf:
-        fill_holes()
     for repeat in range(40):
         buffer[:] = SAMPLES[0].encode()
         run(repeat % 2 == 0, repeat % 4 > 1)
@@ -118,15 +123,16 @@ kept = set(namespace)
 sys.argv, sys.orig_argv = [""], ["python"]
 sys.path[0] = WORKSPACE
 sys.path.append(SITE)
+usual_path[:] = sys.path
 sys.path_hooks.insert(0, workspace_hook)
 sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
-for _name in (
-    "run", "run_with", "validate", "get_variable", "set_variable", "restore_globals", "next_global", "complain", "rearm",
-    "flush", "close", "grow", "settle",
-):
+for _name in """
+    run run_with validate get_variable set_variable restore_globals next_global complain rearm flush close grow
+    withdraw_packages settle
+""".split():
     print(_name, id(globals()[_name]))
 print("interrupted", id(interrupted))
 print("interrupt_main", id(_thread.interrupt_main))

@@ -58,7 +58,9 @@ class WorkspaceFinder(machinery.FileFinder):
 def workspace_hook(path):
     if path != WORKSPACE and not path.startswith(WORKSPACE + "/"):
         raise ImportError("outside the workspace", path=path)
-    finder = PackageFinder if path == SITE else WorkspaceFinder
+    finder = {SITE: PackageFinder, WORKSPACE: FirstFinder}.get(path)
+    if finder is None:
+        finder = PartFinder if path.startswith(SITE + "/") else WorkspaceFinder
     return finder(
         path,
         (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
