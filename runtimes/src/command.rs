@@ -77,11 +77,12 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
-        let options = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
+        let fixed = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
         let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
         // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
-        let what = ["--dest", ".", requirement];
-        self.run_with(&[&options[..], &output, &what].concat(), into, timeout, progress)
+        let into_here = ["--dest", "."];
+        let requirements: Vec<_> = requirements.iter().map(String::as_str).collect();
+        self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)
     }
 
     /// Downloads one npm package into `into`, as it was published. Nothing of it is unpacked or run.

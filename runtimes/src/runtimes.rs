@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
-    CacheDir, CacheError, Digest, Fetcher, Manifest, PreparedStore, Progress, Recipe, RuntimeEntry, ToolUnavailable,
-    Unavailable,
+    CacheDir, CacheError, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe, RuntimeEntry,
+    ToolUnavailable, Unavailable,
 };
 
 /// Why a binary could not be had.
@@ -109,6 +109,7 @@ pub struct Runtimes {
     manifest: Manifest,
     cache: CacheDir,
     pub(crate) fetcher: Fetcher,
+    pub(crate) packages: PackageList,
 }
 
 impl Runtimes {

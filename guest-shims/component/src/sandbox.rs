@@ -123,6 +123,7 @@ impl Sandbox {
             has_stdin: !task.stdin.is_empty(),
             last,
             wants_value: task.wants_value,
+            inject_setup: true,
             persisted_bytes: None,
         }
     }

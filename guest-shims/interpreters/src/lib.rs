@@ -17,7 +17,7 @@ mod script;
 pub use javascript::{JavaScript, library};
 pub use machine::{Callee, Machine, MachineError, Value};
 pub use persist::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE};
-pub use python::Python;
+pub use python::{EMBEDDED_PACKAGES, Python};
 pub use script::{
     Anchors, Boot, COMPILED_FILE, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script,
     SourceKind,

@@ -40,6 +40,8 @@ pub struct Script<'a> {
     pub last: bool,
     /// Whether the value of a trailing expression is reported. It is computed either way.
     pub wants_value: bool,
+    /// Whether Python finds packages at `/app/site-packages`. An instance that did not once does not later.
+    pub inject_setup: bool,
     /// How many bytes the globals may take that are found in the workspace before the script and left there after it. None:
     /// there are none. For instances that are dropped afterwards.
     pub persisted_bytes: Option<u64>,

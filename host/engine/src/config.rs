@@ -17,16 +17,13 @@ pub struct EngineConfig {
     /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
     /// address space costs time to reserve.
     pub pool: Option<PoolConfig>,
-    /// Whether images are without the libraries for scripts, as a portable provider's are: what a script uses of them is then
-    /// compiled and paid by it. Default no.
-    pub lean: bool,
     /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
     /// fails with `ToolLimit`.
     pub tool_threads: u32,
     /// How much of the cache compiled components may take together, in bytes. Default 2 GiB. What was used longest ago makes
     /// room.
     pub component_cache_bytes: u64,
-    /// Which packages Python scripts find at `/app/site-packages`. Default: the bundled ones.
+    /// Which libraries images hold for scripts, Python packages at `/app/site-packages` among them. Default: the bundled ones.
     pub packages: Packages,
     /// A directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts find beside the bundled ones. Default: none.
     /// They are imported from source; an engine without packages has none of these either.
@@ -40,7 +37,6 @@ impl Default for EngineConfig {
         Self {
             cache_dir: None,
             pool: Some(PoolConfig::default()),
-            lean: false,
             tool_threads: 1_024,
             component_cache_bytes: 2 << 30,
             packages: Packages::default(),
@@ -55,7 +51,6 @@ impl fmt::Debug for EngineConfig {
         f.debug_struct("EngineConfig")
             .field("cache_dir", &self.cache_dir)
             .field("pool", &self.pool)
-            .field("lean", &self.lean)
             .field("tool_threads", &self.tool_threads)
             .field("component_cache_bytes", &self.component_cache_bytes)
             .field("packages", &self.packages)
@@ -64,7 +59,7 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
-/// Which packages an engine gives to Python scripts. A prepared image belongs to one choice.
+/// Which libraries an engine's images hold for scripts. A prepared image belongs to one choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packages {
@@ -72,7 +67,8 @@ pub enum Packages {
     /// importing them costs a script next to nothing.
     #[default]
     Bundled,
-    /// None.
+    /// None, as a portable provider has it: Python scripts find no packages, and what JavaScript uses of Node's modules is compiled when a
+    /// script first uses it, and paid by the script.
     None,
 }
 

@@ -14,7 +14,7 @@ use wasmtime::Linker;
 
 use crate::{
     EngineConfig, EngineError, ExecuteError, Packages, config, imports, packages::SharedPackages, runtime::Runtime,
-    stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads,
+    stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads, typescript::Stripper,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -45,8 +45,6 @@ pub(crate) struct Inner {
     pub(crate) tool_threads: Arc<ToolThreads>,
     /// Whether instances come from a pool.
     pub(crate) is_pooled: bool,
-    /// Whether images are without the libraries for scripts.
-    pub(crate) lean: bool,
     /// What compiled components may take on disk.
     pub(crate) component_cache_bytes: u64,
     /// Loaded with the first TypeScript script.
@@ -94,7 +92,6 @@ impl Engine {
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
             is_pooled: config.pool.is_some(),
-            lean: config.lean,
             component_cache_bytes: config.component_cache_bytes,
             stripper: OnceLock::new(),
             loaded: Mutex::default(),
@@ -115,6 +112,11 @@ impl Engine {
 }
 
 impl Inner {
+    /// Whether images are without the libraries for scripts.
+    pub(crate) fn is_lean(&self) -> bool {
+        self.packages.is_none()
+    }
+
     /// Runs `work` on a guest stack while the epoch moves.
     pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
         let system = |what| move |source| ExecuteError::System { what, source };

@@ -33,15 +33,14 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// What an image is kept under, `lean` or with the libraries for scripts.
-    fn key(&self, inner: &Inner, lean: bool) -> ArtefactKey {
+    fn key(&self, inner: &Inner) -> ArtefactKey {
         let label = match &self.version {
             Some(version) => format!("{}-{version}", self.name),
             None => "custom".to_owned(),
         };
         let recipe = match self.recipe {
             Some(recipe) => {
-                let driver = driver(recipe, lean);
+                let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code: it changes with the version.
                 let version = env!("CARGO_PKG_VERSION").as_bytes();
@@ -111,21 +110,19 @@ impl Inner {
     }
 
     /// What a runtime's prepared image is kept under.
-    pub(crate) fn image_key(&self, entry: &RuntimeEntry, lean: bool) -> ArtefactKey {
-        self.plan(entry, true).key(self, lean)
+    pub(crate) fn image_key(&self, entry: &RuntimeEntry) -> ArtefactKey {
+        self.plan(entry, true).key(self)
     }
 
     /// Whether a runtime's prepared image is in the cache.
     pub(crate) fn is_prepared(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        Ok(self.runtimes.prepared().open(&self.image_key(entry, self.lean))?.is_some())
+        Ok(self.runtimes.prepared().open(&self.image_key(entry))?.is_some())
     }
 
     /// The prepared image of a runtime of the manifest, made if there is none.
     pub(crate) fn artefact(&self, entry: &RuntimeEntry) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(entry, true);
-        self.open_or_build(&plan, &plan.key(self, self.lean), &|| {
-            Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?)
-        })
+        self.open_or_build(&plan, &plan.key(self), &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
     }
 
     fn load(
@@ -133,7 +130,7 @@ impl Inner {
         plan: &Plan<'_>,
         binary: impl Fn() -> Result<Binary, RuntimeError>,
     ) -> Result<Arc<Runtime>, RuntimeError> {
-        let key = plan.key(self, self.lean);
+        let key = plan.key(self);
         let id = key.to_string();
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
@@ -146,7 +143,7 @@ impl Inner {
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
         let again = again.map(|aot| aot::load(&self.wasmtime, aot)).transpose().map_err(wrong)?;
         let drive = match plan.recipe {
-            Some(recipe) => Drive::Image(Image::new(driver(recipe, self.lean), artefact.record, module.clone())),
+            Some(recipe) => Drive::Image(Image::new(driver(recipe, self.is_lean()), artefact.record, module.clone())),
             None if module.get_export("_start").is_some() => Drive::Command { flags: plan.flags },
             None => {
                 let reason =

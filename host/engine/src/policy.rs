@@ -129,6 +129,7 @@ impl Default for Policy {
             entropy: Entropy::default(),
             args: Vec::new(),
             inject_setup: true,
+            auto_persist_globals: false,
             limits: Limits::default(),
             session: SessionPolicy::default(),
             env: BTreeMap::new(),

@@ -24,20 +24,19 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Makes a runtime's prepared image and compiles it.
 pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe) -> Result<NewArtefact, RuntimeError> {
-    let (wasm, record) = module(inner, name, binary, recipe, inner.lean)?;
+    let (wasm, record) = module(inner, name, binary, recipe)?;
     inner.progress.message(&format!("compiling the image of `{name}`"));
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
     Ok(NewArtefact { aot, record })
 }
 
-/// Makes a runtime's prepared module, which is WebAssembly, and what is known about it. `lean`: without the libraries for scripts.
+/// Makes a runtime's prepared module, which is WebAssembly, and what is known about it.
 pub(crate) fn module(
     inner: &Inner,
     name: &str,
     binary: &Binary,
     recipe: &Recipe,
-    lean: bool,
 ) -> Result<(Vec<u8>, ImageRecord), RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
@@ -49,8 +48,7 @@ pub(crate) fn module(
     let pre = inner.linker.instantiate_pre(&module).map_err(loading)?;
 
     inner.progress.message(&format!("booting `{name}`"));
-    let driver = driver(recipe, lean);
-    let wasi = boot_wasi(driver.boot_args(), driver.boot_env()).map_err(|error| booting(error.to_string()))?;
+    let driver = driver(recipe, inner.is_lean());
     let _running = inner.ticker.running(&inner.wasmtime).map_err(|error| booting(error.to_string()))?;
     let packages = match (&inner.packages, driver.compiler_args()) {
         (Some(packages), Some(args)) => {

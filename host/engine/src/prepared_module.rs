@@ -42,7 +42,7 @@ impl PreparedModule {
 }
 
 impl Engine {
-    /// A runtime's prepared module, lean: without the libraries for scripts, which make providers large. It is booted for this if it has not been for the same before: that takes half a minute for
+    /// A runtime's prepared module. It is booted for this if it has not been for the same before: that takes half a minute for
     /// Python, whether or not its image is in the cache, since an image is compiled code only.
     pub fn prepared_module(&self, name: &str) -> Result<PreparedModule, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
@@ -68,11 +68,11 @@ impl Inner {
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
         let store = self.runtimes.modules();
-        let built = store.open_or_build(&self.image_key(entry, true), &*self.progress, || {
+        let built = store.open_or_build(&self.image_key(entry), &*self.progress, || {
             let binary = self.runtimes.load_or_fetch(entry, &*self.progress)?;
             let recipe = self.runtimes.recipe_of(entry)?;
             // Compiling recurses deeply, and the caller may be a thread with a small stack.
-            let made = self.stacks.run(|| prepare::module(self, &entry.name, &binary, &recipe, true));
+            let made = self.stacks.run(|| prepare::module(self, &entry.name, &binary, &recipe));
             let (wasm, record) = made.map_err(RuntimeError::Stack)??;
             Ok(NewArtefact { aot: wasm, record })
         });

@@ -24,6 +24,7 @@ use glovebox_core::{
     guidance::{Facts, Guidance, guidance},
 };
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
+use glovebox_wasi::Captured;
 
 mod types;
 
@@ -125,6 +126,7 @@ impl<'a> Setting<'a> {
             has_stdin: !self.stdin.is_empty(),
             last,
             wants_value: self.wants_value,
+            inject_setup: inner.policy.inject_setup,
             persisted_bytes: policy.auto_persist_globals.then_some(policy.limits.persisted_bytes),
         }
     }
@@ -188,7 +190,8 @@ impl<'a> Setting<'a> {
         let tool_calls = run.end_tools();
         let wasi = guest.machine.wasi();
         events::security(self.session_id, &ran, &wasi.take_events());
-        let output = wasi.take_output();
+        let mut output = wasi.take_output();
+        output.stderr = printed.unwrap_or(output.stderr);
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if inner.policy.auto_persist_globals {
             // Nothing that the script did.

@@ -68,7 +68,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         return Some(syntax(failure));
     }
     match failure.raised.type_name.as_str() {
-        "SyntaxError" => Some(export(failure).unwrap_or_else(|| syntax(failure))),
+        "SyntaxError" => typescript::advice(failure).or_else(|| export(failure)).or_else(|| Some(syntax(failure))),
         "ReferenceError" | "Error" => reference(failure),
         "TypeError" => null_file(failure).or_else(|| directory_entries(failure)).or_else(|| stream(failure)),
         _ => None,

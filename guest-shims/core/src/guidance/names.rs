@@ -21,7 +21,13 @@ const PACKAGES: &str = "\
     PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 mammoth markdown markupsafe \
     openpyxl sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
-const JAVASCRIPT: &str = "os std";
+/// What `import` and `require` find, and the interpreter's own.
+const JAVASCRIPT: &str = "\
+    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
+    querystring std string_decoder timers timers/promises url util util/types";
+
+/// What `require` and `requireVendor` find beside it.
+pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
 
 /// The modules that a script finds without bringing them. That they are there, and that none is missing here, is tested with the
 /// interpreters.

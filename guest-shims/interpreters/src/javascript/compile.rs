@@ -188,6 +188,7 @@ mod tests {
             has_stdin: false,
             last: true,
             wants_value: false,
+            inject_setup: true,
             persisted_bytes: None,
         })
     }

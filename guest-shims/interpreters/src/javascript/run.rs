@@ -329,6 +329,7 @@ mod tests {
             has_stdin: false,
             last: true,
             wants_value: false,
+            inject_setup: true,
             persisted_bytes: None,
         }
     }

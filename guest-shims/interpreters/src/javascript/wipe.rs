@@ -40,7 +40,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     loop {
         let Ok(head) = guest.read_word(at.saturating_add(4)) else { return found };
         let size = head & !FLAGS;
-        let Some(next) = at.checked_add(size).filter(|_| size >= 2 * HEADER_BYTES && size % 8 == 0) else {
+        let Some(next) = at.checked_add(size).filter(|_| size >= 2 * HEADER_BYTES && size.is_multiple_of(8)) else {
             return found;
         };
         let (Ok(repeated), Ok(next_head)) = (guest.read_word(next), guest.read_word(next.saturating_add(4))) else {

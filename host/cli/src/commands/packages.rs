@@ -134,7 +134,7 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     let rows = packages.iter().map(|package| {
         let from = if package.bundled { "bundled" } else { "own" };
         let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
-        texts.map(|text| printable(text))
+        texts.map(printable)
     });
     let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
     out(&table([Align::Left; 5], &rows))?;

@@ -7,12 +7,12 @@
 
   const SPECIAL = { __proto__: null, 'ftp:': '21', 'file:': '', 'http:': '80', 'https:': '443', 'ws:': '80', 'wss:': '443' };
   // What is percent-encoded, beside controls and what is not ASCII.
-  const FRAGMENT = ' "<>`';
+  const FRAGMENT = ' "<>\x60';
   const QUERY = ' "#<>';
   const PATH = `${QUERY}?^\`{}`;
   const USER = `${PATH}/:;=@[\\]|`;
   const FORBIDDEN_HOST = /[\0\t\n\r #\/:<>?@[\\\]^|]/;
-  const FORBIDDEN_DOMAIN = /[\0-\x20"#%\/:<>?@[\\\]^`{|}\x7f]/;
+  const FORBIDDEN_DOMAIN = /[\0-\x20"#%\/:<>?@[\\\]^\x60{|}\x7f]/;
 
   const hex = (byte) => `%${byte < 16 ? '0' : ''}${byte.toString(16).toUpperCase()}`;
   const percent = (text, set) => {
