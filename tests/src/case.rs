@@ -76,7 +76,7 @@ impl Case {
     /// it has none for, only the engine's own callers can have.
     #[must_use]
     pub fn is_of_the_contract(&self) -> bool {
-        !self.policy.auto_persist_globals && !self.carry
+        !self.policy.auto_persist_globals && self.policy.inject_setup && !self.carry
     }
 
     /// Scripts that are no conformance case: one after the other, each in the session that is named beside it, of which there is only `main`

@@ -21,11 +21,12 @@ pub struct LineOptions {
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
-    // What components have no word for: host directories.
+    // What components have no word for: host directories, and what came after the contract's version.
     let told = policy.as_object_mut().expect("a policy is an object");
-    for key in ["workspace", "mounts", "commit"] {
+    for key in ["workspace", "mounts", "commit", "auto_persist_globals", "inject_setup"] {
         told.remove(key);
     }
+    told["limits"].as_object_mut().expect("limits are an object").remove("persisted_bytes");
     if options.any_clock_and_entropy {
         if matches!(case.policy.clock, Clock::Host) {
             told.insert("clock".into(), Value::Null);

@@ -10,7 +10,8 @@ use std::{
 };
 
 use glovebox::{
-    Engine, EngineConfig, Execution, FileEntry, Files, Language, Request, Sandbox, SourceKind, Tool, ToolError,
+    Engine, EngineConfig, Execution, FileEntry, Files, Language, Packages, Request, Sandbox, SourceKind, Tool,
+    ToolError,
 };
 
 use crate::{
@@ -76,27 +77,28 @@ impl EngineBackend {
         Self { is_bare: true, ..self }
     }
 
+    fn engine(&self) -> &'static Engine {
+        if self.is_bare { bare_engine() } else { engine() }
+    }
+
     fn sandbox(&self, case: &Case) -> Result<Sandbox, String> {
         let key = (case.language, case.policy.to_toml());
         let shared = case.files.is_empty() && case.tools.is_empty();
         if shared && let Some(sandbox) = self.sandboxes.lock().expect("no panic holds it").get(&key) {
             return Ok(sandbox.clone());
         }
-        let engine = if self.is_bare { bare_engine() } else { engine() };
-        let sandbox = build(engine, self.runtime.as_deref(), case)?;
+        let sandbox = build(self.engine(), self.runtime.as_deref(), case)?;
         if shared {
             self.sandboxes.lock().expect("no panic holds it").insert(key, sandbox.clone());
         }
         Ok(sandbox)
     }
-}
 
-impl EngineBackend {
     /// Each step in an interpreter of its own, with the files that the one before it left.
     fn carried(&self, case: &Case) -> Vec<StepResult> {
         let (mut case, steps) = (case.clone(), case.steps.clone());
         let one = |step: &Step| {
-            let sandbox = match build(self.runtime.as_deref(), &case) {
+            let sandbox = match build(self.engine(), self.runtime.as_deref(), &case) {
                 Ok(sandbox) => sandbox,
                 Err(error) => return StepResult::Refused(error),
             };
@@ -122,8 +124,8 @@ fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     listed.into_iter().filter_map(bytes).collect()
 }
 
-fn build(runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
-    let mut builder = Sandbox::builder(engine()).language(case.language).policy(case.policy.clone());
+fn build(engine: &Engine, runtime: Option<&str>, case: &Case) -> Result<Sandbox, String> {
+    let mut builder = Sandbox::builder(engine).language(case.language).policy(case.policy.clone());
     if let Some(runtime) = runtime {
         builder = builder.runtime(runtime);
     }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use glovebox::{Clock, Entropy, Language, Sandbox};
-use glovebox_tests::{sandbox, short, trial_with};
+use glovebox_tests::{bare_engine, sandbox_on, short, trial_with};
 use libtest_mimic::{Arguments, Failed};
 use wasmtime::{
     Config, Engine, OptLevel, Store,
@@ -53,9 +53,9 @@ fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     }
 }
 
-/// The engine's sandbox with this budget.
+/// The engine's sandbox with this budget: on images without libraries, as providers have.
 fn engine_with(language: Language, fuel: u64) -> Sandbox {
-    sandbox(language, |policy| {
+    sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);
         policy.entropy = Entropy::Seeded(0);
         policy.limits.fuel = fuel;

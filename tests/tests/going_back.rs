@@ -394,7 +394,7 @@ fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
     });
     let session = python.session().unwrap();
     // Linear memory does not shrink; the files may then take all that is left, the reserve for output too.
-    let grown = session.execute("x = bytearray(80 << 20); del x; kept = 1").unwrap();
+    let grown = session.execute("x = bytearray(64 << 20); del x; kept = 1").unwrap();
     assert!(grown.is_success(), "{:?}", grown.outcome);
     let filled = session
         .execute(

@@ -20,7 +20,7 @@ use glovebox_tests::{
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const MIB: u64 = 1 << 20;
-const MEMORY_BYTES: u64 = 64 * MIB;
+const MEMORY_BYTES: u64 = 80 * MIB;
 /// What the host may grow by beside the guest's own memory: a pool slot's page tables, stacks, this program's buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
 /// For what never ends by itself.

@@ -89,12 +89,12 @@ pub const EXCEPTIONS: &[Exception] = &[
             "javascript/typescript-classes",
             "javascript/typescript-decorators",
             "javascript/typescript-enum",
-            "javascript/typescript-fuel",
             "javascript/typescript-import-equals",
             "javascript/typescript-instead",
             "javascript/typescript-line-of-error",
             "javascript/typescript-module",
             "javascript/typescript-module-file",
+            "javascript/typescript-module-types",
             "javascript/typescript-namespace",
             "javascript/typescript-parameter-property",
             "javascript/typescript-places",
@@ -107,6 +107,12 @@ pub const EXCEPTIONS: &[Exception] = &[
         hosts: &Host::ALL,
         differs: Differs::Outcome,
         reason: "The provider has nothing that removes types: a script is JavaScript whatever its name, and types are a `SyntaxError`.",
+    },
+    Exception {
+        cases: &["javascript/typescript-name-decides"],
+        hosts: &Host::ALL,
+        differs: Differs::Figures,
+        reason: "The same: what needs no types removed runs, and does not pay for looking.",
     },
 ];
 
