@@ -10,7 +10,7 @@ use super::{
     build::Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, SCRATCH_BYTES},
-    library::library,
+    library::{FILES, library},
     places::limit_stack,
     state::{Addresses, Booted},
     value::JsValue,
@@ -89,8 +89,9 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// The same of an image with the library.
-pub(super) static WHOLE_CODE: LazyLock<String> = LazyLock::new(|| format!("{}{}", *CODE, sources()));
+/// The same of an image with the library: every start of a program asks for it, so that the texts are taken as they are.
+pub(super) static WHOLE_CODE: LazyLock<String> =
+    LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 
 /// The library as JSON: texts by their paths.
 fn sources() -> String {

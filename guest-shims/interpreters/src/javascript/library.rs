@@ -1,7 +1,7 @@
 //! Scripts that are no part of the image.
 
 /// By path, sorted. No text in them goes over several lines.
-const FILES: [(&str, &str); 17] = [
+pub(super) const FILES: [(&str, &str); 17] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/assert.js", include_str!("node/assert.js")),
