@@ -61,6 +61,8 @@ pub struct Case {
     pub tools: BTreeMap<String, CaseTool>,
     /// Whether its fuel is held by a golden.
     pub golden: bool,
+    /// Whether it is one of the few that run on every backend at every push.
+    pub smoke: bool,
     /// Whether it needs the Python packages, which providers do not carry.
     pub packages: bool,
     /// What it may do.
@@ -98,6 +100,7 @@ impl Case {
             context: None,
             tools: BTreeMap::new(),
             golden: false,
+            smoke: false,
             packages: false,
             policy,
             files: BTreeMap::new(),
@@ -125,6 +128,8 @@ struct CaseFile {
     tools: BTreeMap<String, CaseTool>,
     #[serde(default)]
     golden: bool,
+    #[serde(default)]
+    smoke: bool,
     #[serde(default)]
     packages: bool,
     #[serde(default)]
@@ -219,6 +224,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             context: context.clone(),
             tools: file.tools.clone(),
             golden: file.golden,
+            smoke: file.smoke,
             packages: file.packages,
             policy: policy.clone(),
             files: files.clone(),
@@ -320,4 +326,53 @@ fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {
     }
     paths.sort();
     Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Case, Operation, cases_dir, load_cases};
+    use crate::Action;
+
+    /// All that a step can do, and all that an execution can end in.
+    #[test]
+    fn the_smoke_set_touches_all_that_the_cases_touch() {
+        let (smoke, others): (Vec<Case>, Vec<Case>) =
+            load_cases(&cases_dir()).unwrap().into_iter().filter(Case::is_of_the_contract).partition(|case| case.smoke);
+        let touched = touched_by(&smoke);
+        let missing: Vec<_> = touched_by(&others).difference(&touched).cloned().collect();
+        assert_eq!(missing, Vec::<String>::new());
+        let names: BTreeSet<_> = smoke.iter().map(|case| &case.name).collect();
+        assert!((30..=60).contains(&names.len()), "{} cases are no smoke set", names.len());
+    }
+
+    fn touched_by(cases: &[Case]) -> BTreeSet<String> {
+        let mut touched = BTreeSet::new();
+        for case in cases {
+            for step in &case.steps {
+                let action = match &step.action {
+                    Action::Run { request, .. } if request.operation == Operation::Validate => "validate",
+                    Action::Run { .. } if !case.tools.is_empty() => "execute with tools",
+                    Action::Run { .. } => "execute",
+                    Action::Get { .. } => "get",
+                    Action::Set { .. } => "set",
+                    Action::Fork { .. } => "fork",
+                    Action::Checkpoint { .. } => "checkpoint",
+                    Action::Undo { to: Some(_) } => "undo to a checkpoint",
+                    Action::Undo { to: None } => "undo",
+                    Action::Hibernate { .. } => "hibernate",
+                    Action::Resume { .. } => "resume",
+                    Action::Write { .. } => "write",
+                    Action::Delete { .. } => "delete",
+                    Action::List { .. } => "list",
+                };
+                touched.insert(format!("{}: {action}", case.language));
+                if let Some(outcome) = &step.expect.outcome {
+                    touched.insert(format!("{}: {outcome}", case.language));
+                }
+            }
+        }
+        touched
+    }
 }

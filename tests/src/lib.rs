@@ -58,7 +58,10 @@ pub use engine_backend::{EngineBackend, bare_engine, engine, lone_engine, shared
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;
-pub use programs::{program_path, program_trial, provider_path, trial_with, wasmtime_path};
+pub use programs::{
+    build_components, missing_trial, program_path, program_trial, provider_path, trial_with, wasmtime_path,
+    whole_matrix,
+};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
 pub use scenarios::{Claims, Scenarios};
 pub use step::{Action, CaseTool, Step};

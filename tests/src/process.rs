@@ -72,7 +72,7 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     child.wait_with_output().expect("its output can be read")
 }
 
-/// Runs one `#[test]` of this program in a process of its own, where this says so and the test goes on; in the parent
+/// Runs one `#[test]` of this program, by its whole name, in a process of its own, where this says so and the test goes on; in the parent
 /// it has then passed, and what it printed is printed.
 ///
 /// Panics when the child fails or takes longer than `limit`.
@@ -84,6 +84,8 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
     let output = run_child(test, "go", limit);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // A name that no test has is no failure to a test program.
+    assert!(said.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{said}");
     println!("{said}");
     false
 }

@@ -11,7 +11,7 @@ const HEAD: &str = r#""""The types of the contract, `glovebox:sandbox`.
 Records are dataclasses, and so are the cases of a variant, whose `tag` says which it is. Enums are strings.
 """
 
-# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test reference`.
+# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`.
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ impl<'a> Page<'a> {
         let version = package.name.version.as_ref().map_or_else(String::new, |version| format!("@{version}"));
         self.paragraph(format!("# `{}:{}{version}`", package.name.namespace, package.name.name));
         self.paragraph(
-            "<!-- Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test reference`. -->",
+            "<!-- Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`. -->",
         );
         self.paragraph(
             "The contract between whoever runs untrusted scripts and whoever has them run, as [`wit/`](../wit) has it.",

@@ -83,7 +83,7 @@ impl Scenarios {
             "# Scenarios\n\n\
              Every scenario of the requirements, and the test that holds it: a case, which runs on every backend, or a test in Rust; or\n\
              the reason why there is none. `tests/scenarios.txt` has the list, cases and tests say what they show, and this page is made\n\
-             of both, `BLESS=1 cargo test --workspace --test scenarios`: a scenario that nothing shows fails there.\n",
+             of both, `BLESS=1 cargo test --workspace --test all scenarios::`: a scenario that nothing shows fails there.\n",
         );
         let all: BTreeSet<&String> = self.in_scope.iter().chain(self.out_of_scope.keys()).collect();
         let mut last = "";

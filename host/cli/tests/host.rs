@@ -42,7 +42,7 @@ fn agent(script: &str) -> tempfile::TempDir {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
     let world = resolve.select_world(&[package], Some("command")).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     let component = ComponentEncoder::default().module(&module).unwrap().encode().unwrap();
     fs::write(dir.path().join("agent.wasm"), component).unwrap();
     let tools = fs::read_to_string(fixture("tools.wat")).unwrap();

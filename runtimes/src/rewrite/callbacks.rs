@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use wasm_encoder::{
-    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, MemArgTarget,
-    Section, SectionId, ValType,
+    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, Section,
+    SectionId, ValType,
 };
 use wasmparser::{BinaryReader, Payload, RefType, Table, TableInit};
 
@@ -68,11 +68,9 @@ pub(super) fn add(
 fn body(callback: Callback) -> Function {
     let mut function = Function::new([]);
     match callback {
-        Callback::LoadWord => function
-            .instructions()
-            .local_get(1)
-            .i32_load(MemArg { offset: 0, align: 2, target: MemArgTarget::Memory(0), ordering: None })
-            .end(),
+        Callback::LoadWord => {
+            function.instructions().local_get(1).i32_load(MemArg { offset: 0, align: 2, memory_index: 0 }).end()
+        }
     };
     function
 }
@@ -103,8 +101,7 @@ impl Section for Raw {
 fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
     let mut reader = BinaryReader::new(data, 0);
     let count = reader.read_var_u32()?;
-    let at = usize::try_from(reader.original_position()).unwrap_or(usize::MAX);
-    Ok((count, data.get(at..).unwrap_or_default()))
+    Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
 }
 
 /// The entries of a section that was just made, without their number.
@@ -144,7 +141,7 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
     let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
     let Table { ty, init } = first?.1;
     // Where the others begin, if there are others.
-    let end = items.next().transpose()?.and_then(|(start, _)| usize::try_from(start.saturating_sub(base)).ok());
+    let end = items.next().transpose()?.map(|(start, _)| start.saturating_sub(base));
     if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
         return unsupported("its table 0 is no plain table of functions");
     }

@@ -140,9 +140,7 @@ fn encode_globals(
         let (start, global) = item?;
         let Some(value) = values.get(&index) else {
             let end = global.init_expr.get_binary_reader().range().end;
-            let bounds =
-                usize::try_from(start.saturating_sub(base)).ok().zip(usize::try_from(end.saturating_sub(base)).ok());
-            section.raw(bounds.and_then(|(start, end)| data.get(start..end)).unwrap_or_default());
+            section.raw(data.get(start.saturating_sub(base)..end.saturating_sub(base)).unwrap_or_default());
             continue;
         };
         let wrong = |problem: String| RewriteError::Global { index, problem };

@@ -53,8 +53,7 @@ impl<'a> Sections<'a> {
             if sections.len() >= MAX_SECTIONS {
                 return Err(RewriteError::Unsupported(format!("it has more than {MAX_SECTIONS} sections")));
             }
-            let bounds = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-            let data = bounds.and_then(|(start, end)| module.get(start..end)).unwrap_or_default();
+            let data = module.get(range).unwrap_or_default();
             sections.push(Section { id, data, payload });
         }
         Ok(Self(sections))

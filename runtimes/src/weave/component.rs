@@ -9,8 +9,7 @@ use super::WeaveError;
 
 /// Makes a component of the woven module, as its `component-type` section says.
 pub(super) fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
-    let mut encoder = ComponentEncoder::default();
-    encoder.validate(true).module(core).map_err(failed)?;
+    let mut encoder = ComponentEncoder::default().validate(true).module(core).map_err(failed)?;
     without_names(encoder.encode().map_err(failed)?)
 }
 
@@ -35,9 +34,8 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
         }
         end = section.map_or(end, |section| section.end);
     }
-    let at = |offset: u64| usize::try_from(offset).map_err(failed);
     if let Some(names) = names {
-        component.drain(at(names.start)?..at(names.end)?);
+        component.drain(names);
     }
     Ok(component)
 }

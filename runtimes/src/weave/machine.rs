@@ -3,7 +3,7 @@
 //! The first parameter of most is the guest's number. A wrong one, or a global that is not there, is the shim's own mistake:
 //! it traps.
 
-use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, MemArgTarget, ValType};
+use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
 use super::{
     calls, compare,
@@ -190,5 +190,5 @@ fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
 
 /// An access to a memory, nothing known of its alignment.
 pub(super) fn access(memory: u32, offset: u64) -> MemArg {
-    MemArg { offset, align: 0, target: MemArgTarget::Memory(memory), ordering: None }
+    MemArg { offset, align: 0, memory_index: memory }
 }

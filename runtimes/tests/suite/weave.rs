@@ -48,7 +48,7 @@ fn shim(text: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("empty.wit", "package test:empty; world empty {}").unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
-    embed_component_metadata(&mut shim, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    embed_component_metadata(&mut shim, &resolve, world, StringEncoding::UTF8).unwrap();
     shim
 }
 

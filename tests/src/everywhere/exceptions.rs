@@ -122,7 +122,7 @@ pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// Hostile scripts that end otherwise, each at the limits of `tests/everywhere_hostile.rs`.
+/// Hostile scripts that end otherwise, each at the limits of `tests/tests/cases/everywhere_hostile.rs`.
 #[derive(Debug)]
 pub struct HostileException {
     /// Their names.

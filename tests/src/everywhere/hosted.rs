@@ -1,7 +1,12 @@
 //! A host's process, asked for a case's results.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    num::NonZero,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -15,10 +20,17 @@ use crate::{
 /// compiling.
 const ANSWER: Duration = Duration::from_secs(300);
 
-/// A host with one process for all cases without tools, which all trials share, and one for a case with tools: an instance asks its
-/// host once what tools there are.
+/// A host with as many pairs of processes as trials run at once, which all trials share: one for all cases without tools, and one for a
+/// case with tools, since an instance asks its host once what tools there are.
 #[derive(Clone, Debug)]
-pub struct Hosted(Arc<Mutex<Workers>>);
+pub struct Hosted(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    workers: Vec<Mutex<Workers>>,
+    /// Whether one of them has answered: it has compiled then, for half a minute, and left that for the others.
+    is_warm: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Workers {
@@ -40,20 +52,48 @@ impl Hosted {
     /// # Errors
     /// That line.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
-        let (without_tools, with_tools) = (Worker::new(host.command(program)?), Worker::new(host.command(program)?));
-        Ok(Self(Arc::new(Mutex::new(Workers { without_tools, with_tools, tools_of: None }))))
+        let most = thread::available_parallelism().map_or(1, NonZero::get);
+        Self::pool(most, host, program)
+    }
+
+    /// A host with one pair of processes: whoever uses it alone knows which process it is.
+    ///
+    /// # Errors
+    /// The line that builds what it lacks.
+    pub fn alone(host: Host, program: &str) -> Result<Self, String> {
+        Self::pool(1, host, program)
+    }
+
+    fn pool(count: usize, host: Host, program: &str) -> Result<Self, String> {
+        let workers = (0..count).map(|_| Workers::of_host(host, program).map(Mutex::new)).collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(Pool { workers, is_warm: AtomicBool::new(false) })))
+    }
+
+    /// One that nobody uses, or the first that is free.
+    fn workers(&self) -> MutexGuard<'_, Workers> {
+        let Pool { workers, is_warm } = &*self.0;
+        let first = || workers[0].lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_warm.load(Ordering::Acquire) {
+            return first();
+        }
+        let free = workers.iter().find_map(|workers| match workers.try_lock() {
+            Ok(workers) => Some(workers),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        free.unwrap_or_else(first)
     }
 
     /// The process that runs cases without tools, once it has run one.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).without_tools.process()
+        self.workers().without_tools.process()
     }
 
     /// Runs a case, and then perhaps others, with nothing in between: what came of each, and whether the instance that ran the first ran
     /// the last as well. They are of one name where they have tools.
     pub fn run(&self, runtime: &str, cases: &[&Case]) -> (Vec<Result<Vec<StepResult>, String>>, bool) {
-        let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = self.workers();
         let worker = workers.of(cases);
         let mut first = None;
         let mut all = Vec::new();
@@ -65,12 +105,18 @@ impl Hosted {
                 Answer::Broke(how) => Err(format!("the instance ended: {how}\n")),
             });
             first.get_or_insert(worker.started());
+            self.0.is_warm.store(true, Ordering::Release);
         }
         (all, first == Some(worker.started()))
     }
 }
 
 impl Workers {
+    fn of_host(host: Host, program: &str) -> Result<Self, String> {
+        let (without_tools, with_tools) = (Worker::new(host.command(program)?), Worker::new(host.command(program)?));
+        Ok(Self { without_tools, with_tools, tools_of: None })
+    }
+
     /// The process for these cases: one whose instance knows their tools, or none yet.
     fn of(&mut self, cases: &[&Case]) -> &mut Worker {
         let Some(case) = cases.iter().find(|case| !case.tools.is_empty()) else { return &mut self.without_tools };

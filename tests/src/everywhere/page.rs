@@ -1,8 +1,9 @@
 //! `docs/cases.md`: which case passes where.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use glovebox::Language;
+use serde::Deserialize;
 
 use super::{
     Host,
@@ -14,6 +15,8 @@ use crate::Case;
 #[must_use]
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(INTRODUCTION);
+    let Matrix { date, commit } = Matrix::read();
+    let _ = write!(page, "it last passed on {date}, at commit `{commit}`.{GENERATED}");
     let (with_packages, cases): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.packages);
     for host in Host::ALL {
         for language in Language::ALL {
@@ -59,6 +62,20 @@ pub fn page(cases: &[Case]) -> String {
     page
 }
 
+/// When the whole matrix last passed: `tests/goldens/matrix.toml`.
+#[derive(Deserialize)]
+struct Matrix {
+    date: String,
+    commit: String,
+}
+
+impl Matrix {
+    fn read() -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/matrix.toml");
+        toml::from_str(&fs::read_to_string(file).expect("the record is there")).expect("it has a date and a commit")
+    }
+}
+
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
@@ -84,8 +101,13 @@ The portable provider, `glovebox.wasm`, in other hosts of components, held to th
 are, and, under a fixed clock and seeded entropy, to what the Rust engine gives for each of their steps: outcome, output, files,
 values, memory, and fuel to the unit. Each host runs with the stack that it has by default.
 
-This page is generated, `BLESS=1 cargo test --workspace --test everywhere page`, from the table of exceptions that every trial of
-`tests/everywhere.rs` is held to: a case that differs and is not named here fails, and so does one that is named and does not
+At every push all of them run in `wasmtime`, and the smoke set (`smoke = true`) in the other hosts. The whole matrix is `.ci/full`:
+";
+
+const GENERATED: &str = "
+
+This page is generated, `BLESS=1 cargo test --workspace --test cases everywhere/page`, from the table of exceptions that every trial of
+`tests/tests/cases/everywhere.rs` is held to: a case that differs and is not named here fails, and so does one that is named and does not
 differ.
 
 | host | language | cases | as the engine, to the unit | other figures | other outcome |
@@ -102,7 +124,7 @@ const DIFFERENCES: &str = "
 const HOSTILE: &str = "
 ## Hostile scripts
 
-Those of [`tests/hostile`](../tests/hostile) in the same hosts, by `tests/everywhere_hostile.rs`: each ends as its row says, and the same
+Those of [`tests/hostile`](../tests/hostile) in the same hosts, by `tests/tests/cases/everywhere_hostile.rs`: each ends as its row says, and the same
 instance answers the next call, but for these.
 
 | scripts | where | end | why |

@@ -83,7 +83,7 @@ fn encode(resolve: &mut Resolve, world: &str, core: &str) -> Vec<u8> {
         resolve.push_str("program.wit", &format!("package test:program; world program {{ {world} }}")).unwrap();
     let world = resolve.select_world(&[package], Some("program")).unwrap();
     let mut core = wat::parse_str(core).unwrap();
-    embed_component_metadata(&mut core, resolve, world, StringEncoding::UTF8, false).unwrap();
+    embed_component_metadata(&mut core, resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
@@ -147,7 +147,7 @@ impl Model {
              export misbehave: func(how: u32); export talk: func() -> string;";
         let component = encode(&mut resolve, &format!("{world} {own}"), &module(&wat, &callers));
         let mut sizes = SizeAlign::default();
-        sizes.fill(&resolve).unwrap();
+        sizes.fill(&resolve);
         Self { codec: Codec { resolve, sizes }, imports, component }
     }
 }

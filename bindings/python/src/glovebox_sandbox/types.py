@@ -3,7 +3,7 @@
 Records are dataclasses, and so are the cases of a variant, whose `tag` says which it is. Enums are strings.
 """
 
-# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test reference`.
+# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`.
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ fn endless(config: &AppConfig, then: impl FnOnce()) -> Ended {
     let host = SandboxHost::builder(&prepared()).policy(policy).tool(here).build().unwrap();
     let config = config.clone();
     thread::scope(|scope| {
-        let running = scope.spawn(move || run("tools.here()or[1for _ in iter(int,1)]", &host, &config));
+        let running = scope.spawn(move || run("tools.here()or any(0for _ in iter(int,1))", &host, &config));
         receiver.recv_timeout(LONG).unwrap();
         then();
         running.join().unwrap()

@@ -74,7 +74,6 @@ pub(crate) fn agent(script: &str) -> Vec<u8> {
     let mut resolve = wit_parser::Resolve::default();
     let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
     let world = resolve.select_world(&[package], Some("command")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)
-        .unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
     wit_component::ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
 }

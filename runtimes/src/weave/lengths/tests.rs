@@ -1,4 +1,4 @@
-//! Where Wasmtime 48 sees a constant. That it does was found out by running it: `tests/tests/metering` compares at random.
+//! Where Wasmtime 48 sees a constant. That it does was found out by running it: `tests/tests/all/metering` compares at random.
 
 use wasmparser::Operator;
 

@@ -70,7 +70,7 @@ fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     resolve.push_str("sandbox.wit", &contract())?;
     let package = resolve.push_str("bench.wit", WORLD)?;
     let world = resolve.select_world(&[package], Some("bench"))?;
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     ComponentEncoder::default().validate(true).module(&module)?.encode()
 }
 

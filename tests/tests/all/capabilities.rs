@@ -1,0 +1,192 @@
+//! `docs/python.md` and `docs/javascript.md` say what works and what does not: every row of their tables that has a script is run,
+//! and its outcome is the one in the row. `BLESS=1` writes the outcomes.
+//!
+//! A table is read if its head has `script` and `outcome`; one that has `then` as well is of sessions, in which that comes second.
+//! In a cell `<br>` stands between the lines of a script and `, ` between scripts of their own, which all have the row's outcome.
+//! The outcome is what [`told`] says, or its beginning up to a colon: a type without its message.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use glovebox::{Execution, Language, Outcome, Policy, Sandbox, Tool, ToolError, guidance};
+use glovebox_runtimes::PackageList;
+use glovebox_tests::{Goldens, engine, fixed, short};
+use serde_json::json;
+
+fn path(page: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
+}
+
+/// What the pages say scripts find: a file, a tool, a clock that stands still, and less fuel, so that none takes long.
+fn sandbox(language: Language) -> Sandbox {
+    let mut policy = Policy::default();
+    fixed(&mut policy);
+    policy.limits.fuel = 1_000_000_000;
+    let add = Tool::new("add", "Adds two integers.")
+        .schema(json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}))
+        .handler(|_, arguments| {
+            let number = |name| arguments.get(name).and_then(serde_json::Value::as_i64).unwrap_or_default();
+            let sum = number("a") + number("b");
+            if sum < 0 { Err(ToolError::from("the sum is negative".to_owned())) } else { Ok(json!(sum)) }
+        });
+    Sandbox::builder(engine()).language(language).policy(policy).file("in.txt", "one\ntwo\n").tool(add).build().unwrap()
+}
+
+/// An outcome as the pages have it.
+fn told(execution: &Execution) -> String {
+    let lines =
+        |text: &str| text.trim_end().split('\n').map(|line| format!("`{line}`")).collect::<Vec<_>>().join("<br>");
+    match &execution.outcome {
+        Outcome::Completed if execution.stdout.text().is_empty() => "works".into(),
+        Outcome::Completed => format!("prints {}", lines(&execution.stdout.text())),
+        Outcome::Raised(raised) if raised.message.is_empty() => format!("raises `{}`", raised.type_name),
+        Outcome::Raised(raised) => {
+            format!("raises `{}`: {}", raised.type_name, raised.message.lines().next().unwrap_or_default())
+        }
+        Outcome::Exited { code } => format!("exits with `{code}`"),
+        other => short(other),
+    }
+}
+
+/// A line of a table as its cells, without what escapes `|` in them; nothing for another line.
+fn cells(line: &str) -> Option<Vec<String>> {
+    let inside = line.strip_prefix("| ")?.strip_suffix('|')?;
+    let escaped = inside.replace("\\|", "\0");
+    Some(escaped.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
+}
+
+/// The scripts in a cell.
+fn scripts(cell: &str) -> Vec<String> {
+    let separate = cell.trim_matches('`').split("`, `");
+    separate.map(|script| script.split("`<br>`").collect::<Vec<_>>().join("\n")).collect()
+}
+
+/// A row that says what comes of a script.
+struct Row {
+    line: usize,
+    scripts: Vec<String>,
+    then: Option<String>,
+    outcome: String,
+}
+
+fn rows(page: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut head: Vec<String> = Vec::new();
+    for (line, text) in page.lines().enumerate().filter(|(_, text)| !text.starts_with("|-")) {
+        let Some(cells) = cells(text) else {
+            head.clear();
+            continue;
+        };
+        if head.is_empty() {
+            head = cells;
+            continue;
+        }
+        let cell = |name: &str| cells.get(head.iter().position(|each| each == name)?);
+        if let (Some(script), Some(outcome)) = (cell("script"), cell("outcome")) {
+            let then = cell("then").map(|cell| scripts(cell).concat());
+            rows.push(Row { line, scripts: scripts(script), then, outcome: outcome.clone() });
+        }
+    }
+    rows
+}
+
+/// What comes of a row's script.
+fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
+    let Some(then) = then else { return told(&sandbox.execute(script).unwrap()) };
+    let session = sandbox.session().unwrap();
+    session.execute(script).unwrap();
+    told(&session.execute(then).unwrap())
+}
+
+/// Runs a page's rows; how many there are.
+fn check(name: &str, language: Language) -> usize {
+    let held = fs::read_to_string(path(name)).unwrap();
+    let mut page: Vec<String> = held.lines().map(str::to_owned).collect();
+    let sandbox = sandbox(language);
+    let mut wrong = String::new();
+    let rows = rows(&held);
+    for row in &rows {
+        for script in &row.scripts {
+            let found = outcome(&sandbox, script, row.then.as_deref());
+            if found != row.outcome && found.split_once(": ").is_none_or(|(kind, _)| kind != row.outcome) {
+                wrong += &format!("{name}:{}: `{script}`: {found}, and not {}\n", row.line + 1, row.outcome);
+                let cell = |outcome: &str| format!("| {} |", outcome.replace('|', "\\|"));
+                if let Some(line) = page.get_mut(row.line) {
+                    *line = line.replacen(&cell(&row.outcome), &cell(&found), 1);
+                }
+            }
+        }
+    }
+    if Goldens::blessing() {
+        fs::write(path(name), page.join("\n") + "\n").unwrap();
+    } else {
+        assert!(wrong.is_empty(), "run with BLESS=1 if this is so:\n{wrong}");
+    }
+    rows.len()
+}
+
+#[test]
+fn every_row_about_python_is_so() {
+    assert!(check("python.md", Language::Python) >= 90);
+}
+
+#[test]
+fn every_row_about_javascript_is_so() {
+    assert!(check("javascript.md", Language::JavaScript) >= 50);
+}
+
+/// What a page's rows import, without what is within modules.
+fn imported(page: &str) -> BTreeSet<String> {
+    let rows = rows(&fs::read_to_string(path(page)).unwrap());
+    let lines = rows.iter().flat_map(|row| &row.scripts).flat_map(|script| script.split(['\n', ';']));
+    let names = lines.filter_map(|line| line.trim().strip_prefix("import ")).flat_map(|names| names.split(','));
+    names.filter_map(|name| name.trim().split(['.', ' ']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_module_of_pythons_library_is_on_the_page() {
+    let imported = imported("python.md");
+    let missing = "import sys, warnings\nwarnings.simplefilter('ignore')\nfor name in sys.stdlib_module_names:\n    try:\n        \
+        name[0] == '_' or name in ('this', 'antigravity', 'idlelib') or __import__(name)\n    except ImportError:\n        print(name)";
+    let missing = sandbox(Language::Python).execute(missing).unwrap();
+    assert!(missing.is_success() && missing.stdout.text().contains("ctypes"));
+    let there = guidance::modules(Language::Python).map(str::to_owned);
+    let unnamed: Vec<_> =
+        there.chain(missing.stdout.text().lines().map(str::to_owned)).filter(|name| !imported.contains(name)).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+}
+
+#[test]
+fn every_package_is_on_the_page_with_its_version() {
+    let page = fs::read_to_string(path("python.md")).unwrap();
+    for package in PackageList::builtin().unwrap().packages() {
+        let row = format!("\n| `{}` {} | ", package.name, package.version);
+        assert!(page.contains(&row), "no row begins with `{}`", row.trim());
+    }
+}
+
+#[test]
+fn every_function_of_sandbox_utils_is_on_the_page_with_its_parameters() {
+    let script = "import inspect, sandbox_utils as u\nfor name in u.__all__: print(f'`{name}{inspect.signature(getattr(u, name))}`')";
+    let listed = sandbox(Language::Python).execute(script).unwrap().stdout.text();
+    let page = fs::read_to_string(path("python.md")).unwrap();
+    let unnamed: Vec<_> = listed.lines().filter(|function| !page.contains(*function)).collect();
+    assert!(unnamed.is_empty() && listed.lines().count() == 32, "{unnamed:?}");
+}
+
+#[test]
+fn a_row_is_read_as_it_is_written() {
+    let page = "| script | outcome | |\n|---|---|---|\n| `a = 1 \\| 2`<br>`b` | raises `E`: m | note |\n| `import a`, `import b` | works | |\n\n\
+        | other | outcome |\n|---|---|\n| `c` | works |\n\n| script | then | outcome |\n|---|---|---|\n| `d` | `e` | prints `1`<br>`2` |\n";
+    let read: Vec<_> = rows(page)
+        .into_iter()
+        .map(|row| format!("{} {} {:?} {}", row.line, row.scripts.join(" AND "), row.then, row.outcome))
+        .collect();
+    assert_eq!(
+        read,
+        [
+            "2 a = 1 | 2\nb None raises `E`: m",
+            "3 import a AND import b None works",
+            "11 d Some(\"e\") prints `1`<br>`2`",
+        ]
+    );
+}

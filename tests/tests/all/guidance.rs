@@ -1,0 +1,284 @@
+//! What is said of the failures that scripts commonly come to: `docs/guidance.md` is made of it. And that it names what is there.
+
+use std::{fmt::Write, fs, path::Path};
+
+use glovebox::{Execution, Language, Request, guidance};
+use glovebox_tests::{Goldens, fixed, sandbox, short};
+
+const PAGE: &str = "docs/guidance.md";
+
+/// Scripts that fail as scripts of models do.
+const FAILURES: &[(&str, Language, &[&str])] = &[
+    (
+        "Limits",
+        Language::Python,
+        &[
+            "n = 0\nwhile True:\n    n += 1",
+            "import time\ntime.sleep(60)",
+            "x = 'a' * 500_000_000",
+            "def f(n):\n    return f(n + 1)\nf(0)",
+            "print('x' * 3000)",
+        ],
+    ),
+    (
+        "Limits",
+        Language::JavaScript,
+        &["for (;;) {}", "const all = [];\nwhile (true) all.push(new ArrayBuffer(1e6));", "function f() { f() }\nf()"],
+    ),
+    (
+        "Modules",
+        Language::Python,
+        &[
+            "import jsno",
+            "import numpy as np",
+            "from bs4 import BeautifulSoup",
+            "import requests",
+            "import my_company_tools",
+            "import pip",
+            "import openpyxle",
+            "import chardet",
+            "import sys\nsys.path.pop()\nimport openpyxl",
+        ],
+    ),
+    (
+        "Modules",
+        Language::JavaScript,
+        &[
+            "import fs from 'fss'",
+            "const path = require('paht');",
+            "const csv = require('csv-smple');",
+            "import axios from 'axios'",
+            "const http = require('node:http');",
+            "const net = require('net');",
+            "import { exec } from 'child_process'",
+            "const { Worker } = require('worker_threads');",
+            "const { pipeline } = require('stream/promises');",
+            "import { createReadStream } from 'fs'",
+            "const fs = require('fs');\nfs.createWriteStream('x.txt').write('x');",
+            "import { joni } from 'path'",
+            "const rl = require('readline').createInterface({ input: process.stdin });",
+            "const zlib = require('zlib');",
+            "const _ = require('lodash');",
+            "const Papa = require('papaparse');",
+            "const { v4 } = require('uuid');",
+            "const sqlite = require('better-sqlite3');",
+            "const mine = require('./mine');",
+            "import mine from './mine.js'",
+            "import leftpad from 'leftpad'",
+            "const leftpad = require('leftpad');",
+        ],
+    ),
+    (
+        "Syntax",
+        Language::Python,
+        &[
+            "print 'hello'",
+            "x = 1\nif x == 1\n    print(x)",
+            "if True:\n    x = 1\nelse if x:\n    x = 2",
+            "x = (1,",
+            "x = 'open",
+            "if True:\nx = 1",
+            "x = = 1",
+            "```py\nprint(1)\n```",
+            "const x = 1;",
+        ],
+    ),
+    (
+        "Syntax",
+        Language::JavaScript,
+        &["const x = ", "x = {a: 1", "```\n1\n```", "def f(x):\n    return x", "let s = 'open"],
+    ),
+    (
+        "Files",
+        Language::Python,
+        &[
+            "open('/etc/passwd')",
+            "open('/tmp/x', 'w')",
+            "open('../secret')",
+            r"open('C:\\data\\x.csv')",
+            "open('data.csv')",
+        ],
+    ),
+    (
+        "Files",
+        Language::JavaScript,
+        &["std.open('/etc/passwd', 'r').readAsString()", "std.loadFile('data.csv').length"],
+    ),
+    (
+        "Network",
+        Language::Python,
+        &[
+            "import socket\nsocket.socket()",
+            "import urllib.request\nurllib.request.urlopen('http://example.com')",
+            "import urllib.request\nurllib.request.urlopen('https://example.com')",
+            "import http.client\nhttp.client.HTTPSConnection('example.com')",
+            "import ssl",
+        ],
+    ),
+    (
+        "Network",
+        Language::JavaScript,
+        &["const r = await fetch('https://example.com')", "new WebSocket('wss://example.com')"],
+    ),
+    (
+        "Processes and threads",
+        Language::Python,
+        &[
+            "import subprocess\nsubprocess.run(['ls'])",
+            "import os\nos.system('ls')",
+            "import multiprocessing",
+            "import threading\nthreading.Thread(target=print).start()",
+            "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor()",
+            "import signal\nsignal.alarm(1)",
+        ],
+    ),
+    ("Processes and threads", Language::JavaScript, &["new Worker('x.js')"]),
+    ("Other environments", Language::Python, &["name = input('Your name: ')", "import tkinter"]),
+    (
+        "Other environments",
+        Language::JavaScript,
+        &[
+            "document.querySelector('p')",
+            "localStorage.getItem('x')",
+            "alert(1)",
+            "Deno.readTextFile('x')",
+            "new Intl.NumberFormat()",
+        ],
+    ),
+];
+
+fn execute(language: Language, source: &str) -> Execution {
+    let policy = |policy: &mut glovebox::Policy| {
+        // Under a fixed clock waiting takes no time.
+        if source.contains("sleep") {
+            policy.limits.timeout_ms = 200;
+        } else {
+            fixed(policy);
+        }
+        (policy.limits.fuel, policy.limits.stdout_bytes) = (400_000_000, 2_000);
+    };
+    sandbox(language, policy).execute(source).unwrap()
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# What is said of failures\n\n\
+         An execution that fails carries `guidance`: what happened, what can be done, and the line as it should be where that is\n\
+         certain. `glovebox run` prints it under the error, `--json` has it as `guidance`, `Execution::guidance` in Rust. This page is\n\
+         made by a test that runs these scripts.\n",
+    );
+    let mut last = "";
+    for (title, language, scripts) in FAILURES {
+        if *title != last {
+            write!(page, "\n## {title}\n").unwrap();
+            last = title;
+        }
+        for source in *scripts {
+            let execution = execute(*language, source);
+            write!(page, "\n````{language}\n{source}\n````\n{}:", short(&execution.outcome)).unwrap();
+            let advice = &execution.guidance.advice;
+            if advice.is_empty() {
+                page.push_str(" nothing is said.\n");
+            }
+            for advice in advice {
+                let kind = serde_json::to_string(&advice.kind).unwrap();
+                write!(page, " {} {}\n\n", kind.trim_matches('"'), advice.summary).unwrap();
+                advice.steps.iter().for_each(|step| writeln!(page, "* {step}").unwrap());
+                if let Some(correction) = &advice.correction {
+                    write!(page, "\nLine {}: `{}`\n", correction.line, correction.text).unwrap();
+                }
+            }
+        }
+    }
+    page
+}
+
+// scenario: quickjs-prd: 7 risk, models confuse QuickJS and Node
+// scenario: quickjs-prd: 7 risk, models confuse QuickJS and Node
+#[test]
+fn the_page_is_what_is_said() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
+    let made = page();
+    if Goldens::blessing() {
+        fs::write(&path, &made).unwrap();
+    }
+    let held = fs::read_to_string(&path).unwrap_or_default();
+    assert!(held == made, "{PAGE} is not what is said; run with BLESS=1");
+    assert!(!held.contains("nothing is said"), "something here has no advice");
+}
+
+#[test]
+fn the_modules_that_are_proposed_are_there() {
+    let names: Vec<&str> = guidance::modules(Language::Python).collect();
+    let source = "import sys\nfor name in sys.stdin.read().split():\n    __import__(name)";
+    let ran = sandbox(Language::Python, fixed).run(Request::new(source).stdin(names.join(" ").as_bytes())).unwrap();
+    assert!(ran.is_success(), "{}", ran.stderr.text());
+
+    // Each is named: modules of Node are made for the sources that name them.
+    let mut source = String::new();
+    for name in guidance::modules(Language::JavaScript) {
+        writeln!(source, "console.log(typeof (await import('{name}')));").unwrap();
+        if name != "std" {
+            writeln!(source, "require('{name}');").unwrap();
+        }
+    }
+    let ran = sandbox(Language::JavaScript, fixed).execute(&source).unwrap();
+    assert_eq!(
+        ran.stdout.text(),
+        "object\n".repeat(guidance::modules(Language::JavaScript).count()),
+        "{}",
+        ran.stderr.text()
+    );
+}
+
+#[test]
+fn the_modules_of_node_that_are_there_are_all_proposed() {
+    let source =
+        "for (const name of require('module').builtinModules) {\n    require(name);\n    console.log(name);\n}";
+    let ran = sandbox(Language::JavaScript, fixed).execute(source).unwrap();
+    assert!(ran.is_success(), "{}", ran.stderr.text());
+    let text = ran.stdout.text();
+    let mut there: Vec<&str> = text.lines().chain(["std"]).collect();
+    there.sort_unstable();
+    there.dedup();
+    assert_eq!(there, guidance::modules(Language::JavaScript).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_package_is_proposed_and_is_there() {
+    let list = glovebox::PackageList::builtin().unwrap();
+    let mut names: Vec<&str> =
+        list.packages().iter().flat_map(|package| &package.imports).map(String::as_str).collect();
+    names.push("sandbox_utils");
+    names.sort_unstable();
+    assert_eq!(guidance::packages().collect::<Vec<_>>(), names);
+    let source = format!("import sys\nfor name in '{}'.split():\n    __import__(name)", names.join(" "));
+    // None of them is compiled now: each is kept ready.
+    let ran = sandbox(Language::Python, fixed).execute(&source).unwrap();
+    assert!(ran.is_success() && ran.fuel_consumed < 40_000_000, "{}: {}", ran.fuel_consumed, ran.stderr.text());
+}
+
+#[test]
+fn every_module_of_the_standard_library_that_is_not_on_its_way_out_is_proposed() {
+    let source = "import sys, warnings\nwarnings.simplefilter('error')\nsys.stdout = None\nfound = []\n\
+        for name in sorted(sys.stdlib_module_names):\n    try:\n        __import__(name)\n        found.append(name)\n    \
+        except Exception:\n        pass\nsys.stdout = sys.__stdout__\nprint(*[n for n in found if n[0] != '_'])";
+    let ran = sandbox(Language::Python, fixed).execute(source).unwrap();
+    let rather_not = [
+        "chunk",
+        "genericpath",
+        "ntpath",
+        "nt",
+        "nturl2path",
+        "posix",
+        "pyexpat",
+        "sre_compile",
+        "sre_constants",
+        "sre_parse",
+        "tabnanny",
+        "this",
+    ];
+    let text = ran.stdout.text();
+    let there: Vec<&str> = text.split_whitespace().filter(|name| !rather_not.contains(name)).collect();
+    assert_eq!(there, guidance::modules(Language::Python).collect::<Vec<_>>());
+}

@@ -1,0 +1,63 @@
+//! Hostile application components: those that break in the middle, and those that are no sound components at all.
+//!
+//! What they may use of WASI, and each of their limits, is tested where `glovebox-application` is.
+
+mod binaries;
+mod middle;
+mod texts;
+mod tool_providers;
+
+use std::{sync::OnceLock, time::Duration};
+
+use glovebox::{Engine, EngineConfig, Language, component::SandboxHost};
+use glovebox_application::{AppConfig, AppOutcome, Applications};
+use glovebox_tests::{engine, sandbox};
+
+const MIB: u64 = 1 << 20;
+
+/// How long a process of its own may take.
+const LONG: Duration = Duration::from_secs(300);
+
+/// Applications of an engine that keeps what it compiled in a directory of this program's own, and executes nothing.
+struct World {
+    applications: Applications,
+    host: SandboxHost,
+    _cache: tempfile::TempDir,
+}
+
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let cache = tempfile::tempdir().unwrap();
+        let mut config = EngineConfig::default();
+        (config.cache_dir, config.pool) = (Some(cache.path().into()), None);
+        let engine = Engine::new(config).unwrap();
+        let host = SandboxHost::builder(&engine).build().unwrap();
+        World { applications: Applications::new(&engine).unwrap(), host, _cache: cache }
+    })
+}
+
+/// What becomes of a component's `f()`, or why it cannot be loaded.
+fn loaded_and_called(bytes: &[u8], config: &AppConfig) -> Result<AppOutcome, String> {
+    let World { applications, host, .. } = world();
+    let application = applications.load_bytes("hostile", bytes).map_err(|error| chain(&error))?;
+    application.invoke("f()", host, config).map(|ended| ended.outcome).map_err(|error| chain(&error))
+}
+
+/// An error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// That the host's own sandboxes still execute.
+fn assert_others_work() {
+    let execution = sandbox(Language::JavaScript, |_| ()).execute("console.log(7)").unwrap();
+    assert_eq!(execution.stdout.text(), "7\n");
+    assert!(Applications::new(engine()).is_ok());
+}

@@ -1,0 +1,172 @@
+//! Handles that are none, or not the component's.
+
+use glovebox::component::SandboxHost;
+use glovebox_tests::{lone_engine, puppet::Puppet};
+use serde_json::{Value, json};
+
+use super::{assert_others_work, error, host, host_on, ok, open, puppet, start, trap};
+
+/// Every function that takes a handle, with the arguments behind it.
+fn takers() -> Vec<(&'static str, Value)> {
+    vec![
+        ("session.id", json!([])),
+        ("session.info", json!([])),
+        ("session.execute", json!([{ "source": "1" }])),
+        ("session.start", json!([{ "source": "1" }])),
+        ("session.get-variable", json!(["a"])),
+        ("session.set-variable", json!(["a", "1"])),
+        ("session.files", json!([])),
+        ("session.write-file", json!(["a", "b", "fail"])),
+        ("session.rename-file", json!(["a", "b", "fail"])),
+        ("session.delete-file", json!(["a", true])),
+        ("session.fork", json!([])),
+        ("session.checkpoint", json!([])),
+        ("session.checkpoints", json!([])),
+        ("session.undo", json!([])),
+        ("session.undo-to", json!([1])),
+        ("session.hibernate", json!([])),
+        ("session.close", json!([])),
+        ("session.drop", json!([])),
+        ("started.continue", json!([[], 0])),
+        ("started.read-output", json!(["stdout", 0, 1])),
+        ("started.files", json!([])),
+        ("started.cancel", json!([])),
+        ("started.drop", json!([])),
+        ("files.list", json!(["*"])),
+        ("files.stat", json!(["a"])),
+        ("files.read", json!(["a", 0, 1])),
+        ("files.drop", json!([])),
+        ("blob.append", json!(["x"])),
+        ("blob.size", json!([])),
+        ("blob.read", json!([0, 1])),
+        ("blob.drop", json!([])),
+    ]
+}
+
+fn with_handle(handle: &Value, rest: &Value) -> Value {
+    [handle.clone()].into_iter().chain(rest.as_array().unwrap().iter().cloned()).collect()
+}
+
+#[test]
+fn forged_handles_are_traps_of_every_function() {
+    let host = host(|_, _| ());
+    for (function, rest) in takers() {
+        for forged in [0_u32, 1, 9, 1 << 20, u32::MAX] {
+            let mut puppet = Puppet::new(&host);
+            let words = trap(&mut puppet, function, &with_handle(&json!(forged), &rest));
+            assert!(words.contains("unknown handle index"), "{function} {forged}: {words}");
+            assert_eq!(puppet.store.data().usage(), host.ctx().usage(), "nothing is counted");
+        }
+    }
+    assert_others_work();
+}
+
+#[test]
+fn a_handle_of_another_resource_type_is_a_trap() {
+    let host = host(|_, _| ());
+    for (function, rest) in takers() {
+        let mut puppet = Puppet::new(&host);
+        // Of the four kinds each function wants one, and has three others to refuse.
+        let session = open(&mut puppet);
+        let blob = puppet.call("blob.new", &json!([])).unwrap();
+        let wrong = if function.starts_with("session") { blob } else { session };
+        let words = trap(&mut puppet, function, &with_handle(&wrong, &rest));
+        assert!(words.contains("used with the wrong type"), "{function}: {words}");
+    }
+    assert_others_work();
+}
+
+#[test]
+fn dropped_handles_are_gone_and_dropping_twice_is_a_trap() {
+    let host = host(|_, _| ());
+    type Make = fn(&mut Puppet) -> Value;
+    let kinds: [(&str, &str, Value, Make); 4] = [
+        ("session.drop", "session.info", json!([]), open),
+        ("blob.drop", "blob.size", json!([]), |puppet| puppet.call("blob.new", &json!([])).unwrap()),
+        ("started.drop", "started.continue", json!([[], 0]), |puppet| start(puppet, "1")),
+        ("files.drop", "files.list", json!(["*"]), |puppet| {
+            let session = open(puppet);
+            ok(&puppet.call("session.files", &json!([session])).unwrap()).clone()
+        }),
+    ];
+    for (drop, using, rest, make) in kinds {
+        for again in [drop, using] {
+            let mut puppet = Puppet::new(&host);
+            let handle = make(&mut puppet);
+            puppet.call(drop, &json!([handle])).unwrap();
+            let rest = if again == drop { json!([]) } else { rest.clone() };
+            let words = trap(&mut puppet, again, &with_handle(&handle, &rest));
+            assert!(words.contains("unknown handle index"), "{again}: {words}");
+        }
+    }
+    assert_others_work();
+}
+
+#[test]
+fn a_handle_is_its_instances_own_in_the_same_store_too() {
+    let mut first = puppet();
+    let session = open(&mut first);
+    ok(&first.call("session.set-variable", &json!([session, "secret", "7"])).unwrap());
+    // The second instance shares the sandbox and its quotas, and has a table of its own.
+    let mut second = first.beside();
+    assert_eq!(second.store.data().usage().sessions, 1);
+    let blob = second.call("blob.new", &json!([])).unwrap();
+    assert_eq!(blob, session, "both tables begin at the same number");
+    assert_eq!(second.call("blob.size", &json!([blob])).unwrap(), 0);
+    let words = trap(&mut second, "session.get-variable", &json!([session, "secret"]));
+    assert!(words.contains("used with the wrong type"), "{words}");
+    assert_others_work();
+}
+
+#[test]
+fn the_same_number_in_another_store_is_that_stores_own() {
+    let host = host(|_, _| ());
+    let (mut one, mut other) = (Puppet::new(&host), Puppet::new(&host));
+    let (of_one, of_other) = (open(&mut one), open(&mut other));
+    assert_eq!(of_one, of_other);
+    let set = one.call("session.set-variable", &json!([of_one, "secret", "7"])).unwrap();
+    ok(&set);
+    let read = other.call("session.get-variable", &json!([of_one, "secret"])).unwrap();
+    assert_eq!(ok(&read), &Value::Null);
+    let ids = [&mut one, &mut other].map(|puppet| puppet.call("session.id", &json!([of_one])).unwrap());
+    assert_ne!(ids[0], ids[1]);
+    // A session's id reaches nothing: nowhere is one taken.
+    drop(one);
+    let info = other.call("session.info", &json!([of_other])).unwrap();
+    assert_eq!(info["ended"], Value::Null);
+}
+
+/// A host whose engine keeps one session at once, for everybody.
+fn host_of_one_session() -> SandboxHost {
+    host_on(&lone_engine(None), |policy, _| policy.limits.session_count = 1)
+}
+
+#[test]
+fn a_trap_leaves_nothing_behind() {
+    let host = host_of_one_session();
+    let mut attacker = Puppet::new(&host);
+    let session = open(&mut attacker);
+    for n in 0..100 {
+        let blob = attacker.call("blob.new", &json!([])).unwrap();
+        ok(&attacker.call("blob.append", &json!([blob, "x".repeat(n * 100)])).unwrap());
+        ok(&attacker.call("session.files", &json!([session])).unwrap());
+    }
+    let started = attacker.call("session.start", &json!([session, { "source": "for (;;) {}" }])).unwrap();
+    ok(&started);
+    start(&mut attacker, "for (;;) {}");
+    trap(&mut attacker, "blob.size", &json!([77_777]));
+    // An instance that trapped is not entered again.
+    let again = attacker.call("blob.new", &json!([])).unwrap_err();
+    assert!(format!("{again:#}").contains("cannot enter component instance"), "{again:#}");
+    let mut other = Puppet::new(&host);
+    let refused = other.call("session.open", &json!(["javascript", {}, {}])).unwrap();
+    assert_eq!(error(&refused).0, "too-many-sessions");
+    // What ran is unwound in the background, and the session goes with it.
+    drop(attacker);
+    let opened = (0..2_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        other.call("session.open", &json!(["javascript", {}, {}])).unwrap().get("ok").is_some()
+    });
+    assert!(opened, "the session was freed with its store");
+    assert_others_work();
+}

@@ -1,0 +1,212 @@
+//! Lists and strings that are too long, with and without memory behind them.
+
+use glovebox::component::LIFT_BYTES;
+use glovebox_tests::{
+    process::in_child,
+    puppet::{END, Puppet},
+};
+use serde_json::{Value, json};
+
+use super::{LONG, MIB, assert_others_work, error, grown, host, ok, open, puppet, start, trap};
+
+/// What the host's memory may grow by: what one call may hand over, once as it is lifted and once as it is looked at, and the guests of
+/// [`assert_others_work`].
+const GROWN_BYTES: u64 = 2 * LIFT_BYTES as u64 + 128 * MIB;
+
+/// A piece of the puppet's memory that is all zeros, and is not written to.
+const ZEROS: u32 = 64 << 20;
+
+const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
+
+/// A list or string of this many elements.
+fn zeros(len: usize) -> Value {
+    json!({ "raw": [ZEROS, len] })
+}
+
+/// A place for a list in the arguments of a function, and what one of its elements takes in the host.
+struct Place {
+    name: &'static str,
+    element_bytes: usize,
+    function: &'static str,
+    arguments: fn(&mut Puppet, Value) -> Value,
+    /// What the host says of as many as may be handed over.
+    at: &'static str,
+}
+
+fn places() -> Vec<Place> {
+    let string = size_of::<String>();
+    let place = |name, element_bytes, function, arguments, at| Place { name, element_bytes, function, arguments, at };
+    vec![
+        place("source", 1, "execute", |_, list| json!(["javascript", { "source": list }, {}]), "source-too-large"),
+        place(
+            "stdin",
+            1,
+            "execute",
+            |_, list| json!(["javascript", { "source": "", "stdin": list }, {}]),
+            "stdin-too-large",
+        ),
+        place(
+            "name",
+            1,
+            "execute",
+            |_, list| json!(["javascript", { "source": "", "name": list }, {}]),
+            "invalid-argument",
+        ),
+        place("runtime", 1, "execute", |_, list| json!([{ "named": list }, { "source": "" }, {}]), "unknown-runtime"),
+        place(
+            "args",
+            string,
+            "execute",
+            |_, list| json!(["javascript", { "source": "" }, { "args": list }]),
+            "invalid-policy",
+        ),
+        place(
+            "env",
+            2 * string,
+            "execute",
+            |_, list| json!(["javascript", { "source": "" }, { "env": list }]),
+            "invalid-policy",
+        ),
+        place(
+            "tools",
+            3 * string,
+            "start",
+            |_, list| json!(["javascript", { "source": "" }, {}, list]),
+            "invalid-argument",
+        ),
+        place(
+            "context",
+            1,
+            "session.open",
+            |_, list| json!(["javascript", {}, { "context": list }]),
+            "invalid-argument",
+        ),
+        place(
+            "variable",
+            1,
+            "session.set-variable",
+            |puppet, list| json!([open(puppet), "a", list]),
+            "invalid-argument",
+        ),
+        place("variable's name", 1, "session.get-variable", |puppet, list| json!([open(puppet), list]), "ok"),
+        place("path", 1, "session.delete-file", |puppet, list| json!([open(puppet), list, true]), "file"),
+        place("file", 1, "session.write-file", |puppet, list| json!([open(puppet), "a", list, "fail"]), "ok"),
+        place(
+            "pattern",
+            1,
+            "files.list",
+            |puppet, list| {
+                let session = open(puppet);
+                json!([ok(&puppet.call("session.files", &json!([session])).unwrap()), list])
+            },
+            "file",
+        ),
+        place(
+            "blob",
+            1,
+            "blob.append",
+            |puppet, list| json!([puppet.call("blob.new", &json!([])).unwrap(), list]),
+            "ok",
+        ),
+    ]
+}
+
+#[test]
+fn what_a_call_hands_over_is_bounded_to_the_byte() {
+    if !in_child("hostile_components::lists::what_a_call_hands_over_is_bounded_to_the_byte", LONG) {
+        return;
+    }
+    assert_others_work();
+    let host = host(|_, _| ());
+    let grown = grown(|| {
+        for Place { name, element_bytes, function, arguments, at } in places() {
+            let mut puppet = Puppet::new(&host);
+            // Texts that the other arguments have count as well.
+            let beside = usize::from(function.starts_with("session.write") || function.starts_with("session.set"));
+            let most = (LIFT_BYTES - beside) / element_bytes;
+            let given = arguments(&mut puppet, zeros(most));
+            let answer = puppet.call(function, &given).unwrap_or_else(|trap| panic!("{name} of {most}: {trap:#}"));
+            let told = if answer.get("ok").is_some() { "ok" } else { error(&answer).0 };
+            assert_eq!(told, at, "{name}: {answer}");
+            let given = arguments(&mut puppet, zeros(most + 1));
+            let words = trap(&mut puppet, function, &given);
+            assert!(words.contains(TOO_MUCH), "{name} of {}: {words}", most + 1);
+        }
+        assert_others_work();
+    });
+    assert!(grown < GROWN_BYTES, "the host grew by {} MiB", grown / MIB);
+}
+
+#[test]
+fn a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted() {
+    if !in_child(
+        "hostile_components::lists::a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted",
+        LONG,
+    ) {
+        return;
+    }
+    assert_others_work();
+    let host = host(|_, _| ());
+    let grown = grown(|| {
+        for Place { name, function, arguments, .. } in places() {
+            let mut puppet = Puppet::new(&host);
+            // 2 GiB of zeros, for strings; others are out of bounds.
+            let given = arguments(&mut puppet, zeros(1 << 28));
+            let words = trap(&mut puppet, function, &given);
+            assert!(words.contains(TOO_MUCH) || words.contains("out of bounds of memory"), "{name}: {words}");
+        }
+        let mut puppet = Puppet::new(&host);
+        let started = start(&mut puppet, "1");
+        let words = trap(&mut puppet, "started.continue", &json!([started, zeros(1 << 26), 0]));
+        assert!(words.contains(TOO_MUCH), "answers: {words}");
+    });
+    assert!(grown < GROWN_BYTES, "the host grew by {} MiB", grown / MIB);
+    assert_others_work();
+}
+
+#[test]
+fn a_length_without_memory_behind_it_is_a_trap() {
+    let host = host(|_, _| ());
+    for Place { name, function, arguments, .. } in places() {
+        for (pointer, len) in [(END, 1_u32), (END - 1, 2), (0, u32::MAX), (u32::MAX, u32::MAX), (ZEROS, 0xd000_0000)] {
+            let mut puppet = Puppet::new(&host);
+            let given = arguments(&mut puppet, json!({ "raw": [pointer, len] }));
+            let words = trap(&mut puppet, function, &given);
+            let is_told = words.contains("out of bounds of memory") || words.contains("pointer is not aligned");
+            assert!(is_told, "{name} at {pointer:#x} of {len:#x}: {words}");
+        }
+    }
+    assert_others_work();
+}
+
+#[test]
+fn strings_within_lists_are_bounded_together() {
+    let mut puppet = puppet();
+    // Eight strings, each half of what a call may hand over, are four times too much, though they are the same memory.
+    let args: Vec<Value> = (0..8).map(|_| zeros(LIFT_BYTES / 2)).collect();
+    let words = trap(&mut puppet, "execute", &json!(["javascript", { "source": "" }, { "args": args }]));
+    assert!(words.contains(TOO_MUCH), "{words}");
+    assert_others_work();
+}
+
+#[test]
+fn what_is_no_unicode_is_a_trap() {
+    for bytes in [&b"\xff"[..], b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82"] {
+        let mut puppet = puppet();
+        puppet.write(ZEROS, bytes);
+        let words = trap(&mut puppet, "execute", &json!(["javascript", { "source": zeros(bytes.len()) }, {}]));
+        assert!(words.contains("invalid utf-8") || words.contains("incomplete utf-8"), "{bytes:x?}: {words}");
+    }
+    assert_others_work();
+}
+
+#[test]
+fn a_case_that_there_is_not_is_a_trap() {
+    let mut puppet = puppet();
+    let session = open(&mut puppet).as_u64().unwrap();
+    let zeros = u64::from(ZEROS);
+    // There are two things to do with a file that exists, and this is the eighth.
+    let trap = puppet.call_flat("session.write-file", &[session, zeros, 1, zeros, 1, 7]).unwrap_err();
+    assert!(format!("{trap:#}").contains("discriminant"), "{trap:#}");
+    assert_others_work();
+}

@@ -1,0 +1,112 @@
+//! Hostile components: whatever they ask of the sandbox, they get an error or a trap of their own.
+//!
+//! The attacker is the puppet, a component that makes any call with any bits. Beside it sandboxes of the host's own and of other components
+//! go on working, in the same process and engine ([`assert_others_work`]). Where memory is measured, that is in a process of its own.
+
+mod bytes;
+mod handles;
+mod lists;
+mod policies;
+mod quotas;
+mod realloc;
+mod started;
+mod tools;
+
+use std::{sync::Once, thread, time::Duration};
+
+use glovebox::{
+    Engine, Language, Policy,
+    component::{Quotas, SandboxHost},
+};
+use glovebox_tests::{engine, process, puppet::Puppet, sandbox};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+
+/// How long a process of its own may take.
+const LONG: Duration = Duration::from_secs(300);
+
+/// What no attack may make this process grow to. It ends at once then, before the machine suffers.
+const PROCESS_BYTES: u64 = 3 << 30;
+
+/// A host with the default policy and quotas, changed by `edit`.
+fn host_on(engine: &Engine, edit: impl FnOnce(&mut Policy, &mut Quotas)) -> SandboxHost {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        thread::spawn(|| {
+            while process::resident_bytes() < PROCESS_BYTES {
+                thread::sleep(Duration::from_millis(10));
+            }
+            println!("this process grew to {} MiB", process::resident_bytes() / MIB);
+            std::process::abort();
+        });
+    });
+    let (mut policy, mut quotas) = (Policy::default(), Quotas::default());
+    // No test fails because the machine is slow.
+    policy.limits.timeout_ms = 120_000;
+    edit(&mut policy, &mut quotas);
+    SandboxHost::builder(engine).policy(policy).quotas(quotas).build().unwrap()
+}
+
+fn host(edit: impl FnOnce(&mut Policy, &mut Quotas)) -> SandboxHost {
+    host_on(engine(), edit)
+}
+
+fn puppet() -> Puppet {
+    Puppet::new(&host(|_, _| ()))
+}
+
+/// A puppet with other quotas.
+fn puppet_with(edit: impl FnOnce(&mut Quotas)) -> Puppet {
+    Puppet::new(&host(|_, quotas| edit(quotas)))
+}
+
+/// That others can still execute: the host itself, and another component.
+fn assert_others_work() {
+    for (language, source) in [(Language::JavaScript, "console.log(7)"), (Language::Python, "print(7)")] {
+        assert_eq!(sandbox(language, |_| ()).execute(source).unwrap().stdout.text(), "7\n");
+    }
+    let ran = puppet().call("execute", &json!(["javascript", { "source": "console.log(6)" }, {}])).unwrap();
+    assert_eq!(ok(&ran)["stdout"]["bytes"], "6\n");
+}
+
+/// Which error a function gave, and its text.
+fn error(answer: &Value) -> (&str, &str) {
+    let error = answer["err"].as_object().unwrap_or_else(|| panic!("no error: {answer}"));
+    let (name, text) = error.iter().next().unwrap();
+    (name, text.as_str().or(text["message"].as_str()).unwrap_or_default())
+}
+
+/// The value that a function gave.
+fn ok(answer: &Value) -> &Value {
+    answer.get("ok").unwrap_or_else(|| panic!("an error: {answer}"))
+}
+
+fn open(puppet: &mut Puppet) -> Value {
+    ok(&puppet.call("session.open", &json!(["javascript", {}, {}])).unwrap()).clone()
+}
+
+fn start(puppet: &mut Puppet, source: &str) -> Value {
+    let answer = puppet.call("start", &json!(["javascript", { "source": source }, {}, []])).unwrap();
+    ok(&answer).clone()
+}
+
+/// Calls what has to be a trap, and gives its words.
+fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
+    match puppet.call(function, arguments) {
+        Ok(answer) => panic!("`{function}` gave {answer}"),
+        Err(trap) => format!("{trap:#}"),
+    }
+}
+
+/// How much more memory this process has had at most than before `work`.
+fn grown(work: impl FnOnce()) -> u64 {
+    let before = process::resident_bytes();
+    work();
+    process::peak_resident_bytes().saturating_sub(before)
+}
+
+/// The threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}

@@ -1,0 +1,239 @@
+//! More of everything than anybody needs: each quota under, at, over, and again after something was given back.
+
+use glovebox_tests::{process::in_child, puppet::Puppet};
+use serde_json::{Value, json};
+
+use super::{LONG, MIB, assert_others_work, error, grown, host, ok, open, puppet, puppet_with, start, trap};
+
+const QUOTA: &str = "quota-exceeded";
+
+fn try_open(puppet: &mut Puppet) -> Value {
+    puppet.call("session.open", &json!(["javascript", {}, {}])).unwrap()
+}
+
+#[test]
+fn sessions_end_at_their_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.sessions = 3);
+    let first = open(&mut puppet);
+    open(&mut puppet);
+    // Forks and resumed ones are sessions.
+    let fork = ok(&puppet.call("session.fork", &json!([first])).unwrap()).clone();
+    let saved = ok(&puppet.call("session.hibernate", &json!([first])).unwrap()).clone();
+    let over = [
+        try_open(&mut puppet),
+        puppet.call("session.fork", &json!([first])).unwrap(),
+        puppet.call("session.resume", &json!(["javascript", saved, {}, {}])).unwrap(),
+    ];
+    for answer in over {
+        assert_eq!(error(&answer), (QUOTA, "`sessions`: at most 3 is granted"));
+    }
+    // Ended is not gone: the handle counts.
+    ok(&puppet.call("session.close", &json!([fork])).unwrap());
+    assert_eq!(error(&try_open(&mut puppet)).0, QUOTA);
+    puppet.call("session.drop", &json!([fork])).unwrap();
+    ok(&puppet.call("session.resume", &json!(["javascript", saved, {}, {}])).unwrap());
+    assert_eq!(puppet.store.data().usage().sessions, 3);
+    assert_others_work();
+}
+
+#[test]
+fn thousands_of_sessions_are_refused_and_cost_nothing() {
+    if !in_child("hostile_components::quotas::thousands_of_sessions_are_refused_and_cost_nothing", LONG) {
+        return;
+    }
+    assert_others_work();
+    let mut puppet = puppet();
+    let mut opened = 0;
+    let grown = grown(|| {
+        for _ in 0..5_000 {
+            opened += u32::from(try_open(&mut puppet).get("ok").is_some());
+        }
+        assert_others_work();
+    });
+    assert_eq!(opened, 64, "as many as there may be by default");
+    // An open session is a few pages of its own.
+    assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);
+    println!("64 sessions: {} MiB", grown / MIB);
+}
+
+#[test]
+fn sessions_that_come_and_go_leave_nothing() {
+    if !in_child("hostile_components::quotas::sessions_that_come_and_go_leave_nothing", LONG) {
+        return;
+    }
+    assert_others_work();
+    let mut puppet = puppet_with(|quotas| quotas.sessions = 1);
+    let mut come_and_go = |times| {
+        for _ in 0..times {
+            let session = open(&mut puppet);
+            puppet.call("session.drop", &json!([session])).unwrap();
+        }
+    };
+    come_and_go(50);
+    let grown = grown(|| come_and_go(500));
+    assert!(grown < 64 * MIB, "the host grew by {} MiB", grown / MIB);
+    assert_others_work();
+}
+
+#[test]
+fn handles_end_at_their_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.handles = 5);
+    let session = open(&mut puppet);
+    let files = puppet.call("session.files", &json!([session])).unwrap();
+    let blobs: Vec<Value> = (0..3).map(|_| puppet.call("blob.new", &json!([])).unwrap()).collect();
+    let over = [
+        puppet.call("session.files", &json!([session])).unwrap(),
+        puppet.call("session.hibernate", &json!([session])).unwrap(),
+        puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap(),
+        try_open(&mut puppet),
+    ];
+    for answer in over {
+        assert_eq!(error(&answer), (QUOTA, "`handles`: at most 5 is granted"));
+    }
+    // What was refused left the session as it was.
+    ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
+    puppet.call("files.drop", &json!([ok(&files)])).unwrap();
+    let started = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
+    puppet.call("started.drop", &json!([ok(&started)])).unwrap();
+    puppet.call("blob.drop", &json!([blobs[0]])).unwrap();
+    // A constructor has no error to give.
+    for _ in 0..2 {
+        puppet.call("blob.new", &json!([])).unwrap();
+    }
+    let words = trap(&mut puppet, "blob.new", &json!([]));
+    assert!(words.contains("`handles`: at most 5 is granted"), "{words}");
+    assert_others_work();
+}
+
+#[test]
+fn ten_thousand_blobs_are_small_and_one_more_is_a_trap() {
+    if !in_child("hostile_components::quotas::ten_thousand_blobs_are_small_and_one_more_is_a_trap", LONG) {
+        return;
+    }
+    assert_others_work();
+    let mut puppet = puppet();
+    let grown = grown(|| {
+        for _ in 0..10_000 {
+            puppet.call("blob.new", &json!([])).unwrap();
+        }
+    });
+    assert!(trap(&mut puppet, "blob.new", &json!([])).contains("`handles`"));
+    assert!(grown < 32 * MIB, "the host grew by {} MiB", grown / MIB);
+    assert_others_work();
+}
+
+#[test]
+fn held_bytes_end_at_their_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.held_bytes = 1 << 20);
+    let blob = puppet.call("blob.new", &json!([])).unwrap();
+    let mut append = |len: usize| puppet.call("blob.append", &json!([blob, "x".repeat(len)])).unwrap();
+    ok(&append((1 << 20) - 1));
+    ok(&append(1));
+    assert_eq!(error(&append(1)), (QUOTA, "`held-bytes`: at most 1048576 is granted"));
+    ok(&append(0));
+    assert_eq!(puppet.call("blob.size", &json!([blob])).unwrap(), json!(1 << 20));
+    // Nothing else is held now, and nothing runs for nothing.
+    let session = open(&mut puppet);
+    let run = puppet.call("session.execute", &json!([session, { "source": "globalThis.a = 'x'" }])).unwrap();
+    ok(&run);
+    let saved = puppet.call("session.hibernate", &json!([session])).unwrap();
+    assert_eq!(error(&saved).0, QUOTA);
+    let started = puppet.call("start", &json!(["javascript", { "source": "1" }, {}, []])).unwrap();
+    assert_eq!(error(&started).0, QUOTA);
+    puppet.call("blob.drop", &json!([blob])).unwrap();
+    assert_eq!(puppet.store.data().usage().held_bytes, 0);
+    ok(&puppet.call("session.hibernate", &json!([session])).unwrap());
+    assert_others_work();
+}
+
+#[test]
+fn snapshots_of_files_count_in_full_each() {
+    let mut puppet = puppet_with(|quotas| quotas.held_bytes = 10 << 20);
+    let session = open(&mut puppet);
+    let written = puppet.call("session.write-file", &json!([session, "f", "x".repeat(3 << 20), "fail"])).unwrap();
+    ok(&written);
+    let taken = (0..1_000).take_while(|_| puppet.call("session.files", &json!([session])).unwrap().get("ok").is_some());
+    assert_eq!(taken.count(), 3, "four would be twelve of ten");
+    assert_others_work();
+}
+
+#[test]
+fn a_million_appends_of_one_byte_are_one_megabyte() {
+    if !in_child("hostile_components::quotas::a_million_appends_of_one_byte_are_one_megabyte", LONG) {
+        return;
+    }
+    assert_others_work();
+    let mut puppet = puppet();
+    let blob = puppet.call("blob.new", &json!([])).unwrap().as_u64().unwrap();
+    let before = puppet.store.data().usage().held_bytes;
+    let grown = grown(|| {
+        for _ in 0..1_000_000 {
+            puppet.call_flat("blob.append", &[blob, 64, 1]).unwrap();
+        }
+    });
+    assert_eq!(puppet.call("blob.size", &json!([blob])).unwrap(), json!(1_000_000));
+    let held = puppet.store.data().usage().held_bytes - before;
+    assert!((1_000_000..=3 << 20).contains(&held), "{held} bytes are counted");
+    assert!(grown < 16 * MIB, "the host grew by {} MiB", grown / MIB);
+    assert_others_work();
+}
+
+#[test]
+fn executions_end_at_their_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.executions = 7);
+    let session = open(&mut puppet);
+    let request = json!({ "source": "1" });
+    ok(&puppet.call("execute", &json!(["javascript", request, {}])).unwrap());
+    ok(&puppet.call("validate", &json!(["javascript", request, {}])).unwrap());
+    ok(&puppet.call("session.execute", &json!([session, request])).unwrap());
+    ok(&puppet.call("session.get-variable", &json!([session, "a"])).unwrap());
+    ok(&puppet.call("session.set-variable", &json!([session, "a", "1"])).unwrap());
+    start(&mut puppet, "1");
+    let over = [
+        puppet.call("execute", &json!(["javascript", request, {}])).unwrap(),
+        puppet.call("validate", &json!(["javascript", request, {}])).unwrap(),
+        puppet.call("start", &json!(["javascript", request, {}, []])).unwrap(),
+        puppet.call("session.execute", &json!([session, request])).unwrap(),
+        puppet.call("session.start", &json!([session, request])).unwrap(),
+        puppet.call("session.get-variable", &json!([session, "a"])).unwrap(),
+        puppet.call("session.fork", &json!([session])).unwrap(),
+        try_open(&mut puppet),
+    ];
+    for answer in over {
+        assert_eq!(error(&answer), (QUOTA, "`executions`: at most 7 is granted"));
+    }
+    // What it has it can still look at, and close.
+    ok(&puppet.call("session.files", &json!([session])).unwrap());
+    ok(&puppet.call("session.close", &json!([session])).unwrap());
+    assert_others_work();
+}
+
+#[test]
+fn all_fuel_together_ends_at_its_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.fuel = 100_000_000);
+    let policy = json!({ "limits": { "fuel": 60_000_000, "fuel-reserve": 0 } });
+    let endless = json!(["javascript", { "source": "for (;;) {}" }, policy]);
+    for left in [60_000_000, 40_000_000] {
+        let ran = puppet.call("execute", &endless).unwrap();
+        let exhausted = &ok(&ran)["outcome"]["exhausted"];
+        assert_eq!((&exhausted["resource"], &exhausted["limit"]), (&json!("fuel"), &json!(left)), "{ran}");
+    }
+    assert_eq!(error(&puppet.call("execute", &endless).unwrap()), (QUOTA, "`fuel`: at most 100000000 is granted"));
+    assert_eq!(error(&puppet.call("session.open", &json!(["javascript", policy, {}])).unwrap()).0, QUOTA);
+    assert_eq!(puppet.store.data().usage().fuel, 100_000_000);
+    assert_others_work();
+}
+
+#[test]
+fn one_component_at_its_quotas_does_not_disturb_another() {
+    let host = host(|_, quotas| {
+        (quotas.sessions, quotas.handles, quotas.executions, quotas.held_bytes) = (1, 1, 2, 10);
+    });
+    let mut greedy = Puppet::new(&host);
+    open(&mut greedy);
+    assert_eq!(error(&try_open(&mut greedy)).0, QUOTA);
+    let mut modest = Puppet::new(&host);
+    let session = open(&mut modest);
+    ok(&modest.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
+    assert_others_work();
+}

@@ -1,0 +1,60 @@
+//! Components that misbehave while the host gives them something.
+
+use glovebox_tests::puppet::Misbehaviour;
+use serde_json::json;
+
+use super::{assert_others_work, ok, open, puppet};
+
+/// What a call that gives something comes to, for a component that misbehaves as it is given it.
+fn given(how: Misbehaviour) -> wasmtime::Result<()> {
+    let mut puppet = puppet();
+    let session = open(&mut puppet);
+    puppet.misbehave(how);
+    let request = json!([session, { "source": "console.log('x'.repeat(1000))" }]);
+    let result = puppet.call("session.execute", &request);
+    if result.is_err() {
+        puppet.call("info", &json!([])).expect_err("an instance that trapped is not entered again");
+    }
+    assert_others_work();
+    result.map(drop)
+}
+
+#[test]
+fn memory_that_is_not_there_is_a_trap() {
+    let table = [
+        (Misbehaviour::Trap, "unreachable"),
+        (Misbehaviour::Misaligned, "realloc return: result not aligned"),
+        (Misbehaviour::OutOfBounds, "realloc return: beyond end of memory"),
+        (Misbehaviour::Endless, "all fuel consumed"),
+        // The host is in the middle of a call, and the component in the middle of another.
+        (Misbehaviour::CallInRealloc, "cannot leave component instance"),
+    ];
+    for (how, words) in table {
+        let trap = given(how).unwrap_err();
+        assert!(format!("{trap:#} {trap:?}").contains(words), "{how:?}: {trap:?}");
+    }
+}
+
+#[test]
+fn who_lets_its_own_memory_be_overwritten_harms_itself() {
+    let mut puppet = puppet();
+    let session = open(&mut puppet);
+    puppet.misbehave(Misbehaviour::Overlapping);
+    // What it gets says nothing any more, and nobody reads it.
+    puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("it is not the host's business");
+    puppet.call_flat("default-policy", &[]).expect("it is not the host's business");
+    puppet.misbehave(Misbehaviour::None);
+    let ran = puppet.call("session.execute", &json!([session, { "source": "console.log('well')" }])).unwrap();
+    assert_eq!(ok(&ran)["stdout"]["bytes"], "well\n");
+    assert_others_work();
+}
+
+#[test]
+fn the_sandbox_is_not_called_while_a_result_is_cleared_away() {
+    let mut puppet = puppet();
+    puppet.talk().unwrap();
+    puppet.misbehave(Misbehaviour::CallInPostReturn);
+    let trap = puppet.talk().unwrap_err();
+    assert!(format!("{trap:#} {trap:?}").contains("cannot leave component instance"), "{trap:?}");
+    assert_others_work();
+}

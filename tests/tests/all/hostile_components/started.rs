@@ -1,0 +1,240 @@
+//! Started executions that are never continued, dropped by the thousand, or answered with nonsense.
+
+use std::{thread, time::Duration};
+
+use glovebox_tests::{process::in_child, puppet::Puppet};
+use serde_json::{Value, json};
+
+use super::{LONG, MIB, assert_others_work, error, grown, ok, open, puppet, puppet_with, start, threads, trap};
+
+const ENDLESS: &str = "for (;;) {}";
+
+fn try_start(puppet: &mut Puppet, source: &str) -> Value {
+    puppet.call("start", &json!(["javascript", { "source": source }, {}, []])).unwrap()
+}
+
+/// Goes on with it until it has ended.
+fn end(puppet: &mut Puppet, started: &Value) -> Value {
+    let step = puppet.call("started.continue", &json!([started, [], u64::MAX])).unwrap();
+    ok(&step)["done"].clone()
+}
+
+/// Waits for something that a thread in the background does.
+fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..6_000).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        is_so()
+    })
+}
+
+#[test]
+fn started_executions_end_at_their_quota() {
+    let mut puppet = puppet_with(|quotas| quotas.started = 2);
+    let first = start(&mut puppet, ENDLESS);
+    start(&mut puppet, ENDLESS);
+    assert_eq!(error(&try_start(&mut puppet, "1")), ("quota-exceeded", "`started`: at most 2 is granted"));
+    let session = open(&mut puppet);
+    let in_session = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
+    assert_eq!(error(&in_session).0, "quota-exceeded");
+    // The refused one has left the session free.
+    ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
+    puppet.call("started.cancel", &json!([first])).unwrap();
+    puppet.call("started.cancel", &json!([first])).unwrap();
+    assert_eq!(end(&mut puppet, &first)["outcome"], "cancelled");
+    assert!(eventually(|| try_start(&mut puppet, "1").get("ok").is_some()), "it has made room");
+    assert_others_work();
+}
+
+#[test]
+fn thousands_that_are_dropped_at_once_leave_no_threads() {
+    if !in_child("hostile_components::started::thousands_that_are_dropped_at_once_leave_no_threads", LONG) {
+        return;
+    }
+    assert_others_work();
+    let mut puppet = puppet_with(|quotas| quotas.started = 8);
+    let before = threads();
+    let (mut most, mut begun) = (0, 0);
+    let grown = grown(|| {
+        for _ in 0..2_000 {
+            if let Some(started) = try_start(&mut puppet, ENDLESS).get("ok").cloned() {
+                begun += 1;
+                puppet.call("started.drop", &json!([started])).unwrap();
+            }
+            most = most.max(threads());
+        }
+    });
+    println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
+    assert!(begun > 8, "those that were dropped make room");
+    // One each, and a few of the sandboxes that go on beside it.
+    assert!(most <= before + 8 + 4, "{most} threads");
+    assert!(eventually(|| puppet.store.data().usage().started == 0), "all are unwound");
+    assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
+    assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);
+    assert_others_work();
+}
+
+#[test]
+fn those_that_nobody_continues_end_at_their_own_limits() {
+    let mut puppet = puppet();
+    let policy = json!({ "limits": { "fuel": 10_000_000, "fuel-reserve": 0 } });
+    for _ in 0..16 {
+        ok(&puppet.call("start", &json!(["javascript", { "source": ENDLESS }, policy, []])).unwrap());
+    }
+    // They count until they have ended, whether somebody asks or not.
+    assert!(eventually(|| puppet.store.data().usage().started == 0), "all have run out of fuel");
+    assert_others_work();
+}
+
+#[test]
+fn a_store_that_is_dropped_takes_its_started_executions_along() {
+    if !in_child("hostile_components::started::a_store_that_is_dropped_takes_its_started_executions_along", LONG) {
+        return;
+    }
+    assert_others_work();
+    let before = threads();
+    for _ in 0..20 {
+        let mut puppet = puppet();
+        let session = open(&mut puppet);
+        ok(&puppet.call("session.start", &json!([session, { "source": ENDLESS }])).unwrap());
+        for _ in 0..5 {
+            start(&mut puppet, ENDLESS);
+        }
+        trap(&mut puppet, "blob.size", &json!([12_345]));
+    }
+    assert!(eventually(|| threads() <= before + 2), "{} threads of {before} before", threads());
+    assert_others_work();
+}
+
+#[test]
+fn waiting_times_may_be_anything() {
+    let mut puppet = puppet();
+    let started = start(&mut puppet, ENDLESS);
+    for wait in [0, 1] {
+        let step = puppet.call("started.continue", &json!([started, [], wait])).unwrap();
+        assert_eq!(ok(&step), "running");
+    }
+    puppet.call("started.cancel", &json!([started])).unwrap();
+    for wait in [json!(u64::MAX), json!(u64::MAX / 1_000), Value::Null, json!(0)] {
+        let step = puppet.call("started.continue", &json!([started, [], wait])).unwrap();
+        assert_eq!(ok(&step)["done"]["outcome"], "cancelled", "{wait}");
+    }
+    assert_others_work();
+}
+
+#[test]
+fn output_is_read_from_anywhere() {
+    let mut puppet = puppet();
+    let started = start(&mut puppet, "console.log('x'.repeat(99))");
+    end(&mut puppet, &started);
+    let mut read = |offset: u64, len: u64| {
+        let bytes = puppet.call("started.read-output", &json!([started, "stdout", offset, len])).unwrap();
+        bytes.as_str().unwrap().len()
+    };
+    let far =
+        [(0, u64::MAX, 100), (99, u64::MAX, 1), (100, 1, 0), (u64::MAX, u64::MAX, 0), (u64::MAX, 1, 0), (5, 0, 0)];
+    for (offset, len, bytes) in far {
+        assert_eq!(read(offset, len), bytes, "{offset} {len}");
+    }
+}
+
+#[test]
+fn files_are_not_there_before_the_end() {
+    let mut puppet = puppet();
+    let started = start(&mut puppet, ENDLESS);
+    assert_eq!(error(&puppet.call("started.files", &json!([started])).unwrap()).0, "session-busy");
+    puppet.call("started.cancel", &json!([started])).unwrap();
+    end(&mut puppet, &started);
+    ok(&puppet.call("started.files", &json!([started])).unwrap());
+}
+
+#[test]
+fn no_session_waits_for_its_own_component() {
+    let mut puppet = puppet();
+    let session = open(&mut puppet);
+    ok(&puppet.call("session.execute", &json!([session, { "source": "var a = 1" }])).unwrap());
+    let started = puppet.call("session.start", &json!([session, { "source": ENDLESS }])).unwrap();
+    let started = ok(&started).clone();
+    let rest = [
+        ("session.execute", json!([session, { "source": "1" }])),
+        ("session.start", json!([session, { "source": "1" }])),
+        ("session.get-variable", json!([session, "a"])),
+        ("session.set-variable", json!([session, "a", "1"])),
+        ("session.files", json!([session])),
+        ("session.write-file", json!([session, "f", "x", "fail"])),
+        ("session.rename-file", json!([session, "f", "g", "fail"])),
+        ("session.delete-file", json!([session, "f", true])),
+        ("session.fork", json!([session])),
+        ("session.checkpoint", json!([session])),
+        ("session.checkpoints", json!([session])),
+        ("session.undo", json!([session])),
+        ("session.undo-to", json!([session, 1])),
+        ("session.hibernate", json!([session])),
+        ("session.close", json!([session])),
+    ];
+    for (function, arguments) in rest {
+        let answer = puppet.call(function, &arguments).unwrap();
+        assert_eq!(error(&answer).0, "session-busy", "{function}");
+    }
+    puppet.call("session.info", &json!([session])).unwrap();
+    // Dropped, it is waited for: the session goes back and lives on.
+    puppet.call("started.drop", &json!([started])).unwrap();
+    let read = puppet.call("session.get-variable", &json!([session, "a"])).unwrap();
+    assert_eq!(ok(&read)["json"], "1");
+    assert_others_work();
+}
+
+/// A script that asks the component twice and prints the answers.
+fn asking(puppet: &mut Puppet) -> Value {
+    let source = "print(tools.ask(q=1))\nprint(tools.ask(q=2))";
+    let tools = json!([{ "name": "ask", "description": "" }]);
+    let answer = puppet.call("start", &json!(["python", { "source": source }, {}, tools])).unwrap();
+    let started = ok(&answer).clone();
+    let step = puppet.call("started.continue", &json!([started, [], null])).unwrap();
+    assert_eq!(ok(&step)["needs-tools"][0]["id"], 0, "{step}");
+    started
+}
+
+#[test]
+fn answers_that_are_none_are_refused_and_none_of_them_is_taken() {
+    let mut puppet = puppet();
+    let started = asking(&mut puppet);
+    let good = json!({ "id": 0, "answer": { "ok": "1" } });
+    let deep = "[".repeat(1 << 20);
+    let wrong = [
+        json!([good, { "id": 1, "answer": { "ok": "1" } }]),
+        json!([good, { "id": u64::MAX, "answer": { "ok": "1" } }]),
+        json!([good, { "id": 0, "answer": { "ok": "{" } }]),
+        json!([good, { "id": 0, "answer": { "ok": "" } }]),
+        json!([good, { "id": 0, "answer": { "ok": "1 2" } }]),
+        json!([good, { "id": 0, "answer": { "ok": deep } }]),
+    ];
+    for answers in wrong {
+        let step = puppet.call("started.continue", &json!([started, answers, 0])).unwrap();
+        assert_eq!(error(&step).0, "invalid-argument");
+        assert!(error(&step).1.len() < 1_000);
+    }
+    let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
+    let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();
+    assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first of them was taken, and the script asks again");
+    // Answers to what was answered are ignored; what is too large fails in the script.
+    let huge = format!("\"{}\"", "x".repeat(1 << 20));
+    let answers = json!([{ "id": 0, "answer": { "ok": "7" } }, { "id": 1, "answer": { "ok": huge } }]);
+    let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();
+    let done = &ok(&step)["done"];
+    assert_eq!(done["stdout"]["bytes"], "0\n", "{done}");
+    assert_eq!(done["outcome"]["raised"]["type-name"], "ToolLimit", "{done}");
+    assert_others_work();
+}
+
+#[test]
+fn failures_say_little() {
+    let mut puppet = puppet();
+    let started = asking(&mut puppet);
+    let failure = json!({ "kind": "failed", "message": "é\u{0}\u{202e}".repeat(1 << 18) });
+    let answers = json!([{ "id": 0, "answer": { "err": failure } }]);
+    let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();
+    let raised = &ok(&step)["done"]["outcome"]["raised"];
+    assert_eq!(raised["type-name"], "ToolError", "{step}");
+    assert!(raised["message"].as_str().unwrap().len() <= 4_200, "it is cut");
+    assert_others_work();
+}

@@ -1,0 +1,90 @@
+//! What a kept session costs while it rests.
+
+use std::{env, time::Duration};
+
+use glovebox::{Language, Session};
+use glovebox_tests::{fixed, process, sandbox};
+
+/// The private memory that one session holds after 10,000 trivial executions, in a process of its own.
+fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
+    if !process::in_child(test, Duration::from_secs(600)) {
+        return;
+    }
+    let sandbox = sandbox(language, fixed);
+    // What the engine itself holds is there before: a stack, a warm slot of the pool that keeps its pages.
+    let first = sandbox.session().unwrap();
+    for _ in 0..100 {
+        assert!(first.execute(source).unwrap().is_success());
+    }
+    let before = process::anonymous_bytes();
+    let session = sandbox.session().unwrap();
+    for _ in 0..10_000 {
+        assert!(session.execute(source).unwrap().is_success());
+    }
+    let held = process::anonymous_bytes().saturating_sub(before);
+    println!("{language}: an idle session holds {held} bytes after 10,000 executions");
+    assert!(held <= most_bytes, "{held} bytes; it was to be at most {most_bytes}");
+}
+
+/// Opens many sessions, says what one of them holds while it rests, and closes and opens as many again.
+///
+/// 40 by default; `GLOVEBOX_IDLE=1000` is what an engine keeps by default.
+fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
+    if !process::in_child(test, Duration::from_secs(600)) {
+        return;
+    }
+    let count = env::var("GLOVEBOX_IDLE").map_or(40, |count| count.parse::<usize>().unwrap());
+    let sandbox = sandbox(language, |policy| policy.limits.session_count = 10_000);
+    let open = || {
+        let session = sandbox.session().unwrap();
+        for _ in 0..3 {
+            assert!(session.execute(source).unwrap().is_success());
+        }
+        session
+    };
+    drop(open());
+    let before = process::anonymous_bytes();
+    let mut sessions: Vec<Session> = (0..count).map(|_| open()).collect();
+    let held = process::anonymous_bytes().saturating_sub(before);
+    let each = held / u64::try_from(count).unwrap();
+    println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
+    assert!(each <= most_bytes, "{each} bytes each; it was to be at most {most_bytes}");
+    // The pool keeps some of what is freed for the next ones: it must be used again, and not added to.
+    for _ in 0..3 {
+        for session in sessions.drain(..) {
+            session.close().unwrap();
+        }
+        sessions.extend((0..count).map(|_| open()));
+    }
+    let again = process::anonymous_bytes().saturating_sub(before);
+    println!("{language}: after closing and opening as many three times they hold {again} bytes");
+    assert!(again <= held + held / 4, "{again} bytes, and {held} the first time: closed sessions hold memory");
+}
+
+// scenario: repl-sandbox: Cleanup on destroy
+#[test]
+fn many_idle_python_sessions_hold_little_and_leave_nothing() {
+    let source = "x = [1, 2, 3]; print(x)";
+    many("idle_session::many_idle_python_sessions_hold_little_and_leave_nothing", Language::Python, source, 3 << 20);
+}
+
+#[test]
+fn many_idle_javascript_sessions_hold_little_and_leave_nothing() {
+    let source = "var x = [1, 2, 3]; console.log(x)";
+    many(
+        "idle_session::many_idle_javascript_sessions_hold_little_and_leave_nothing",
+        Language::JavaScript,
+        source,
+        1 << 20,
+    );
+}
+
+#[test]
+fn an_idle_python_session_holds_little() {
+    idle("idle_session::an_idle_python_session_holds_little", Language::Python, "print(1)", 3 << 20);
+}
+
+#[test]
+fn an_idle_javascript_session_holds_little() {
+    idle("idle_session::an_idle_javascript_session_holds_little", Language::JavaScript, "console.log(1)", 1 << 19);
+}

@@ -1,0 +1,172 @@
+//! Stores that fail, and sessions that cannot be saved.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Instant,
+};
+
+use glovebox::{
+    DirectoryStore, IfExists, Language, NewSession, Save, SessionId, SessionLock, SessionRecord, SessionStore,
+    Sessions, SessionsError, StoreError, StoredEntry, StoredSession,
+};
+use glovebox_tests::sandbox;
+use tempfile::tempdir;
+
+use super::support::{COUNT, id, is_live, policy, python, run};
+
+/// A store that can be told to fail.
+#[derive(Debug)]
+struct Failing {
+    store: DirectoryStore,
+    fails: AtomicBool,
+    /// The session that alone cannot be written then; none for all.
+    only: Option<SessionId>,
+    /// How many times another process will have a session's lock for a moment.
+    moments: AtomicU32,
+}
+
+impl Failing {
+    fn open(path: &Path) -> Self {
+        Self {
+            store: DirectoryStore::open(path).unwrap(),
+            fails: AtomicBool::new(false),
+            only: None,
+            moments: AtomicU32::new(0),
+        }
+    }
+}
+
+impl SessionStore for Failing {
+    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
+        if self.fails.load(Ordering::SeqCst) && self.only.as_ref().is_none_or(|only| only == lock.id()) {
+            return Err(StoreError::Other("the disk is full".into()));
+        }
+        self.store.put(lock, record, state)
+    }
+
+    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        if self.moments.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Ok(None);
+        }
+        self.store.try_lock(id)
+    }
+
+    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.store.get(id)
+    }
+
+    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
+        self.store.record(id)
+    }
+
+    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
+        self.store.list()
+    }
+
+    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Other("the disk is read-only".into()));
+        }
+        self.store.remove(lock)
+    }
+}
+
+#[test]
+fn one_that_only_looks_at_a_session_does_not_have_it() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .build();
+    run(&python(&sessions, "a"), COUNT);
+    let exported = sessions.export(&id("a")).unwrap();
+    let look = |moments| {
+        sessions.hibernate(&id("a")).unwrap();
+        store.moments.store(moments, Ordering::SeqCst);
+    };
+    look(1);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    look(1);
+    assert_eq!(run(&python(&sessions, "a"), COUNT), "2");
+    look(1_000_000);
+    assert!(matches!(sessions.delete(&id("a")), Err(SessionsError::InUse { .. })));
+    look(1);
+    assert!(sessions.delete(&id("a")).unwrap());
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_lost() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
+        .build();
+    let session = python(&sessions, "a");
+    run(&session, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    match session.execute(COUNT).unwrap_err() {
+        SessionsError::Unsaved { id: unsaved, execution, .. } => {
+            assert_eq!((unsaved, execution.stdout.text().trim_end()), (id("a"), "2"));
+        }
+        error => panic!("{error}"),
+    }
+    assert!(sessions.hibernate(&id("a")).is_err());
+    let report = sessions.hibernate_idle(Instant::now());
+    assert_eq!((report.rested.len(), report.errors.len()), (0, 1));
+    // Nor does it make room for another.
+    assert!(sessions.create(id("b"), NewSession::default()).is_err());
+    assert!(is_live(&sessions, "a"));
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(sessions.hibernate_all().rested, [id("a")]);
+    assert_eq!(run(&session, COUNT), "3");
+}
+
+#[test]
+fn one_that_cannot_be_saved_holds_up_no_other() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
+        .build();
+    let (oldest, other) = (python(&sessions, "a"), python(&sessions, "b"));
+    run(&oldest, COUNT);
+    run(&other, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    run(&python(&sessions, "c"), COUNT);
+    assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
+    // Where no other can make room, it says why.
+    let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
+    let error = other.execute(COUNT).unwrap_err();
+    assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");
+    drop(in_use);
+    assert_eq!(run(&other, COUNT), "2");
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&oldest, COUNT), "2");
+}
+
+#[test]
+fn what_cannot_be_replaced_or_removed_lives_on() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| policy.save = Save::OnHibernate))
+        .build();
+    let session = python(&sessions, "a");
+    let exported = sessions.export(&id("a")).unwrap();
+    run(&session, COUNT);
+    store.fails.store(true, Ordering::SeqCst);
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap_err();
+    sessions.delete(&id("a")).unwrap_err();
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(run(&session, COUNT), "2", "what was not saved is still there");
+    sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
+    assert_eq!(run(&session, COUNT), "1");
+    assert!(sessions.delete(&id("a")).unwrap());
+}

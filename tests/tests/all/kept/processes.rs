@@ -1,0 +1,136 @@
+//! One session, several processes and threads.
+
+use std::{
+    io::BufRead as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use glovebox::{CancelToken, DirectoryStore, IfExists, Language, Request, Sessions, SessionsError};
+use glovebox_tests::sandbox;
+use tempfile::{TempDir, tempdir};
+
+use super::support::{COUNT, COUNT_JS, id, javascript, open, policy, python, run};
+
+#[test]
+fn one_process_at_a_time() {
+    let dir = tempdir().unwrap();
+    let one = open(dir.path(), |_| {});
+    let session = python(&one, "a");
+    run(&session, COUNT);
+    let other = open(dir.path(), |_| {});
+    let begun = Instant::now();
+    assert!(matches!(python(&other, "a").execute(COUNT), Err(SessionsError::InUse { .. })));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    // Looking is allowed.
+    assert_eq!(other.list().unwrap().len(), 1);
+    other.export(&id("a")).unwrap();
+    assert!(matches!(other.delete(&id("a")), Err(SessionsError::InUse { .. })));
+
+    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
+    let cancel = CancelToken::new();
+    let impatient = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .policy(policy(|policy| policy.lock_wait_ms = 60_000))
+        .cancel(&cancel)
+        .build();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| run(&python(&waiting, "a"), COUNT));
+        let gives_up = scope.spawn(|| python(&impatient, "a").execute(COUNT));
+        std::thread::sleep(Duration::from_millis(50));
+        cancel.cancel();
+        assert!(matches!(gives_up.join().unwrap(), Err(SessionsError::InUse { .. })));
+        one.hibernate(&id("a")).unwrap();
+        assert_eq!(waiter.join().unwrap(), "2");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
+}
+
+#[test]
+fn whoever_waits_behind_another_thread_can_give_up() {
+    let dir = tempdir().unwrap();
+    let holder = open(dir.path(), |_| {});
+    run(&python(&holder, "a"), COUNT);
+    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = u64::MAX);
+    let session = waiting.open(&id("a")).unwrap();
+    let (first, second) = (CancelToken::new(), CancelToken::new());
+    let in_use = |error: SessionsError| assert!(matches!(error, SessionsError::InUse { .. }), "{error}");
+    let wakes = |cancel: &CancelToken| session.run(Request::new(COUNT).cancel(cancel));
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| wakes(&first));
+        std::thread::sleep(Duration::from_millis(50));
+        let other = scope.spawn(|| wakes(&second));
+        std::thread::sleep(Duration::from_millis(50));
+        second.cancel();
+        in_use(other.join().unwrap().unwrap_err());
+        assert!(!one.is_finished(), "it waits for the other process");
+        // Nor do these wait for as long as that takes.
+        in_use(waiting.hibernate(&id("a")).unwrap_err());
+        in_use(waiting.delete(&id("a")).unwrap_err());
+        let exported = waiting.export(&id("a")).unwrap();
+        in_use(waiting.import(id("a"), &exported, IfExists::Replace).unwrap_err());
+        assert!(waiting.hibernate_all().rested.is_empty());
+        assert!(!one.is_finished());
+        holder.hibernate(&id("a")).unwrap();
+        assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
+    });
+    assert_eq!(run(&session, COUNT), "3");
+}
+
+/// Set for the child process of the test below: the store's directory.
+const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_KEPT_LOOP";
+
+/// Not a test of its own: what the child process runs, until it is killed.
+#[test]
+fn count_loop_for_the_kill_test() {
+    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
+        return;
+    };
+    let sessions = open(Path::new(&path), |policy| policy.lock_wait_ms = 10_000);
+    let session = javascript(&sessions, "a");
+    loop {
+        println!("counted {}", run(&session, COUNT_JS));
+    }
+}
+
+#[test]
+fn what_was_reported_outlives_a_killed_process() {
+    let dir = tempdir().unwrap();
+    kill_repeatedly(&dir, 12);
+}
+
+fn kill_repeatedly(dir: &TempDir, kills: u64) {
+    let mut last = 0;
+    for kill in 0..kills {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["kept::processes::count_loop_for_the_kill_test", "--exact", "--nocapture"])
+            .env(CHILD_VARIABLE, dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut counted =
+            move || output.find_map(|line| line.split_once("counted ").map(|(_, count)| count.parse::<u64>().unwrap()));
+        let first = counted().expect("the child died by itself");
+        assert!(first == last + 1 || first == last + 2, "kill {kill}: {first} after {last}");
+        last = first;
+        std::thread::sleep(Duration::from_micros(kill * 1_700));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while let Some(count) = counted() {
+            assert_eq!(count, last + 1);
+            last = count;
+        }
+    }
+    // Not at once: what was killed held its lock, and a child that another test starts has a copy of that descriptor from
+    // its fork to its exec.
+    let sessions = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
+    let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
+    assert!(count == last + 1 || count == last + 2, "{count} after {last}");
+    println!("{last} counted over {kills} kills");
+}

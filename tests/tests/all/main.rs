@@ -1,0 +1,51 @@
+//! Every test of engine, command and provider that needs no process of its own: one program, so that Wasmtime is linked once.
+//!
+//! `cargo test --test all fuel::` runs one file of them. What memory they measure they measure in a child, which is this program
+//! with the name of one test.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test program: a panic is a failed test, and bits are what is compared"
+)]
+
+mod attacks;
+mod cancel;
+mod capabilities;
+mod checkpoints;
+mod component;
+mod events;
+mod fuel;
+mod fuzz_smoke;
+mod going_back;
+mod guidance;
+mod hibernate;
+mod hostile_applications;
+mod hostile_components;
+mod idle_session;
+mod kept;
+mod limits;
+mod metering;
+mod persist;
+mod reference;
+mod runtimes;
+mod scenarios;
+mod session_files;
+mod session_model;
+mod session_threads;
+mod sessions;
+mod shared_workspace;
+mod soak;
+mod soak_sessions;
+mod soft_stop;
+mod stepping;
+mod threads;
+mod tools;
+mod turns;
+mod typescript;
+mod weave;
+mod workspace;

@@ -1,0 +1,103 @@
+//! The fuel that is woven into a module is the fuel that Wasmtime counts, to the unit: the oracle is Wasmtime's own `consume_fuel`, and
+//! both run in it.
+//!
+//! Random modules are made from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` says how many modules.
+
+mod generate;
+mod run;
+
+use generate::Lengths;
+use glovebox_tests::model::Dice;
+use run::{Counting, End, Meter};
+
+/// More than this no random module gets, so that one that never ends is quick.
+const MOST: u64 = 20_000;
+
+/// How the calls of some modules ended with Wasmtime counting.
+#[derive(Default, Debug)]
+struct Tally {
+    modules: usize,
+    refused: usize,
+    calls: usize,
+    returned: usize,
+    out_of_fuel: usize,
+    trapped: usize,
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
+}
+
+/// Modules of seeds from the printed one on, each with many budgets: all that can be seen is the same.
+fn compare(lengths: Lengths, modules: u64) -> Tally {
+    let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::from(now.subsec_nanos())
+    });
+    let modules = setting("GLOVEBOX_FUZZ_RUNS").unwrap_or(modules);
+    println!("GLOVEBOX_FUZZ_SEED={seed} GLOVEBOX_FUZZ_RUNS={modules}");
+    let oracle = Counting::new(Meter::Wasmtime);
+    // All at once, and by so little that the host is asked at nearly every check.
+    let woven = [i64::MAX / 2, 1, 97].map(|slice| Counting::new(Meter::Woven { slice }));
+    let mut tally = Tally::default();
+    for seed in seed..seed + modules {
+        compare_one(seed, lengths, &oracle, &woven, &mut tally);
+    }
+    tally
+}
+
+fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting], tally: &mut Tally) {
+    let text = generate::module(seed, lengths);
+    let plain = wat::parse_str(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+    tally.modules += 1;
+    let metered = match glovebox_runtimes::weave::metered(&plain) {
+        Ok(metered) => metered,
+        Err(error) if lengths == Lengths::Plain => panic!("seed {seed}: {error}\n{text}"),
+        Err(_) => {
+            tally.refused += 1;
+            return;
+        }
+    };
+
+    let compiled = oracle.compile(&plain);
+    // An instance that ran before does not run alike: each budget has a new one, and then runs again with plenty.
+    let first = &oracle.run(&compiled, &[MOST])[0];
+    let mut dice = Dice::new(seed);
+    let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MOST).collect();
+    if let (End::Returned(_), Some(total)) = (&first.end, first.used) {
+        budgets.extend((1..=total.min(24)).chain(total.saturating_sub(12).max(1)..=total + 2));
+        budgets.extend((0..8).map(|_| 1 + dice.roll() % total));
+    } else {
+        budgets.extend((0..24).map(|_| 1 + dice.roll() % 400));
+    }
+    budgets.push(MOST);
+    for counting in woven {
+        let module = counting.compile(&metered);
+        for &budget in &budgets {
+            let expected = oracle.run(&compiled, &[budget, MOST]);
+            let seen = counting.run(&module, &[budget, MOST]);
+            assert_eq!(expected, seen, "budget {budget} of seed {seed}\n{text}");
+            tally.calls += 1;
+            match expected[0].end {
+                End::Returned(_) => tally.returned += 1,
+                End::OutOfFuel => tally.out_of_fuel += 1,
+                End::Trapped(_) => tally.trapped += 1,
+            }
+        }
+    }
+}
+
+#[test]
+fn random_modules_cost_what_wasmtime_counts() {
+    let tally = compare(Lengths::Plain, 300);
+    println!("{tally:?}");
+    // All endings were seen, each often.
+    assert!(tally.returned.min(tally.out_of_fuel).min(tally.trapped) > tally.calls / 20, "{tally:?}");
+}
+
+#[test]
+fn constants_that_wasmtime_sees_through_are_counted_alike_or_refused() {
+    let tally = compare(Lengths::Hidden, 150);
+    println!("{tally:?}");
+    assert!(tally.refused < tally.modules, "{tally:?}");
+}

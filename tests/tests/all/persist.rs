@@ -1,0 +1,77 @@
+//! Globals that last, where a case cannot say it: host directories, and what refuses such a policy.
+
+use std::{fs, thread};
+
+use glovebox::{
+    BuildError, CancelToken, Commit, ExecuteError, HibernateOptions, Language, Policy, Request, ResumeError,
+    ResumeOptions, Sandbox, component::SandboxHost,
+};
+use glovebox_tests::{engine, sandbox, short};
+
+const FILES: [(Language, &str); 2] =
+    [(Language::Python, ".globals_py.json"), (Language::JavaScript, ".globals_js.json")];
+
+#[test]
+fn the_file_goes_back_to_the_host_as_its_commit_says_and_is_none_of_the_scripts() {
+    for (language, name) in FILES {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(name);
+        let with = |commit: Commit| {
+            sandbox(language, |policy| {
+                policy.workspace = Some(directory.path().to_owned());
+                policy.commit = commit;
+                policy.auto_persist_globals = true;
+            })
+        };
+        let run = |commit: Commit, source: &str| {
+            let execution = with(commit).execute(source).unwrap();
+            assert_eq!(execution.stderr.text().lines().filter(|line| line.starts_with("glovebox")).count(), 0);
+            assert!(execution.files_created.is_empty() && execution.files_modified.is_empty(), "{language} {source}");
+            fs::read_to_string(&file).ok()
+        };
+        assert_eq!(run(Commit::Never, "a = 1"), None);
+        assert_eq!(run(Commit::OnSuccess, "a = 1; missing()"), None);
+        assert_eq!(run(Commit::Always, "a = 1; missing()").unwrap(), r#"{"_state":{},"a":1}"#);
+        assert_eq!(run(Commit::OnSuccess, "a += 1").unwrap(), r#"{"_state":{},"a":2}"#);
+        assert_eq!(run(Commit::Never, "a += 1").unwrap(), r#"{"_state":{},"a":2}"#);
+    }
+}
+
+#[test]
+fn a_cancelled_script_leaves_the_file_as_it_was() {
+    for (language, name) in FILES {
+        let directory = tempfile::tempdir().unwrap();
+        let sandbox = sandbox(language, |policy| {
+            policy.workspace = Some(directory.path().to_owned());
+            policy.auto_persist_globals = true;
+        });
+        sandbox.execute("a = 1").unwrap();
+        let token = CancelToken::new();
+        let endless = match language {
+            Language::Python => "a = 2\nwhile True: pass",
+            Language::JavaScript => "a = 2; for (;;);",
+        };
+        let execution = thread::scope(|scope| {
+            scope.spawn(|| token.cancel());
+            sandbox.run(Request::new(endless).cancel(&token))
+        });
+        assert_eq!(short(&execution.unwrap().outcome), "cancelled");
+        assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"_state":{},"a":1}"#);
+    }
+}
+
+#[test]
+fn what_cannot_keep_globals_refuses_such_a_policy() {
+    let mut policy = Policy::default();
+    policy.auto_persist_globals = true;
+    let plain = Sandbox::builder(engine()).language(Language::Python).policy(policy.clone()).prepared(false).build();
+    assert!(matches!(plain, Err(BuildError::NotPersisting { .. })));
+    let host = SandboxHost::builder(engine()).policy(policy).build().unwrap_err().to_string();
+    assert!(host.contains("`auto_persist_globals`"), "{host}");
+    let persisting = sandbox(Language::JavaScript, |policy| policy.auto_persist_globals = true);
+    assert!(matches!(persisting.session(), Err(ExecuteError::SessionPersists)));
+    let session = sandbox(Language::JavaScript, |_| ()).session().unwrap();
+    let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
+    let resumed = persisting.resume(&bytes, ResumeOptions::default()).unwrap_err();
+    assert!(matches!(resumed, ResumeError::Session(ExecuteError::SessionPersists)), "{resumed}");
+}

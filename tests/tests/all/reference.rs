@@ -1,0 +1,56 @@
+//! The contract's page in `docs/` and its types in `bindings/python` are what `wit/` says.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use glovebox_tests::{
+    Goldens, python_types,
+    reference::{anchor, page},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn made() -> String {
+    page(&root().join("wit"))
+}
+
+/// The file is what was made of the contract, or becomes it.
+fn is_held(file: &str, made: &str) {
+    let path = root().join(file);
+    if Goldens::blessing() {
+        fs::write(&path, made).unwrap();
+    }
+    let held = fs::read_to_string(&path).unwrap_or_default();
+    assert!(held == made, "{file} is not what wit/ says; run with BLESS=1");
+}
+
+#[test]
+fn the_reference_page_is_what_the_contract_says() {
+    is_held("docs/reference.md", &made());
+}
+
+#[test]
+fn the_types_in_python_are_those_of_the_contract() {
+    is_held("bindings/python/src/glovebox_sandbox/types.py", &python_types::module(&root().join("wit")));
+}
+
+#[test]
+fn links_on_the_reference_page_lead_somewhere() {
+    let page = made();
+    let headings: Vec<String> = page
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| anchor(line.trim_start_matches(['#', ' '])))
+        .collect();
+    let anchors: BTreeSet<&str> = headings.iter().map(String::as_str).collect();
+    assert_eq!(anchors.len(), headings.len(), "two headings have one anchor: {headings:?}");
+    let links: BTreeSet<&str> = page.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(links.len() > 40, "{links:?}");
+    let lost: Vec<_> = links.difference(&anchors).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}

@@ -1,0 +1,125 @@
+//! Every scenario of the requirements is shown by a case or a test, or says why it is not.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use glovebox::Language;
+use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_cases};
+
+const PAGE: &str = "docs/scenarios.md";
+
+/// Where tests written in Rust say what they show.
+const TESTS: [&str; 4] = ["tests/tests", "host/cli/tests", "host/engine/tests", "runtimes/tests"];
+
+/// How many scenarios each specification has. The specifications are not in the repository: a line that is lost shows here.
+const COUNTS: [(&str, usize); 5] = [
+    ("add-javascript-change", 24),
+    ("javascript-runtime", 53),
+    ("python-runtime", 31),
+    ("quickjs-prd", 51),
+    ("repl-sandbox", 46),
+];
+
+#[test]
+fn the_page_names_every_scenario_and_what_shows_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let scenarios = Scenarios::load().unwrap();
+    let mut claims = Claims::default();
+    load_cases(&cases_dir()).unwrap().iter().for_each(|case| claims.add_case(case));
+    TESTS.iter().for_each(|place| claims.add_tests(&root.join(place), place).unwrap());
+
+    assert_eq!(scenarios.counts(), BTreeMap::from(COUNTS));
+    let problems = scenarios.problems(&claims);
+    assert!(problems.is_empty(), "{problems:#?}");
+    let page = scenarios.page(&claims);
+    if Goldens::blessing() {
+        fs::write(root.join(PAGE), &page).unwrap();
+    }
+    let held = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    assert!(held == page, "{PAGE} is not what cases and tests claim; run with BLESS=1");
+}
+
+// scenario: javascript-runtime: Exclude binary from version control
+#[test]
+fn no_binary_of_a_runtime_can_be_committed() {
+    let ignored = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.gitignore")).unwrap();
+    for pattern in ["*.wasm", "*.cwasm"] {
+        assert!(ignored.lines().any(|line| line == pattern), "`.gitignore` lacks `{pattern}`");
+    }
+}
+
+// scenario: javascript-runtime: Document binary source and version
+// scenario: quickjs-prd: 2.1 goal 2, a published runtime by version, without a C toolchain
+// scenario: quickjs-prd: 2.1 goal 2, a published runtime by version, without a C toolchain
+#[test]
+fn the_readme_names_every_runtime_with_version_checksum_and_source() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    for entry in glovebox_runtimes::Manifest::builtin().unwrap().runtimes() {
+        assert!(readme.contains(&entry.version), "the README lacks version {} of `{}`", entry.version, entry.name);
+        assert!(readme.contains(&entry.sha256.to_string()), "the README lacks the checksum of `{}`", entry.name);
+    }
+}
+
+// scenario: quickjs-prd: 4.6 packages are pure, need no network and are small
+#[test]
+fn the_packages_of_javascript_are_pure_and_small() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vendor_js");
+    let mut count = 0;
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap() == "README.md" {
+            continue;
+        }
+        assert!(path.extension().unwrap() == "js", "{} is no JavaScript", path.display());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.len() < 8 << 10, "{} has {} bytes: more than one reads through", path.display(), text.len());
+        for rest in text.split("require").skip(1).filter(|rest| rest.starts_with(['(', 'V'])) {
+            let (call, _) = rest.split_once(')').unwrap();
+            let asked = ["('fs'", "('path'", "Vendor('csv-simple'"];
+            assert!(asked.contains(&call), "{} requires {call}", path.display());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
+
+// scenario: add-javascript-change: What Changes, tests of the boundaries
+// scenario: add-javascript-change: Security, every security test of Python has its like in JavaScript
+#[test]
+fn the_boundaries_are_tested_in_both_languages() {
+    /// Beginnings of the names of cases that are about what a sandbox denies.
+    const BOUNDARIES: [&str; 9] = [
+        "deep-",
+        "descriptors-",
+        "file-climb",
+        "file-outside",
+        "interrupt-",
+        "limit-",
+        "nested-",
+        "network-",
+        "recursion-",
+    ];
+    /// What only Python has, with the case that stands for it in JavaScript.
+    const PYTHON_ONLY: [(&str, &str); 5] = [
+        ("interrupt-python-asyncio", "javascript-interrupt-promises"),
+        ("interrupt-python-fuel", "javascript-interrupt"),
+        ("interrupt-python-handler", "javascript-interrupt"),
+        ("interrupt-python-time", "javascript-interrupt-native"),
+        ("network-python", "network-javascript"),
+    ];
+    let cases = load_cases(&cases_dir()).unwrap();
+    let has = |name: &str, language| cases.iter().any(|case| case.name == name && case.language == language);
+    for case in cases.iter().filter(|case| case.language == Language::Python) {
+        if !BOUNDARIES.iter().any(|beginning| case.name.starts_with(beginning)) {
+            continue;
+        }
+        let like = PYTHON_ONLY.iter().find(|(name, _)| *name == case.name).map_or(case.name.as_str(), |(_, like)| like);
+        assert!(
+            has(like, Language::JavaScript),
+            "`{}` is of Python alone: `{like}` is not there in JavaScript",
+            case.name
+        );
+    }
+    for (name, _) in PYTHON_ONLY {
+        assert!(has(name, Language::Python) && !has(name, Language::JavaScript), "`{name}` is no case of Python alone");
+    }
+}

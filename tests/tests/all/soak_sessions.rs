@@ -1,0 +1,122 @@
+//! Twenty sessions at once, ten in each language, for thousands of executions each: fuel, memory, recursion depth and the
+//! host's memory stay where they are.
+//!
+//! 250 executions each by default; `GLOVEBOX_SOAK=5000` is the whole of it, 100,000 in all.
+
+use std::{
+    env, thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::{Language, Session};
+use glovebox_tests::{fixed, process, sandbox};
+
+const MIB: u64 = 1 << 20;
+const SESSIONS_EACH: usize = 10;
+const EXECUTIONS: u32 = 250;
+const WORKERS: usize = 2;
+
+/// What is executed again and again: it makes and drops objects, keeps a few, writes a file, and raises now and then.
+fn work(language: Language, round: u32) -> String {
+    match language {
+        Language::Python => format!(
+            "n = {round}\nkept = [str(i) for i in range(50)]\ntext = ''.join(kept)\nopen('f', 'w').write(text) and None\n\
+             import json; json.loads(json.dumps({{'n': n, 'kept': kept}}))\n{}len(text)",
+            if round.is_multiple_of(10) { "raise ValueError(n)\n" } else { "" }
+        ),
+        Language::JavaScript => format!(
+            "var n = {round}; var kept = Array.from({{length: 50}}, (_, i) => String(i)); var text = kept.join('');\n\
+             {{ const f = std.open('f', 'w'); f.puts(text); f.close() }}\nJSON.parse(JSON.stringify({{n, kept}}));\n{}text.length",
+            if round.is_multiple_of(10) { "throw new RangeError(n);\n" } else { "" }
+        ),
+    }
+}
+
+fn depth(language: Language) -> &'static str {
+    match language {
+        Language::Python => {
+            "def depth(n):\n    global deepest\n    deepest = n\n    depth(n + 1)\ntry:\n    depth(0)\nexcept RecursionError:\n    pass\ndeepest"
+        }
+        Language::JavaScript => {
+            "var deepest = 0; function depth(n) { deepest = n; return depth(n + 1) + 1 } try { depth(0) } catch {} deepest"
+        }
+    }
+}
+
+/// A session with what it was like at the beginning.
+struct Subject {
+    language: Language,
+    session: Session,
+    depth: String,
+    fuel: u64,
+    memory_bytes: u64,
+}
+
+impl Subject {
+    fn new(language: Language, session: Session) -> Self {
+        let depth = session.execute(depth(language)).unwrap().value.unwrap().repr;
+        let mut subject = Self { language, session, depth, fuel: 0, memory_bytes: 0 };
+        for round in 0..40 {
+            subject.execute(round);
+        }
+        // Rounds of the same length of digits cost the same.
+        let execution = subject.session.execute(&work(language, 10_001)).unwrap();
+        (subject.fuel, subject.memory_bytes) = (execution.fuel_consumed, execution.memory_used_bytes);
+        subject
+    }
+
+    fn execute(&self, round: u32) {
+        let execution = self.session.execute(&work(self.language, round)).unwrap();
+        assert_eq!(execution.is_success(), !round.is_multiple_of(10), "{}", execution.stderr.text());
+        assert!(execution.went_back.is_none());
+    }
+
+    fn is_as_it_was(&self) {
+        let execution = self.session.execute(&work(self.language, 10_001)).unwrap();
+        let fuel = execution.fuel_consumed;
+        assert!(fuel.abs_diff(self.fuel) * 50 <= self.fuel, "{}: fuel {} and {fuel}", self.language, self.fuel);
+        let memory_bytes = execution.memory_used_bytes;
+        assert!(
+            memory_bytes <= self.memory_bytes + MIB,
+            "{}: memory {} and {memory_bytes}",
+            self.language,
+            self.memory_bytes
+        );
+        assert_eq!(self.session.execute(depth(self.language)).unwrap().value.unwrap().repr, self.depth);
+        assert_eq!(self.session.info().went_back, 0);
+    }
+}
+
+#[test]
+fn twenty_sessions() {
+    if !process::in_child("soak_sessions::twenty_sessions", Duration::from_secs(3_600)) {
+        return;
+    }
+    let executions = env::var("GLOVEBOX_SOAK").map_or(EXECUTIONS, |count| count.parse().unwrap());
+    let mut subjects = Vec::new();
+    for language in Language::ALL {
+        let sandbox = sandbox(language, fixed);
+        subjects.extend((0..SESSIONS_EACH).map(|_| Subject::new(language, sandbox.session().unwrap())));
+    }
+    let before = process::anonymous_bytes();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let subjects = &subjects;
+            scope.spawn(move || {
+                for round in 0..executions {
+                    for subject in subjects.iter().skip(worker).step_by(WORKERS) {
+                        subject.execute(10_000 + round);
+                    }
+                }
+            });
+        }
+    });
+    let took = begun.elapsed();
+    let grown = process::anonymous_bytes().saturating_sub(before);
+    println!("{} sessions, {executions} executions each, in {took:?}; the host grew by {grown} bytes", subjects.len());
+    for subject in &subjects {
+        subject.is_as_it_was();
+    }
+    assert!(grown < 32 * MIB, "the host grew by {grown} bytes");
+}

@@ -1,0 +1,155 @@
+//! Many threads on one session: who waits, for how long, and in which order.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::{CancelToken, ExecuteError, IfBusy, Language, Request, Session};
+use glovebox_tests::{sandbox, short};
+
+const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+
+/// A script that says that it has begun, and then takes its time.
+fn slow(language: Language) -> &'static str {
+    match language {
+        Language::Python => "import time\nprint('begun', flush=True)\ntime.sleep(60)",
+        Language::JavaScript => "console.log('begun'); os.sleep(60000)",
+    }
+}
+
+/// Has a thread execute the slow script, and waits until it does. It ends when the token is cancelled.
+fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Session, cancel: &'scope CancelToken) {
+    let (begun, has_begun) = mpsc::channel();
+    scope.spawn(move || {
+        let source = slow(session.sandbox().language());
+        let request = Request::new(source).cancel(cancel).on_output(move |_, _| begun.send(()).unwrap_or_default());
+        session.run(request).unwrap();
+    });
+    has_begun.recv().unwrap();
+}
+
+#[test]
+fn whoever_comes_first_is_served_first() {
+    let session = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000).session().unwrap();
+    session.execute("order = []").unwrap();
+    let cancel = CancelToken::new();
+    thread::scope(|scope| {
+        hold(scope, &session, &cancel);
+        for number in 0..6 {
+            let session = &session;
+            scope.spawn(move || assert!(session.execute(&format!("order.append({number})")).unwrap().is_success()));
+            // Long against a thread's start, even where others use the processor.
+            thread::sleep(Duration::from_millis(200));
+        }
+        cancel.cancel();
+    });
+    assert_eq!(session.get_variable("order").unwrap().unwrap().repr, "[0, 1, 2, 3, 4, 5]");
+}
+
+#[test]
+fn a_busy_session_refuses_whoever_does_not_want_to_wait() {
+    for language in LANGUAGES {
+        let session = sandbox(language, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
+        let refused = |source| session.run(Request::new(source).if_busy(IfBusy::Refuse));
+        assert!(refused("1").unwrap().is_success(), "it is free");
+        let cancel = CancelToken::new();
+        thread::scope(|scope| {
+            hold(scope, &session, &cancel);
+            assert!(matches!(refused("2"), Err(ExecuteError::SessionBusy { .. })));
+            assert_eq!((session.idle_for(), session.ended()), (None, None), "these do not wait");
+            assert_eq!(session.info().executions, 1);
+            cancel.cancel();
+        });
+        assert!(refused("3").unwrap().is_success(), "free again");
+        assert!(session.idle_for().is_some());
+    }
+}
+
+#[test]
+fn waiting_can_be_cancelled_and_runs_nothing() {
+    for language in LANGUAGES {
+        let session = sandbox(language, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
+        let (cancel, give_up) = (CancelToken::new(), CancelToken::new());
+        thread::scope(|scope| {
+            hold(scope, &session, &cancel);
+            let waiting = scope.spawn(|| session.run(Request::new("var_ = 1").cancel(&give_up)).unwrap());
+            thread::sleep(Duration::from_millis(20));
+            give_up.cancel();
+            let execution = waiting.join().unwrap();
+            assert_eq!((short(&execution.outcome).as_str(), execution.fuel_consumed), ("cancelled", 0));
+            assert_eq!(execution.session_id.as_deref(), Some(session.id()));
+            cancel.cancel();
+        });
+        assert_eq!(session.get_variable("var_").unwrap(), None);
+    }
+}
+
+#[test]
+fn waiting_ends_when_an_execution_would() {
+    let session = sandbox(Language::JavaScript, |policy| {
+        policy.limits.timeout_ms = 3_000;
+        policy.limits.timeout_reserve_ms = 0;
+    });
+    let session = session.session().unwrap();
+    let cancel = CancelToken::new();
+    thread::scope(|scope| {
+        hold(scope, &session, &cancel);
+        let second = scope.spawn(|| session.execute(slow(Language::JavaScript)));
+        thread::sleep(Duration::from_millis(500));
+        let third = scope.spawn(|| {
+            let begun = Instant::now();
+            (session.execute("1"), begun.elapsed())
+        });
+        thread::sleep(Duration::from_millis(1_000));
+        cancel.cancel();
+        assert_eq!(short(&second.join().unwrap().unwrap().outcome), "exhausted time", "waiting was not on its time");
+        let (refused, waited) = third.join().unwrap();
+        assert!(matches!(refused, Err(ExecuteError::SessionBusy { .. })));
+        assert!(waited >= Duration::from_millis(3_000));
+    });
+    assert!(session.execute("1").unwrap().is_success());
+}
+
+#[test]
+fn a_fork_waits_for_the_execution_and_sees_all_of_it() {
+    for language in LANGUAGES {
+        let session = sandbox(language, |_| {}).session().unwrap();
+        let (begin, swap) = match language {
+            Language::Python => ("a = b = 0", "a += 1\nprint('half', flush=True)\nb += 1"),
+            Language::JavaScript => ("var a = 0, b = 0", "a += 1; console.log('half'); b += 1"),
+        };
+        session.execute(begin).unwrap();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| (0..100).for_each(|_| drop(session.execute(swap).unwrap())));
+            let mut last = 0;
+            while !worker.is_finished() {
+                let fork = session.fork().unwrap();
+                let of = |name| fork.get_variable(name).unwrap().unwrap().repr.parse::<u32>().unwrap();
+                assert_eq!(of("a"), of("b"), "{language}");
+                assert!(of("a") >= last);
+                last = of("a");
+                fork.execute("a = 1000").unwrap();
+            }
+        });
+        assert_eq!(session.get_variable("b").unwrap().unwrap().repr, "100");
+    }
+}
+
+#[test]
+fn closing_waits_for_those_that_came_before_and_ends_it_for_those_after() {
+    let session = sandbox(Language::JavaScript, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
+    let cancel = CancelToken::new();
+    thread::scope(|scope| {
+        hold(scope, &session, &cancel);
+        let closing = scope.spawn(|| session.close());
+        thread::sleep(Duration::from_millis(500));
+        let after = scope.spawn(|| session.execute("1"));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished());
+        cancel.cancel();
+        closing.join().unwrap().unwrap();
+        assert!(matches!(after.join().unwrap(), Err(ExecuteError::SessionEnded { .. })));
+    });
+}

@@ -1,0 +1,190 @@
+//! The provider stops a script where the engine does: at every budget the same outcome, the same output, the same fuel and the same
+//! memory. In the engine Wasmtime counts, in the provider the interpreter's own code does.
+
+use std::{fs, ops::RangeInclusive, path::Path};
+
+use glovebox::{Clock, Entropy, Language, Sandbox};
+use glovebox_tests::{Case, bare_engine, provider_path, sandbox_on, short, trial_with, whole_matrix};
+use libtest_mimic::{Failed, Trial};
+use wasmtime::{
+    Config, Engine, OptLevel, Store,
+    component::{Component, Func, Linker, Val},
+};
+
+/// What can be seen of an execution.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    outcome: String,
+    stdout: Vec<u8>,
+    fuel: u64,
+    memory_bytes: u64,
+}
+
+/// Scripts that end by themselves, after a little and after some more.
+const JAVASCRIPT: [&str; 3] = [
+    "console.log(1)",
+    "console.log([5, 3, 9].map(x => x * x).sort().join(), 'a-b'.replace(/-/g, '+'), JSON.stringify({ a: [1, { b: 2 }] }))",
+    "let s = ''; for (let i = 0; i < 300; i++) s += i; throw new RangeError(s.slice(-3))",
+];
+const PYTHON: [&str; 2] =
+    ["print(1)", "import json\nd = {str(i): i * i for i in range(40)}\nprint(json.dumps(d)[-9:])\nd['none']"];
+
+fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
+    let execution = sandbox.execute(source).unwrap();
+    Seen {
+        outcome: short(&execution.outcome),
+        stdout: execution.stdout.bytes.to_vec(),
+        fuel: execution.fuel_consumed,
+        memory_bytes: execution.memory_used_bytes,
+    }
+}
+
+/// The engine's sandbox with this budget: on images without libraries, as providers have.
+fn engine_with(language: Language, fuel: u64) -> Sandbox {
+    sandbox_on(bare_engine(), language, |policy| {
+        policy.clock = Clock::Fixed(0);
+        policy.entropy = Entropy::Seeded(0);
+        policy.limits.fuel = fuel;
+        policy.limits.timeout_ms = 120_000;
+    })
+}
+
+/// One instance of a provider, which answers all calls.
+struct Provider {
+    store: Store<()>,
+    execute: Func,
+    language: Language,
+}
+
+impl Provider {
+    fn new(path: &Path, language: Language) -> Self {
+        let mut config = Config::new();
+        config.wasm_exceptions(true).cranelift_opt_level(OptLevel::None);
+        let engine = Engine::new(&config).unwrap();
+        let component = Component::new(&engine, fs::read(path).unwrap()).unwrap();
+        let mut store = Store::new(&engine, ());
+        let instance = Linker::new(&engine).instantiate(&mut store, &component).unwrap();
+        let sandbox = instance.get_export_index(&mut store, None, "glovebox:sandbox/sandbox@0.1.0").unwrap();
+        let execute = instance.get_export_index(&mut store, Some(&sandbox), "execute").unwrap();
+        let execute = instance.get_func(&mut store, execute).unwrap();
+        Self { store, execute, language }
+    }
+
+    fn execute(&mut self, source: &str, fuel: u64) -> Seen {
+        let record = |fields: Vec<(&str, Val)>| {
+            Val::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        };
+        let none = || Val::Option(None);
+        let some = |value| Val::Option(Some(Box::new(value)));
+        let case = |name: &str, value| Val::Variant(name.to_owned(), Some(Box::new(value)));
+        let runtime = Val::Variant(self.language.name().to_owned(), None);
+        let request = record(vec![
+            ("source", Val::String(source.to_owned())),
+            ("name", none()),
+            ("kind", none()),
+            ("stdin", none()),
+            ("deadline-ms", none()),
+        ]);
+        let names = self.limits();
+        let limits = names.iter().map(|name| {
+            let value = if name == "fuel" { some(Val::U64(fuel)) } else { none() };
+            (name.as_str(), value)
+        });
+        let policy = record(vec![
+            ("limits", some(record(limits.collect()))),
+            ("clock", some(case("fixed", Val::U64(0)))),
+            ("entropy", some(case("seeded", Val::U64(0)))),
+            ("args", none()),
+            ("env", none()),
+            ("session", none()),
+        ]);
+        let mut results = [Val::Bool(false)];
+        self.execute.call(&mut self.store, &[runtime, request, policy], &mut results).unwrap();
+        let [Val::Result(Ok(Some(execution)))] = results else { panic!("{results:?}") };
+        seen(&execution)
+    }
+
+    /// The names of all limits, as the component has them.
+    fn limits(&self) -> Vec<String> {
+        let ty = self.execute.ty(&self.store);
+        let policy = ty.params().nth(2).unwrap().1;
+        let limits = policy.unwrap_record().fields().next().unwrap().ty;
+        limits.unwrap_option().ty().unwrap_record().fields().map(|field| field.name.to_owned()).collect()
+    }
+}
+
+fn field<'a>(record: &'a Val, name: &str) -> &'a Val {
+    let Val::Record(fields) = record else { panic!("{record:?}") };
+    &fields.iter().find(|(field, _)| field == name).unwrap().1
+}
+
+fn number(record: &Val, name: &str) -> u64 {
+    let Val::U64(number) = field(record, name) else { panic!("{record:?}") };
+    *number
+}
+
+fn seen(execution: &Val) -> Seen {
+    let Val::Variant(outcome, payload) = field(execution, "outcome") else { panic!("{execution:?}") };
+    let detail = payload.as_deref().map_or_else(String::new, |payload| match outcome.as_str() {
+        "raised" => match field(payload, "type-name") {
+            Val::String(name) => format!(" {name}"),
+            other => panic!("{other:?}"),
+        },
+        "exhausted" => match field(payload, "resource") {
+            Val::Enum(name) => format!(" {name}"),
+            other => panic!("{other:?}"),
+        },
+        _ => format!(" {payload:?}"),
+    });
+    let Val::List(stdout) = field(field(execution, "stdout"), "bytes") else { panic!("{execution:?}") };
+    let stdout = stdout.iter().map(|byte| match byte {
+        Val::U8(byte) => *byte,
+        other => panic!("{other:?}"),
+    });
+    Seen {
+        outcome: format!("{outcome}{detail}"),
+        stdout: stdout.collect(),
+        fuel: number(execution, "fuel-consumed"),
+        memory_bytes: number(execution, "memory-used-bytes"),
+    }
+}
+
+/// Budgets at the beginning, around the end and in between.
+fn budgets(total: u64, first: u64, last: u64, between: usize) -> Vec<u64> {
+    let around: RangeInclusive<u64> = total.saturating_sub(last).max(1)..=total + 2;
+    let step = usize::try_from(total).unwrap() / between + 1;
+    (1..=first.min(total)).chain(around).chain((1..total).step_by(step)).collect()
+}
+
+fn compare(path: &Path, language: Language, scripts: &[&str], (first, last, between): (u64, u64, usize)) {
+    let mut provider = Provider::new(path, language);
+    for (place, source) in scripts.iter().enumerate() {
+        let whole = in_engine(&engine_with(language, 10_000_000_000), source);
+        assert_eq!(whole, provider.execute(source, 10_000_000_000), "{source}");
+        // All of it for the first script, some of it for the others.
+        let budgets =
+            if place == 0 { budgets(whole.fuel, first, last, between) } else { budgets(whole.fuel, 3, 8, 20) };
+        println!("{language} {source:?}: {} fuel, {} budgets", whole.fuel, budgets.len());
+        for budget in budgets {
+            let expected = in_engine(&engine_with(language, budget), source);
+            assert_eq!(expected, provider.execute(source, budget), "{source} with {budget}");
+        }
+    }
+}
+
+fn trial(language: Language, scripts: &'static [&'static str], counts: (u64, u64, usize)) -> Trial {
+    let name = format!("budgets/{language}_stops_at_every_budget_where_the_engine_does");
+    trial_with(name, provider_path(&format!("glovebox-{language}-closed")), move |path| -> Result<(), Failed> {
+        compare(&path, language, scripts, counts);
+        Ok(())
+    })
+}
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    // A tenth of them at every push.
+    let of = |first: u64, last: u64, between: usize| match whole_matrix() {
+        true => (first, last, between),
+        false => (first / 10, last / 10, between / 10),
+    };
+    vec![trial(Language::JavaScript, &JAVASCRIPT, of(300, 400, 400)), trial(Language::Python, &PYTHON, of(40, 60, 100))]
+}

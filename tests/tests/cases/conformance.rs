@@ -1,0 +1,35 @@
+//! Every case in `cases/`, in every language it has scripts for, on every runtime of the manifest, through the Rust engine.
+//!
+//! One trial each, named `conformance/python/<case>` and so on after the runtime.
+
+use std::sync::Arc;
+
+use glovebox_tests::{Backend, Case, EngineBackend, check, engine};
+use libtest_mimic::{Failed, Trial};
+
+pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for runtime in engine().runtimes().expect("the manifest is read") {
+        let backend = Arc::new(EngineBackend::of_runtime(&runtime.name));
+        for case in cases.iter().filter(|case| case.language == runtime.language).cloned() {
+            let backend = Arc::clone(&backend);
+            let name = format!("conformance/{}/{}", runtime.name, case.name);
+            trials.push(Trial::test(name, move || show(&case, backend.as_ref())));
+        }
+    }
+    trials
+}
+
+fn show(case: &Case, backend: &dyn Backend) -> Result<(), Failed> {
+    let results = backend.run(case);
+    let mut report = String::new();
+    for (step, result) in case.steps.iter().zip(&results) {
+        for wrong in check(&step.expect, result, case.language) {
+            report += &format!("[{}] {wrong}\n", step.name);
+        }
+    }
+    if results.len() != case.steps.len() {
+        report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
+    }
+    if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
+}

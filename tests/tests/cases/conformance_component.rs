@@ -1,0 +1,95 @@
+//! Every case in `cases/` again, at every push the smoke set, on every runtime of the manifest, from inside a component, through
+//! `glovebox:sandbox`.
+//!
+//! A trial runs its case three times: as the case says, with every execution stepped through, and under a fixed clock and seeded
+//! entropy, where all that the component is told must be what the engine says, fuel to the unit. The trials are those of
+//! `conformance`, under the same names.
+//!
+//! With another provider in between, which `CASES_PROGRAM` names a composition with, only the first two: they hold anybody's to the
+//! cases. `CASES_RUNTIMES` says what it calls its runtimes, as `python=NAME,javascript=NAME`; else they have the manifest's names.
+//! With `CASES_SAME_AS_ENGINE=1` it is the last two, for a provider that passes everything on to this engine.
+
+use std::env;
+
+use glovebox::Language;
+use glovebox_tests::{
+    Backend, Case, ComponentBackend, EngineBackend, StepResult, check,
+    compare::{comparable, depends_on_time, with_files_written},
+    engine, fixed, missing_trial, program_path, whole_matrix,
+};
+use libtest_mimic::{Failed, Trial};
+
+pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    if let Err(line) = program_path("cases") {
+        return vec![missing_trial("conformance_component", line)];
+    }
+    for (language, runtime) in runtimes() {
+        let own = cases.iter().filter(|case| case.language == language && case.is_of_the_contract());
+        for case in own.filter(|case| case.smoke || whole_matrix()).cloned() {
+            let name = format!("conformance_component/{runtime}/{}", case.name);
+            let runtime = runtime.clone();
+            trials.push(Trial::test(name, move || show(&runtime, with_files_written(case))));
+        }
+    }
+    trials
+}
+
+/// What the cases run on.
+fn runtimes() -> Vec<(Language, String)> {
+    let Ok(named) = env::var("CASES_RUNTIMES") else {
+        let known = engine().runtimes().expect("the manifest is read");
+        return known.into_iter().map(|runtime| (runtime.language, runtime.name)).collect();
+    };
+    let one = |pair: &str| {
+        let (language, name) = pair.split_once('=').expect("`CASES_RUNTIMES` is `LANGUAGE=NAME,…`");
+        (language.parse().expect("a language's name"), name.to_owned())
+    };
+    named.split(',').map(one).collect()
+}
+
+fn show(runtime: &str, case: Case) -> Result<(), Failed> {
+    let called = ComponentBackend::of_runtime(runtime, false)?;
+    let stepped = ComponentBackend::of_runtime(runtime, true)?;
+    let in_between = env::var_os("CASES_PROGRAM").is_some();
+    let same_as_engine = !in_between || env::var_os("CASES_SAME_AS_ENGINE").is_some_and(|set| set == "1");
+    let mut report = wrong("stepped", &case, &stepped.run(&case));
+    if !(in_between && same_as_engine) {
+        report += &wrong("called", &case, &called.run(&case));
+    }
+    if same_as_engine {
+        report += &differences(&called, runtime, case);
+    }
+    if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
+}
+
+/// What the component is told otherwise than the engine tells it, under a fixed clock and seeded entropy.
+fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
+    let mut report = String::new();
+    fixed(&mut case.policy);
+    let expected = EngineBackend::of_runtime(runtime).run(&case);
+    for (step, (expected, seen)) in case.steps.iter().zip(expected.iter().zip(&called.run(&case))) {
+        let by_time = depends_on_time(&case, expected) || depends_on_time(&case, seen);
+        let (one, other) = (comparable(expected, by_time), comparable(seen, by_time));
+        if one != other {
+            report += &format!("[fixed: {}] the engine says\n{one:#?}\nthe component\n{other:#?}\n", step.name);
+        }
+        if by_time {
+            break;
+        }
+    }
+    report
+}
+
+fn wrong(how: &str, case: &Case, results: &[StepResult]) -> String {
+    let mut report = String::new();
+    for (step, result) in case.steps.iter().zip(results) {
+        for wrong in check(&step.expect, result, case.language) {
+            report += &format!("[{how}: {}] {wrong}\n", step.name);
+        }
+    }
+    if results.len() != case.steps.len() {
+        report += &format!("[{how}] {} steps gave {} results\n", case.steps.len(), results.len());
+    }
+    report
+}

@@ -1,0 +1,144 @@
+//! Every case in `cases/` with the portable provider, in other hosts of components: trials `everywhere/wasmtime/python/hello` and so on.
+//!
+//! A host has a few processes, in each of which one instance of the case runner, composed with the provider, runs case after case. Each
+//! is run as it says, and under a fixed clock and seeded entropy, where all must be what the engine gives, fuel to the unit. What differs
+//! is in `everywhere::exceptions`, neither more nor less, of which `docs/cases.md` is made; `BLESS=1` makes that anew.
+//!
+//! At every push all cases run in one host, once, under the fixed clock, and the smoke set in the others.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use glovebox_tests::{
+    Backend, Case, EngineBackend, StepResult, check,
+    compare::{comparable, depends_on_time, with_files_written},
+    engine,
+    everywhere::{
+        Host, Hosted,
+        exceptions::{Differs, expected},
+        page,
+    },
+    fixed, missing_trial, whole_matrix,
+};
+use libtest_mimic::{Failed, Trial};
+
+/// The host in which all cases run at every push: one that is not ours.
+const MAIN: Host = Host::Wasmtime;
+
+pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
+    let cases: Vec<Case> = cases.iter().filter(|case| case.is_of_the_contract()).cloned().collect();
+    let runtimes = engine().runtimes().expect("the manifest is read");
+    let (mut trials, mut hosts) = (Vec::new(), Vec::new());
+    for (host, hosted) in Hosted::all("everywhere") {
+        match hosted {
+            Ok(hosted) => hosts.push((host, hosted)),
+            Err(line) => trials.push(missing_trial(format!("everywhere/{}", host.name()), line)),
+        }
+    }
+    // Providers are woven without packages.
+    for case in cases.iter().filter(|case| !case.packages) {
+        let shared = Arc::new(Shared::new(case));
+        // Case by case, so that the hosts work side by side.
+        for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || case.smoke || whole_matrix()) {
+            for runtime in runtimes.iter().filter(|runtime| runtime.default && runtime.language == case.language) {
+                let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, case.name);
+                let (host, hosted, runtime, shared) =
+                    (*host, hosted.clone(), runtime.name.clone(), Arc::clone(&shared));
+                trials.push(Trial::test(name, move || show(host, &hosted, &runtime, &shared)));
+            }
+        }
+    }
+    trials.push(Trial::test("everywhere/page", move || page_is(&cases)));
+    trials
+}
+
+/// A case, and what the engine gives for it under a fixed clock and seeded entropy, which is asked once per runtime.
+struct Shared {
+    case: Case,
+    fixed: Case,
+    engine: Mutex<BTreeMap<String, Arc<OnceLock<Vec<StepResult>>>>>,
+}
+
+impl Shared {
+    fn new(case: &Case) -> Self {
+        let case = with_files_written(case.clone());
+        let mut with_fixed = case.clone();
+        fixed(&mut with_fixed.policy);
+        Self { case, fixed: with_fixed, engine: Mutex::default() }
+    }
+
+    fn by_engine(&self, runtime: &str) -> Vec<StepResult> {
+        let cell = {
+            let mut results = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(results.entry(runtime.to_owned()).or_default())
+        };
+        cell.get_or_init(|| EngineBackend::of_runtime(runtime).without_packages().run(&self.fixed)).clone()
+    }
+}
+
+fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
+    let named = expected(host, &shared.case);
+    // What the engine gives it is held to by `conformance`: whoever gives the same need not run the case as it is.
+    let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
+    let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();
+    let (mut answers, _) = hosted.run(runtime, &cases);
+    let with_fixed = answers.pop().expect("each case has an answer");
+    let differences = with_fixed.map_or_else(|broke| broke, |seen| differences(shared, runtime, &seen));
+    let as_it_is = answers.pop().unwrap_or(Ok(Vec::new()));
+    let wrong = match as_it_is {
+        Ok(seen) if cases.len() == 2 => wrong(&shared.case, &seen),
+        Ok(_) => String::new(),
+        Err(broke) => broke,
+    };
+    let report = format!("{wrong}{differences}");
+    match (named.map(|exception| exception.differs), wrong.is_empty(), differences.is_empty()) {
+        (None, true, true) | (Some(Differs::Outcome), false, _) | (Some(Differs::Figures), true, false) => Ok(()),
+        (None, ..) => Err(Failed::from(report)),
+        (Some(differs), ..) => Err(Failed::from(format!("it is named as one with other {differs:?}\n{report}"))),
+    }
+}
+
+/// What is not as the case says.
+fn wrong(case: &Case, results: &[StepResult]) -> String {
+    let mut report = String::new();
+    for (step, result) in case.steps.iter().zip(results) {
+        for wrong in check(&step.expect, result, case.language) {
+            report += &format!("[{}] {wrong}\n", step.name);
+        }
+    }
+    if results.len() != case.steps.len() {
+        report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
+    }
+    report
+}
+
+/// What is not as the engine gives it, up to the first step that depends on when things happened.
+fn differences(shared: &Shared, runtime: &str, results: &[StepResult]) -> String {
+    let mut report = String::new();
+    let case = &shared.fixed;
+    for (step, (expected, seen)) in case.steps.iter().zip(shared.by_engine(runtime).iter().zip(results)) {
+        let by_time = depends_on_time(case, expected) || depends_on_time(case, seen);
+        let (one, other) = (comparable(expected, by_time), comparable(seen, by_time));
+        if one != other {
+            report += &format!("[fixed: {}] the engine gives\n{one:#?}\nthe provider\n{other:#?}\n", step.name);
+        }
+        if by_time {
+            break;
+        }
+    }
+    report
+}
+
+fn page_is(cases: &[Case]) -> Result<(), Failed> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cases.md");
+    let page = page(cases);
+    if env::var_os("BLESS").is_some_and(|set| set == "1") {
+        fs::write(&file, &page)?;
+    }
+    let there = fs::read_to_string(&file).unwrap_or_default();
+    if there == page { Ok(()) } else { Err("docs/cases.md is not what the table says; BLESS=1 makes it anew".into()) }
+}

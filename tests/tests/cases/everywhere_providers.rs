@@ -1,0 +1,169 @@
+//! The providers themselves, as those meet them who take one: their size and what they import, what `wasmtime run --invoke` answers, and
+//! the types that jco generates.
+
+use std::{fs, path::Path, process::Command};
+
+use glovebox_tests::{Case, everywhere::Host, provider_path, trial_with, wasmtime_path};
+use libtest_mimic::{Failed, Trial};
+use wit_component::DecodedWasm;
+use wit_parser::Resolve;
+
+const MB: u64 = 1_000_000;
+
+/// Every provider: its name, its most bytes, and what of languages it has.
+const PROVIDERS: [(&str, u64, &[&str]); 6] = [
+    ("glovebox", 33 * MB, &["python", "javascript"]),
+    ("glovebox-closed", 33 * MB, &["python", "javascript"]),
+    ("glovebox-python", 30 * MB, &["python"]),
+    ("glovebox-python-closed", 30 * MB, &["python"]),
+    ("glovebox-javascript", 3 * MB, &["javascript"]),
+    ("glovebox-javascript-closed", 3 * MB, &["javascript"]),
+];
+
+/// What open ones may import: the tools with their types, a clock, and what it is waited for with.
+const IMPORTS: [&str; 5] = [
+    "glovebox:sandbox/types@0.1.0",
+    "glovebox:sandbox/tools@0.1.0",
+    "wasi:clocks/monotonic-clock@0.2.",
+    "wasi:clocks/wall-clock@0.2.",
+    "wasi:io/poll@0.2.",
+];
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (name, most_bytes, languages) in PROVIDERS {
+        let closed = name.ends_with("-closed");
+        let trial = |what: &str| format!("everywhere_providers/{name}/{what}");
+        trials.push(trial_with(trial("size"), provider_path(name), move |path| {
+            let bytes = fs::metadata(path)?.len();
+            if bytes <= most_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {most_bytes}").into()) }
+        }));
+        trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
+        trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));
+        // The tools of an open one are nothing that a command line can give.
+        for language in languages.iter().filter(|_| closed) {
+            let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
+            trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
+        }
+    }
+    let built = provider_path("glovebox").and_then(|_| Host::node().map(drop));
+    trials.push(trial_with("everywhere_providers/secret", built.clone(), |()| secret()));
+    trials.push(trial_with("everywhere_providers/typed", built, |()| typed()));
+    trials
+}
+
+fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
+    let DecodedWasm::Component(resolve, world) = wit_component::decode(&fs::read(path)?)? else {
+        return Err("it is no component".into());
+    };
+    let world = resolve.worlds.get(world).ok_or("it has no world")?;
+    let names: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();
+    let known = |name: &String| !closed && IMPORTS.iter().any(|known| name.starts_with(known));
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        return Err(format!("it imports `{name}`").into());
+    }
+    let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
+    let only =
+        |name: &String| ["glovebox:sandbox/sandbox@0.1.0", "glovebox:sandbox/types@0.1.0"].contains(&name.as_str());
+    match exports.iter().find(|name| !only(name)) {
+        Some(name) => Err(format!("it exports `{name}`").into()),
+        None => Ok(()),
+    }
+}
+
+/// It is what the contract's world says, to the types of every function: of the open ones `provider`, and the clocks beside it.
+fn fits(path: &Path, closed: bool) -> Result<(), Failed> {
+    let mut resolve = Resolve::default();
+    let (contract, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))?;
+    let world = if closed {
+        resolve.select_world(&[contract], Some("provider-closed"))?
+    } else {
+        let with_clocks = resolve.push_str("with-clocks.wit", WITH_CLOCKS)?;
+        resolve.select_world(&[with_clocks], Some("provider-with-clocks"))?
+    };
+    wit_component::targets(&resolve, world, &fs::read(path)?).map_err(|error| format!("{error:?}").into())
+}
+
+const WITH_CLOCKS: &str = "
+    package glovebox:tests;
+
+    world provider-with-clocks {
+        include glovebox:sandbox/provider@0.1.0;
+        import wasi:clocks/monotonic-clock@0.2.12;
+        import wasi:clocks/wall-clock@0.2.12;
+    }
+";
+
+/// `execute` and `validate`, by the language WAVE, in which what is not said of a record is none, and `{:}` is one of which nothing is.
+fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
+    let (print, wrong) = match language {
+        "python" => ("print(6 * 7)", "print("),
+        _ => ("console.log(6 * 7)", "console.log("),
+    };
+    let call = |name: &str, source: &str| format!("{name}({language}, {{source: {source:?}}}, {{:}})");
+    for (call, parts) in [
+        (call("execute", print), &["ok({outcome: completed", "bytes: [52, 50, 10]"][..]),
+        (call("execute", "1 +"), &["ok({outcome: raised({type-name: \"SyntaxError\""]),
+        (call("validate", print), &["ok([])"]),
+        (call("validate", wrong), &["ok([{line: 1, column: "]),
+        ("execute(named(\"cobol\"), {source: \"\"}, {:})".to_owned(), &["err(unknown-runtime("]),
+    ] {
+        let said = succeeded(Host::invoke(path, &call)?)?;
+        if let Some(part) = parts.iter().find(|part| !said.contains(**part)) {
+            return Err(format!("`{call}` said\n{said}and not `{part}`").into());
+        }
+    }
+    Ok(())
+}
+
+/// The program `typed.mts` against the declarations, and what it prints.
+fn typed() -> Result<(), Failed> {
+    let mut check = Host::node()?;
+    check.args(["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"]);
+    succeeded(check)?;
+    let mut program = Host::node()?;
+    program.arg("typed.mts");
+    let said = succeeded(program)?;
+    if said == TYPED { Ok(()) } else { Err(format!("it printed\n{said}").into()) }
+}
+
+const TYPED: &str = "\
+python completed 5050
+python completed 42
+javascript completed 1,4,9
+javascript raised TypeError\u{20}
+javascript exhausted\u{20}
+validate 1:6
+session 1 21
+error unknown-runtime
+";
+
+/// What a large session or execution has in its memory is nowhere in the memory of the next, and there where it is its own.
+fn secret() -> Result<(), Failed> {
+    let mut program = Host::node()?;
+    program.args(["secret.mjs", "../../programs-node/glovebox"]);
+    let said = succeeded(program)?;
+    let looks = [
+        "after the execution that has it: there",
+        "in the next execution: not there",
+        "after the session that has it: there",
+        "in another session: not there",
+        "in its own session again: there",
+        "in an execution of its own: not there",
+        "after it is closed: not there",
+    ];
+    let expected: String = ["javascript", "python"]
+        .iter()
+        .flat_map(|language| looks.iter().map(move |look| format!("{language}: {look}\n")))
+        .collect();
+    if said == expected { Ok(()) } else { Err(format!("it printed\n{said}and not\n{expected}").into()) }
+}
+
+fn succeeded(mut command: Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    Err(format!("{command:?} ended with {}:\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+}

@@ -1,0 +1,90 @@
+//! Hostile scripts, each with its exact outcome, in a process of its own whose memory is measured.
+//!
+//! The rows are data, in `hostile/*.toml`. An abort, a hang or a host that grows is a failure, and so is any outcome but
+//! the one named.
+
+use std::time::Duration;
+
+use glovebox_tests::{
+    Case,
+    hostile::{Row, rows},
+    process, sandbox, short,
+};
+use libtest_mimic::{Failed, Trial};
+
+const MIB: u64 = 1 << 20;
+const MEMORY_BYTES: u64 = 80 * MIB;
+/// What the host may grow by beside the guest's own memory: a pool slot's page tables, stacks, this program's buffers.
+const SLACK_BYTES: u64 = 48 * MIB;
+/// For what never ends by itself: no less work is done in it than in seconds.
+const ENDLESS_TIMEOUT_MS: u64 = 300;
+/// For what does, and not sooner on a busy machine.
+const TIMEOUT_MS: u64 = 20_000;
+/// How long after its deadline a guest may end: long, since no test fails because the machine was slow, and short against
+/// the half minute that other sandboxes take for some of these.
+const LATE_MS: u64 = 10_000;
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    rows().into_iter().map(|row| Trial::test(format!("hostile/{}", row.name), move || show(&row))).collect()
+}
+
+fn timeout_ms(row: &Row) -> u64 {
+    if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS }
+}
+
+/// In the child: runs the script, prints outcome and growth on lines of their own, then what the script printed.
+pub(crate) fn child(name: &str) {
+    let row = &rows().into_iter().find(|row| row.name == name).expect("the parent names a row");
+    let sandbox = sandbox(row.language, |policy| {
+        policy.limits.timeout_ms = timeout_ms(row);
+        // What is unwound is to be seen here, not who heeds a last word.
+        policy.limits.timeout_reserve_ms = 0;
+        policy.limits.fuel_reserve = 0;
+        policy.limits.memory_bytes = MEMORY_BYTES;
+        policy.limits.fuel = 1_000_000_000_000;
+    });
+    sandbox.execute("").unwrap();
+    let before = process::resident_bytes();
+    let execution = sandbox.execute(&row.source).unwrap();
+    let grown = process::peak_resident_bytes().saturating_sub(before);
+    let after = sandbox.execute(row.usable()).unwrap();
+    println!("outcome={}", short(&execution.outcome));
+    println!("grown={grown}");
+    println!("duration={}", execution.duration.as_millis());
+    println!("memory={}", execution.memory_used_bytes);
+    println!("after={}", after.stdout.text().trim_end());
+    println!("stdout={:?}", execution.stdout.text().chars().take(2_000).collect::<String>());
+    println!("stderr={}", execution.stderr.text().chars().take(2_000).collect::<String>());
+}
+
+fn show(row: &Row) -> Result<(), Failed> {
+    let output = process::run_child(&row.name, &format!("hostile {}", row.name), Duration::from_secs(90));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told =
+        |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or("").to_owned();
+    let number = |key: &str| told(key).parse::<u64>().unwrap_or(u64::MAX);
+    let mut wrong = Vec::new();
+    if !output.status.success() {
+        wrong.push(format!("the host ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    if told("outcome") != row.outcome {
+        wrong.push(format!("expected `{}`, got `{}`", row.outcome, told("outcome")));
+    }
+    let stdout = format!("{:?}", row.stdout);
+    if !told("stdout").contains(stdout.trim_matches('"')) {
+        wrong.push(format!("standard output lacks {stdout}"));
+    }
+    if told("after") != "usable" {
+        wrong.push("the next execution failed".into());
+    }
+    if number("grown") > MEMORY_BYTES + SLACK_BYTES {
+        wrong.push(format!("the host grew by {} MiB", number("grown") / MIB));
+    }
+    if number("memory") > MEMORY_BYTES {
+        wrong.push(format!("{} bytes of memory used at a limit of {MEMORY_BYTES}", number("memory")));
+    }
+    if number("duration") > timeout_ms(row) + LATE_MS {
+        wrong.push(format!("it took {} ms", number("duration")));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failed::from(format!("{}\n{text}", wrong.join("\n")))) }
+}

@@ -1,0 +1,76 @@
+//! Every test that is made of data, or needs a component: one program, so that Wasmtime is linked once, and a trial each, named after
+//! its suite: `conformance/python/hello`.
+//!
+//! `cargo test --test cases conformance/` runs one suite. `GLOVEBOX_TESTS=full` runs the whole matrix: every case on every backend, where
+//! at every push all of them run on the engine and, once, on the provider, and the smoke set everywhere else. Components are built first.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test program: a panic is a failed test"
+)]
+
+mod budgets;
+mod conformance;
+mod conformance_component;
+mod everywhere;
+mod everywhere_hostile;
+mod everywhere_providers;
+mod hostile;
+mod pages;
+mod programs;
+
+use std::process::ExitCode;
+
+use glovebox_tests::{Case, build_components, cases_dir, everywhere::run_here, load_cases, process};
+use libtest_mimic::{Arguments, Trial};
+
+/// A suite: its name, whether it needs components, and its trials.
+struct Suite {
+    name: &'static str,
+    needs_components: bool,
+    trials: fn(&[Case]) -> Vec<Trial>,
+}
+
+const SUITES: [Suite; 9] = [
+    Suite { name: "conformance", needs_components: false, trials: conformance::trials },
+    Suite { name: "hostile", needs_components: false, trials: hostile::trials },
+    Suite { name: "everywhere", needs_components: true, trials: everywhere::trials },
+    Suite { name: "everywhere_hostile", needs_components: true, trials: everywhere_hostile::trials },
+    Suite { name: "everywhere_providers", needs_components: true, trials: everywhere_providers::trials },
+    Suite { name: "conformance_component", needs_components: true, trials: conformance_component::trials },
+    Suite { name: "budgets", needs_components: true, trials: budgets::trials },
+    Suite { name: "programs", needs_components: true, trials: programs::trials },
+    Suite { name: "pages", needs_components: true, trials: pages::trials },
+];
+
+fn main() -> ExitCode {
+    if let Some(task) = process::child_task() {
+        match task.split_once(' ') {
+            Some(("run", program)) => run_here(program).expect("the program runs"),
+            Some(("hostile", row)) => hostile::child(row),
+            _ => panic!("`{task}` is no task"),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let args = Arguments::from_args();
+    let named = args.filter.as_deref().and_then(|filter| filter.split_once('/')).map(|(suite, _)| suite);
+    let is_named = |suite: &&Suite| named == Some(suite.name);
+    let suites: Vec<_> = match SUITES.iter().find(is_named) {
+        Some(suite) => vec![suite],
+        None => SUITES.iter().collect(),
+    };
+    if !args.list && suites.iter().any(|suite| suite.needs_components) {
+        build_components();
+    }
+    let cases = load_cases(&cases_dir()).expect("the cases are well formed");
+    let mut trials = Vec::new();
+    for suite in suites {
+        trials.extend((suite.trials)(&cases));
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}

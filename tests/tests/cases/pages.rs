@@ -1,0 +1,145 @@
+//! What the pages in `docs/` show is what is there: code is that of files which are compiled and run, links lead somewhere, and the
+//! programs do what is said of them.
+
+#[path = "../../../host/engine/examples/embed.rs"]
+#[expect(dead_code, reason = "its `main` is the example's")]
+mod embed;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use glovebox::{Policy, component::SandboxHost};
+use glovebox_application::{AppConfig, Applications};
+use glovebox_tests::{Case, engine, program_path, program_trial, reference::anchor};
+use libtest_mimic::{Failed, Trial};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The pages, by their paths from the root.
+fn pages() -> Vec<(PathBuf, String)> {
+    let names = |directory: &str| {
+        let directory = PathBuf::from(directory);
+        fs::read_dir(root().join(&directory)).unwrap().map(move |entry| directory.join(entry.unwrap().file_name()))
+    };
+    let docs = names("docs").chain(names("docs/examples")).filter(|path| path.extension().is_some());
+    let examples = names("docs/examples").filter(|path| path.extension().is_none()).map(|path| path.join("README.md"));
+    let beside =
+        ["README.md", "bindings/js/README.md", "bindings/python/README.md", "wit/README.md"].map(PathBuf::from);
+    docs.chain(examples)
+        .chain(beside)
+        .map(|page| (page.clone(), fs::read_to_string(root().join(page)).unwrap()))
+        .collect()
+}
+
+/// Languages of blocks that are programs, or parts of one.
+const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
+
+// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
+// scenario: add-javascript-change: What Changes, documentation with examples
+// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
+// scenario: add-javascript-change: What Changes, documentation with examples
+/// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in a programming language do.
+fn code_is_that_of_files() -> Result<(), Failed> {
+    let mut count = 0;
+    for (page, text) in pages() {
+        let mut above = "";
+        for line in text.lines() {
+            let language = line.strip_prefix("```").unwrap_or_default();
+            if LANGUAGES.contains(&language) && page.starts_with("docs") && !above.starts_with("<!-- file: ") {
+                return Err(format!("{}: code in `{language}` that says no file", page.display()).into());
+            }
+            above = line;
+        }
+        for rest in text.split("<!-- file: ").skip(1) {
+            let (file, rest) = rest.split_once(" -->\n").ok_or("a mark ends with ` -->`")?;
+            let block = rest.strip_prefix("```").and_then(|rest| rest.split_once('\n')?.1.split_once("\n```"));
+            let (code, _) = block.ok_or_else(|| format!("{}: a block of code comes after `{file}`", page.display()))?;
+            let held = fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))?;
+            count += 1;
+            // Left out is what a line of dots stands for.
+            for part in code.split("\n// …\n") {
+                if !format!("\n{held}").contains(&format!("\n{part}\n")) {
+                    return Err(format!("{} shows what is not in {file}:\n{part}", page.display()).into());
+                }
+            }
+        }
+    }
+    if count >= 10 { Ok(()) } else { Err(format!("only {count} blocks are marked").into()) }
+}
+
+/// Links within the repository lead to files, and to headings in them.
+fn links_lead_somewhere() -> Result<(), Failed> {
+    for (page, text) in pages() {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let lost = || Failed::from(format!("{} links to `{link}`, which is not there", page.display()));
+            if !root().join(&target).exists() {
+                return Err(lost());
+            }
+            if !heading.is_empty() {
+                let text = fs::read_to_string(root().join(&target)).map_err(|_| lost())?;
+                let headings = text.lines().filter(|line| line.starts_with('#'));
+                let mut anchors = headings.map(|line| anchor(line.trim_start_matches(['#', ' '])));
+                anchors.find(|anchor| anchor == heading).ok_or_else(lost)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The host of `docs/embed.md`, with the component that it shows.
+fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
+    let calculator = program_path("calculator")?;
+    let evaluate = |expression| embed::evaluate(&calculator, expression).map_err(|error| format!("{error:?}"));
+    assert_eq!(evaluate("6 * 7")?, Ok("42".to_owned()));
+    assert_eq!(evaluate("1 / 0")?, Err("ZeroDivisionError: division by zero".to_owned()));
+    // The host grants a tenth of the default fuel.
+    let exhausted = evaluate("sum(1 for _ in range(10**9))")?.unwrap_err();
+    assert!(exhausted.contains("limit: 1000000000,"), "{exhausted}");
+    Ok(())
+}
+
+/// The provider of `docs/implement.md`, under, at and over its rule, and what it tells of it.
+fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
+    let mut policy = Policy::default();
+    policy.limits.timeout_ms = 120_000;
+    let host = SandboxHost::builder(engine()).policy(policy).build()?;
+    let forward = Applications::new(engine())?.load(program_path("forward")?)?;
+    let call = |call: &str| -> Result<String, Failed> {
+        let ended = forward.invoke(call, &host, &AppConfig::default())?;
+        ended.value.ok_or_else(|| format!("{call}: {}", ended.outcome.describe()).into())
+    };
+    assert!(call("default-policy()")?.contains("timeout-ms: some(60000)"));
+    let asking = |timeout_ms: u64| {
+        call(&format!("execute(python, {{source: \"1\"}}, {{limits: some({{timeout-ms: some({timeout_ms})}})}})"))
+    };
+    for granted in [59_999, 60_000] {
+        let value = asking(granted)?;
+        assert!(value.starts_with("ok({outcome: completed"), "{value}");
+    }
+    let refused = asking(60_001)?;
+    assert!(refused.starts_with("err(invalid-policy(") && refused.contains("at most 60000 is granted"), "{refused}");
+    Ok(())
+}
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    let name = |name| format!("pages/{name}");
+    vec![
+        Trial::test(name("code_is_that_of_files"), code_is_that_of_files),
+        Trial::test(name("links_lead_somewhere"), links_lead_somewhere),
+        program_trial(name("the_embedding_host_runs_its_component"), "calculator", |_| {
+            the_embedding_host_runs_its_component()
+        }),
+        program_trial(name("the_provider_in_between_keeps_its_rule"), "forward", |_| {
+            the_provider_in_between_keeps_its_rule()
+        }),
+    ]
+}

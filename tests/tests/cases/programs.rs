@@ -1,0 +1,177 @@
+//! The agents of `tests/programs/`: the same one in several languages, held to one golden. `BLESS=1` writes that from the one in Rust.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+};
+
+use glovebox::component::{Quotas, SandboxHost};
+use glovebox_application::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
+use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_with, wasmtime_path, whole_matrix};
+use libtest_mimic::{Failed, Trial};
+use wit_component::DecodedWasm;
+
+/// The agents by their language.
+const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
+
+/// What programs may import, by the beginning of the interface's name. A library in Rust imports what its bindings do, and nothing
+/// of a system.
+const IMPORTS: [(&str, &[&str]); 6] = [
+    ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
+    ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
+    // Their tools know the whole of `wasi:cli/command`, and import it whether it is used or not.
+    ("agent-javascript", &WHOLE_COMMAND),
+    ("agent-python", &WHOLE_COMMAND),
+    ("calculator", &["glovebox:sandbox/"]),
+    ("forward", &["glovebox:sandbox/"]),
+];
+const WHOLE_COMMAND: [&str; 7] =
+    ["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for language in LANGUAGES.into_iter().filter(|language| built_at_every_push(language) || whole_matrix()) {
+        let agent = format!("agent-{language}");
+        let first = Arc::new(Agent { language, application: OnceLock::new() });
+        let second = Arc::clone(&first);
+        trials.push(program_trial(format!("programs/{language}/agent"), &agent, move |bytes| {
+            first.tells_the_story(bytes)
+        }));
+        trials.push(program_trial(format!("programs/{language}/unhandled"), &agent, move |bytes| {
+            second.fails_with_what_it_does_not_handle(bytes)
+        }));
+    }
+    trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
+    for (program, allowed) in IMPORTS {
+        if !built_at_every_push(program.trim_start_matches("agent-")) && !whole_matrix() {
+            continue;
+        }
+        let runner = move |bytes: &[u8]| imports_no_more(bytes, allowed);
+        trials.push(program_trial(format!("programs/{program}/imports"), program, runner));
+    }
+    let needed = wasmtime_path().and_then(|wasmtime| Ok((wasmtime, program_path("agent-c")?)));
+    trials.push(trial_with("programs/wasmtime/refuses", needed, |(tool, program)| {
+        wasmtime_says_what_is_missing(&tool, &program)
+    }));
+    trials
+}
+
+/// The interpreters of the others take minutes to be made a component and compiled.
+fn built_at_every_push(language: &str) -> bool {
+    !["javascript", "python"].contains(&language)
+}
+
+/// One of them, compiled once for its trials.
+struct Agent {
+    language: &'static str,
+    application: OnceLock<Application>,
+}
+
+impl Agent {
+    /// Runs it; gives what it wrote to its two streams, too.
+    fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(Ended, String, String), Failed> {
+        let application = self.application.get_or_init(|| {
+            Applications::new(engine()).unwrap().load_bytes(format!("agent-{}", self.language), bytes).unwrap()
+        });
+        let host = SandboxHost::builder(engine()).quotas(quotas).build()?;
+        let (stdout, stderr) = (OutputBuffer::new(1 << 20), OutputBuffer::new(1 << 20));
+        let mut config = AppConfig::default();
+        config.args = vec!["agent".into()];
+        config.stdout = Output::Buffer(stdout.clone());
+        config.stderr = Output::Buffer(stderr.clone());
+        let ended = application.run(&host, &config)?;
+        let text = |buffer: OutputBuffer| String::from_utf8(buffer.bytes());
+        Ok((ended, text(stdout)?, text(stderr)?))
+    }
+
+    fn tells_the_story(&self, bytes: &[u8]) -> Result<(), Failed> {
+        let (ended, stdout, stderr) = self.run(bytes, Quotas::default())?;
+        let golden = golden();
+        if Goldens::blessing() && self.language == "rust" {
+            fs::write(&golden, &stdout)?;
+        }
+        let held = fs::read_to_string(golden)?;
+        if stdout != held || !stderr.is_empty() || !ended.outcome.is_success() {
+            let lines = similar::TextDiff::from_lines(&held, &stdout).unified_diff().to_string();
+            return Err(format!("{}\n{lines}\nstderr: {stderr}", ended.outcome.describe()).into());
+        }
+        // A program ends well without that, but one that goes on for long does not.
+        let left = (ended.sandbox.handles, ended.sandbox.sessions, ended.sandbox.held_bytes);
+        if left != (0, 0, 0) {
+            return Err(format!("handles, sessions and bytes that were not dropped: {left:?}").into());
+        }
+        Ok(())
+    }
+
+    /// The second session, a fork, is one too many: no agent handles that. Each then fails in the way of its language, and says
+    /// why.
+    fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
+        let mut quotas = Quotas::default();
+        quotas.sessions = 1;
+        let (ended, stdout, stderr) = self.run(bytes, quotas)?;
+        let last = stdout.lines().last().unwrap_or_default();
+        // `quota-exceeded`, or as the language writes it.
+        let said = format!("{stderr}{last}").replace('-', "").to_lowercase();
+        if ended.outcome.exit_code() != 1 || !said.contains("quotaexceeded") {
+            return Err(format!("{:?}\nstdout: {stdout}\nstderr: {stderr}", ended.outcome).into());
+        }
+        Ok(())
+    }
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/programs/agent.txt")
+}
+
+/// The program of `docs/use-from-a-component.md`.
+fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
+    let application = Applications::new(engine())?.load_bytes("runner", bytes)?;
+    let host = SandboxHost::builder(engine()).build()?;
+    let scripts = [
+        ("print(sum(range(101)))", "5050\n", "", 0),
+        ("open('a.txt', 'w').write('hi')", "", "it wrote a.txt, 2 bytes\n", 0),
+        ("print(1); raise SystemExit(0)", "1\n", "", 0),
+        ("print(1", "", "1:6: SyntaxError: '(' was never closed\n", 1),
+        ("print(1); 1 / 0", "1\n", "ZeroDivisionError: division by zero\n", 1),
+        ("raise SystemExit(4)", "", "the script exited with code 4\n", 1),
+        ("while True: pass", "", "the script ran out of fuel (limit 1000000000)\n", 1),
+    ];
+    for (script, stdout, last, code) in scripts {
+        let (out, err) = (OutputBuffer::new(1 << 20), OutputBuffer::new(1 << 20));
+        let mut config = AppConfig::default();
+        config.stdin = Input::Bytes(script.into());
+        (config.stdout, config.stderr) = (Output::Buffer(out.clone()), Output::Buffer(err.clone()));
+        let ended = application.run(&host, &config)?;
+        let stderr = String::from_utf8(err.bytes())?;
+        assert_eq!((ended.outcome.exit_code(), String::from_utf8(out.bytes())?.as_str()), (code, stdout), "{stderr}");
+        assert!(stderr.ends_with(last) && stderr.is_empty() == last.is_empty(), "{script}: {stderr}");
+    }
+    Ok(())
+}
+
+fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
+    let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
+        return Err("it is no component".into());
+    };
+    for (key, _) in &resolve.worlds[world].imports {
+        let name = resolve.name_world_key(key);
+        if !allowed.iter().any(|begin| name.starts_with(begin)) {
+            return Err(format!("it imports `{name}`").into());
+        }
+    }
+    Ok(())
+}
+
+/// A host without the sandbox: the packaged command-line tool of Wasmtime. `docs/use-from-a-component.md` explains the message.
+fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
+    let output = Command::new(wasmtime).arg("run").arg(program).output()?;
+    let stderr = String::from_utf8(output.stderr)?;
+    let missing = "component imports instance `glovebox:sandbox/sandbox@0.1.0`, but a matching implementation was not found in \
+                   the linker";
+    if output.status.code() != Some(1) || !stderr.contains(missing) || !output.stdout.is_empty() {
+        return Err(format!("{}: {stderr}", output.status).into());
+    }
+    Ok(())
+}
