@@ -89,6 +89,9 @@ pub struct ImageRecord {
     /// Its mutable globals, whose values belong to every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
+    /// Whether its code changes nothing of an instance but its memory and its globals, so that with these an instance is as new.
+    #[serde(default)]
+    pub restorable: bool,
     /// Anything else worth keeping, such as the fuel that booting took.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,

@@ -11,9 +11,11 @@ mod exports;
 mod image;
 mod inspect;
 mod sections;
+mod state;
 
 pub use error::RewriteError;
 pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
 pub use image::{GlobalValue, Image, with_image};
 pub use inspect::{Export, GlobalInfo, Import, ItemKind, MemoryInfo, ModuleInfo, ModuleKind, inspect};
 pub use sections::strip;
+pub use state::changes_only_memory_and_globals;

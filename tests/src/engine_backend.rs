@@ -77,6 +77,18 @@ impl EngineBackend {
         Self { is_bare: true, ..self }
     }
 
+    /// How an instance that waits for another script differs from a new one.
+    ///
+    /// # Errors
+    /// That, for people.
+    pub fn compare_recycled(&self, case: &Case) -> Result<(), String> {
+        match self.sandbox(case) {
+            Ok(sandbox) => sandbox.compare_recycled().map(drop),
+            // The case is about that.
+            Err(_) => Ok(()),
+        }
+    }
+
     fn engine(&self) -> &'static Engine {
         if self.is_bare { bare_engine() } else { engine() }
     }

@@ -278,7 +278,7 @@ fn bench_prints_the_cases_of_the_contract() {
     let (value, code) = json(&["bench", "--quick", "--json"]);
     assert_eq!(code, Some(0));
     let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios", "differences"]));
+    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios", "differences", "sessions"]));
     let cases: BTreeSet<&str> =
         value["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
     let expected = [
@@ -298,6 +298,8 @@ fn bench_prints_the_cases_of_the_contract() {
         "resume",
         "parallel_1",
         "parallel_n",
+        "parallel_2n",
+        "many_sessions",
     ];
     assert_eq!(cases, BTreeSet::from(expected));
     for line in value["results"].as_array().unwrap() {
@@ -308,6 +310,11 @@ fn bench_prints_the_cases_of_the_contract() {
     for line in value["ratios"].as_array().unwrap() {
         let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "ratio"]));
+    }
+    for line in value["sessions"].as_array().unwrap() {
+        assert_eq!(line["count"], 100);
+        let bytes = line["bytes_each"].as_u64().unwrap();
+        assert!((10_000..10_000_000).contains(&bytes), "{line}");
     }
     for line in value["differences"].as_array().unwrap() {
         let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();

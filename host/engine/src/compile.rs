@@ -116,6 +116,7 @@ fn build(inner: &Inner, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<NewA
         memory_bytes: 0,
         anchors: BTreeMap::new(),
         globals: Vec::new(),
+        restorable: false,
         notes: BTreeMap::new(),
     };
     Ok(NewArtefact { aot: compiled.map_err(words)?, record })

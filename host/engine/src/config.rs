@@ -76,20 +76,25 @@ pub enum Packages {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolConfig {
-    /// How many instances can exist at once, kept sessions included. Default 1,100. Each reserves 4 GiB of address
-    /// space and no memory.
+    /// How many instances can exist at once, sessions included. Default 1,100. Each reserves 4 GiB of address space and no memory.
+    /// Instances that wait for another script are dropped when a session needs their place.
     pub instance_count: u32,
-    /// How much of a dropped instance's memory is set back by copying instead of being given back to the system, in
-    /// bytes. Default 4 MiB. More makes fresh executions that touch more memory faster, at that much
-    /// resident memory for each instance that ever ran at once.
+    /// How much memory of its own an instance may have, in bytes, that waits for another script: what it wrote to is restored by
+    /// copying. With more it is dropped. Default 2 MiB, of which a trivial Python script takes 0.5. At most twice as many instances
+    /// wait as there are processors, for each runtime. Of an instance that is dropped, a session's among them, half as much stays with its
+    /// place in the pool, so that the next one there need not ask the system for it; the rest is given back.
     pub keep_resident_bytes: usize,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { instance_count: 1_100, keep_resident_bytes: 4 << 20 }
+        Self { instance_count: 1_100, keep_resident_bytes: 2 << 20 }
     }
 }
+
+/// Images that are loaded at once, each with an instance that is never entered: what others are compared with and restored from. They
+/// are no instances in the sense of [`PoolConfig::instance_count`].
+const MAX_IMAGES: u32 = 8;
 
 /// Wasmtime's settings. Everything that changes compiled code is part of a prepared image's cache key.
 pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Engine, EngineError> {
@@ -110,13 +115,15 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
         .memory_init_cow(true);
     if let Some(pool) = pool {
         let mut pooling = PoolingAllocationConfig::new();
+        let places = pool.instance_count.saturating_add(MAX_IMAGES);
         pooling
-            .total_core_instances(pool.instance_count)
-            .total_memories(pool.instance_count)
-            .total_tables(pool.instance_count)
+            .total_core_instances(places)
+            .total_memories(places)
+            .total_tables(places)
             .max_memory_size(usize::try_from(Limits::MEMORY_BYTES_MOST).unwrap_or(usize::MAX))
             .table_elements(TABLE_ELEMENTS_MOST)
-            .linear_memory_keep_resident(pool.keep_resident_bytes)
+            // Less than an instance may have that is used again: else one made in such a place might have too much from the beginning.
+            .linear_memory_keep_resident(pool.keep_resident_bytes / 2)
             .table_keep_resident(TABLE_ELEMENTS_MOST)
             .pagemap_scan(Enabled::Auto);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));

@@ -65,6 +65,11 @@ impl Run {
         }
     }
 
+    /// No execution: what an instance has that waits for one.
+    pub(crate) fn over() -> Self {
+        Self::new(Duration::ZERO, CancelToken::new(), None)
+    }
+
     /// Has its time run since then.
     pub(crate) fn begun_at(self, begun: Instant) -> Self {
         let earlier = self.begun.saturating_duration_since(begun);

@@ -13,8 +13,8 @@ use glovebox_runtimes::{CacheDir, Digest, Manifest, OwnPackages, PackageList, Pr
 use wasmtime::Linker;
 
 use crate::{
-    EngineConfig, EngineError, ExecuteError, Packages, config, imports, packages::SharedPackages, runtime::Runtime,
-    stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads, typescript::Stripper,
+    EngineConfig, EngineError, ExecuteError, Packages, PoolConfig, config, imports, packages::SharedPackages,
+    runtime::Runtime, stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads, typescript::Stripper,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -43,8 +43,8 @@ pub(crate) struct Inner {
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
-    /// Whether instances come from a pool.
-    pub(crate) is_pooled: bool,
+    /// The pool that instances come from, if they do.
+    pub(crate) pool: Option<PoolConfig>,
     /// What compiled components may take on disk.
     pub(crate) component_cache_bytes: u64,
     /// Loaded with the first TypeScript script.
@@ -91,7 +91,7 @@ impl Engine {
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
-            is_pooled: config.pool.is_some(),
+            pool: config.pool,
             component_cache_bytes: config.component_cache_bytes,
             stripper: OnceLock::new(),
             loaded: Mutex::default(),
@@ -126,6 +126,15 @@ impl Inner {
 
     pub(crate) fn loaded(&self, key: &Loaded) -> Option<Arc<Runtime>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Drops the instances of all runtimes that wait for another script; says whether there were any.
+    pub(crate) fn drop_recycled(&self) -> bool {
+        let runtimes: Vec<_> =
+            self.loaded.lock().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
+        let cleared =
+            runtimes.iter().filter_map(|runtime| runtime.recycled.as_ref()).filter(|recycled| recycled.clear());
+        cleared.count() > 0
     }
 
     /// Keeps a runtime that was just loaded; the first of two that were loaded at once stays.

@@ -4,7 +4,7 @@ use glovebox_core::{After, Ending, Pokes, Ran, Spent};
 use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
-use wasmtime::{InstancePre, Linker, Module, Store, UpdateDeadline};
+use wasmtime::{Instance, InstancePre, Linker, Module, PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use crate::{
     ExecuteError, Limits, TrapKind,
@@ -30,8 +30,34 @@ pub(crate) fn instantiate(
     memory_limit_bytes: u64,
     run: Run,
 ) -> Result<GuestMachine, ExecuteError> {
+    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory_limit_bytes, run))? {
+        // The pool is full: what waits in it for another script makes room.
+        (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
+            let State { wasi, run, .. } = store.into_data();
+            instantiate_once(inner, pre, State::new(wasi, memory_limit_bytes, run))?
+        }
+        made => made,
+    };
+    let instance = instance.map_err(|error| {
+        // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
+        let reason = format!("{error:#}");
+        match classify(error) {
+            Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
+            Ended::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
+            Ended::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
+        }
+    })?;
+    GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
+        reason: "the binary exports no `memory`, so it is no WASI program".into(),
+    })
+}
+
+/// A store and what became of an instance in it.
+type Made = (Store<State>, wasmtime::Result<Instance>);
+
+fn instantiate_once(inner: &Inner, pre: &InstancePre<State>, state: State) -> Result<Made, ExecuteError> {
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
-    let mut store = Store::new(&inner.wasmtime, State::new(wasi, memory_limit_bytes, run));
+    let mut store = Store::new(&inner.wasmtime, state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     store.set_epoch_deadline(1);
@@ -46,18 +72,8 @@ pub(crate) fn instantiate(
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
     });
-    let instance = pre.instantiate(&mut store).map_err(|error| {
-        // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
-        let reason = format!("{error:#}");
-        match classify(error) {
-            Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
-            Ended::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
-            Ended::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
-        }
-    })?;
-    GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
-        reason: "the binary exports no `memory`, so it is no WASI program".into(),
-    })
+    let instance = pre.instantiate(&mut store);
+    Ok((store, instance))
 }
 
 /// Makes an instance of an image that is not a guest: nothing ever runs in it.
@@ -88,17 +104,41 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Makes a guest and wakes it up. `is_passing`: it runs one script.
+    /// Makes a guest of a new instance and wakes it up.
     pub(crate) fn new(
         inner: &Inner,
         runtime: &Runtime,
-        is_passing: bool,
         wasi: Box<Wasi>,
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        let pre = runtime.passing.as_ref().filter(|_| is_passing).unwrap_or(&runtime.pre);
-        let machine = instantiate(inner, pre, wasi, limits.memory_bytes, run)?;
+        Self::awake(runtime, instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?, limits)
+    }
+
+    /// Makes a guest that runs one script, of an instance that has run others where there is one.
+    pub(crate) fn one_shot(
+        inner: &Inner,
+        runtime: &Runtime,
+        wasi: Box<Wasi>,
+        limits: &Limits,
+        run: Run,
+    ) -> Result<Self, ExecuteError> {
+        let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
+            return Self::new(inner, runtime, wasi, limits, run);
+        };
+        let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+        machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+        machine.store.set_epoch_deadline(1);
+        if let Err(refused) = machine.renew(State::new(wasi, limits.memory_bytes, run)) {
+            // A new one is refused as well, and that says why.
+            let State { wasi, run, .. } = *refused;
+            recycled.put_back(machine);
+            return Self::new(inner, runtime, wasi, limits, run);
+        }
+        Self::awake(runtime, machine, limits)
+    }
+
+    fn awake(runtime: &Runtime, machine: GuestMachine, limits: &Limits) -> Result<Self, ExecuteError> {
         let mut guest = Self { machine, fuel_limit: limits.fuel };
         if let Drive::Image(image) = &runtime.drive {
             image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;

@@ -13,7 +13,7 @@ use crate::{
     engine::{Inner, compile_digest},
     packages::SharedPackages,
     prepare,
-    resident::Resident,
+    recycled::RecycledInstances,
     runtime::{Drive, Image, Runtime, display_name, driver},
 };
 
@@ -43,7 +43,7 @@ impl Plan<'_> {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code: it changes with the version.
-                let version = env!("CARGO_PKG_VERSION").as_bytes();
+                let version = concat!(env!("CARGO_PKG_VERSION"), " with whether it is restorable").as_bytes();
                 let compiler = driver.compiler_args();
                 let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
@@ -138,10 +138,9 @@ impl Inner {
         let artefact = self.open_or_build(plan, &key, &binary)?;
         let wrong =
             |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
-        let again = self.is_pooled.then(|| artefact.aot.try_clone()).transpose();
-        let again = again.map_err(|error| wrong(error.into()))?;
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
-        let again = again.map(|aot| aot::load(&self.wasmtime, aot)).transpose().map_err(wrong)?;
+        let is_restorable = artefact.record.prepared && artefact.record.restorable;
+        let recycled = self.pool.as_ref().filter(|_| is_restorable).map(RecycledInstances::new);
         let drive = match plan.recipe {
             Some(recipe) => Drive::Image(Image::new(driver(recipe, self.is_lean()), artefact.record, module.clone())),
             None if module.get_export("_start").is_some() => Drive::Command { flags: plan.flags },
@@ -154,15 +153,13 @@ impl Inner {
             }
         };
         let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
-        let passing = again.map(|module| self.linker.instantiate_pre(&module)).transpose().map_err(wrong)?;
         let runtime = Runtime {
             name: plan.name.clone(),
             language: plan.language,
             version: plan.version.clone(),
             pre,
-            passing,
             drive,
-            resident: Resident::default(),
+            recycled,
         };
         Ok(self.keep(id, runtime))
     }
@@ -205,6 +202,7 @@ impl Inner {
             memory_bytes: 0,
             anchors: BTreeMap::new(),
             globals: Vec::new(),
+            restorable: false,
             notes: BTreeMap::new(),
         };
         Ok(NewArtefact { aot, record })

@@ -63,6 +63,44 @@ impl GuestMachine {
         fits && (bytes == 0 || self.memory.grow(&mut self.store, bytes / page_bytes).is_ok())
     }
 
+    /// Gives the instance another state: it is as new in every other respect. Gives the state back where its limit on memory does not
+    /// allow what the instance begins with.
+    pub(crate) fn renew(&mut self, mut state: State) -> Result<(), Box<State>> {
+        let bytes = self.memory.data_size(&self.store) as u64;
+        if !state.limiter.adopt(&self.store.data().limiter, bytes) {
+            return Err(Box::new(state));
+        }
+        state.memory = Some(self.memory);
+        *self.store.data_mut() = state;
+        self.trapped = None;
+        Ok(())
+    }
+
+    /// Sets an exported global from its bits, as [`bits`](crate::session::bits) gives them.
+    pub(crate) fn set_global_bits(&mut self, name: &str, bits: u64) -> Option<()> {
+        let global = self.instance.get_global(&mut self.store, name)?;
+        let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
+        let value = match global.get(&mut self.store) {
+            Val::I32(_) => Val::I32(low.cast_signed()),
+            Val::I64(_) => Val::I64(bits.cast_signed()),
+            Val::F32(_) => Val::F32(low),
+            Val::F64(_) => Val::F64(bits),
+            _ => return None,
+        };
+        global.set(&mut self.store, value).ok()
+    }
+
+    /// What each element of the table is: the type of a function as text, or nothing.
+    pub(crate) fn table_types(&mut self) -> Vec<Option<String>> {
+        let Some(table) = self.table else { return Vec::new() };
+        let count = table.size(&self.store);
+        let kind = |slot| match table.get(&mut self.store, slot) {
+            Some(Ref::Func(Some(function))) => Some(function.ty(&self.store).to_string()),
+            _ => None,
+        };
+        (0..count).map(kind).collect()
+    }
+
     /// The bits of an exported global.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
         let global = self.instance.get_global(&mut self.store, name)?;

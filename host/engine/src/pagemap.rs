@@ -1,6 +1,6 @@
 //! Which pages of a mapping this process has written to, as the system's page map tells.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, process};
 
 use glovebox_core::session::PAGE_BYTES;
 
@@ -13,7 +13,6 @@ const ENTRIES_AT_ONCE: usize = 4096;
 /// The pages of `memory`, by their number, that may differ from what was mapped there: those that were written to since,
 /// and any that the system has moved elsewhere meanwhile. In order. None where the system does not tell.
 ///
-/// The file is opened each time: a process that forked would go on reading its parent's.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;
@@ -27,26 +26,49 @@ pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     if !first.is_multiple_of(PAGE_BYTES) || !memory.len().is_multiple_of(PAGE_BYTES) {
         return None;
     }
-    let map = File::open("/proc/self/pagemap").ok()?;
     let mut at = u64::try_from((first / PAGE_BYTES).checked_mul(ENTRY_BYTES)?).ok()?;
     let count = memory.len() / PAGE_BYTES;
-    let mut entries = vec![[0; ENTRY_BYTES]; count.min(ENTRIES_AT_ONCE)];
     let mut pages = Vec::new();
-    let mut page = 0;
-    while page < count {
-        let entries = entries.get_mut(..ENTRIES_AT_ONCE.min(count - page))?;
-        let bytes = entries.as_flattened_mut();
-        map.read_exact_at(bytes, at).ok()?;
-        at = at.checked_add(u64::try_from(bytes.len()).ok()?)?;
-        for (entry, number) in entries.iter().zip(page..) {
-            let flags = u64::from_ne_bytes(*entry);
-            if flags & SWAPPED != 0 || flags & (PRESENT | FILE_OR_SHARED) == PRESENT {
-                pages.push(u32::try_from(number).ok()?);
+    with_page_map(|PageMap { file, entries, .. }| {
+        let mut page = 0;
+        while page < count {
+            let entries = entries.get_mut(..ENTRIES_AT_ONCE.min(count - page))?;
+            let bytes = entries.as_flattened_mut();
+            file.read_exact_at(bytes, at).ok()?;
+            at = at.checked_add(u64::try_from(bytes.len()).ok()?)?;
+            for (entry, number) in entries.iter().zip(page..) {
+                let flags = u64::from_ne_bytes(*entry);
+                if flags & SWAPPED != 0 || flags & (PRESENT | FILE_OR_SHARED) == PRESENT {
+                    pages.push(u32::try_from(number).ok()?);
+                }
             }
+            page += entries.len();
         }
-        page += entries.len();
-    }
+        Some(())
+    })?;
     Some(pages)
+}
+
+/// The open map of a process, and room to read it into.
+struct PageMap {
+    /// A process that forked would go on reading its parent's.
+    process: u32,
+    file: File,
+    entries: Vec<[u8; ENTRY_BYTES]>,
+}
+
+/// Calls with this thread's open page map. None where there is none, or the call gives none.
+fn with_page_map<R>(call: impl FnOnce(&mut PageMap) -> Option<R>) -> Option<R> {
+    thread_local! {
+        static MAP: RefCell<Option<PageMap>> = const { RefCell::new(None) };
+    }
+    MAP.with_borrow_mut(|map| {
+        if map.as_ref().is_none_or(|map| map.process != process::id()) {
+            let file = File::open("/proc/self/pagemap").ok()?;
+            *map = Some(PageMap { process: process::id(), file, entries: vec![[0; ENTRY_BYTES]; ENTRIES_AT_ONCE] });
+        }
+        call(map.as_mut()?)
+    })
 }
 
 #[cfg(test)]

@@ -71,12 +71,14 @@ pub(crate) fn module(
     let image = Image { memory: machine.memory(), globals: &globals };
     let wasm = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
     let memory_bytes = machine.memory().len() as u64;
+    let restorable = rewrite::changes_only_memory_and_globals(&wasm).map_err(rewriting)?;
     let record = ImageRecord {
         sha256: Digest::of(&wasm),
         prepared: true,
         memory_bytes,
         anchors: anchors.0,
         globals: bootable.globals,
+        restorable,
         notes: BTreeMap::new(),
     };
     Ok((wasm, record))

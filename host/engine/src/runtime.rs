@@ -6,7 +6,7 @@ use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
 use wasmtime::{InstancePre, Module};
 
-use crate::{ExecuteError, Language, guest, resident::Resident, session::Pristine, state::State};
+use crate::{ExecuteError, Language, guest, recycled::RecycledInstances, session::Pristine, state::State};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
@@ -14,15 +14,10 @@ pub(crate) struct Runtime {
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
-    /// What sessions are instances of.
     pub(crate) pre: InstancePre<State>,
-    /// What passing executions are instances of: the same code, loaded once more. The pool gives a place back to the module
-    /// that had it last, with the pages that its guest wrote to. A session writes to many; executions that took its place
-    /// would have them copied each time, and each would cost half as much again.
-    pub(crate) passing: Option<InstancePre<State>>,
     pub(crate) drive: Drive,
-    /// What its instances in the pool keep in memory.
-    pub(crate) resident: Resident,
+    /// Instances that have run a script and are to run another, where they can be restored to an image.
+    pub(crate) recycled: Option<RecycledInstances>,
 }
 
 /// How a runtime's guests are run.

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use glovebox_core::{GuestWorld, LIBRARY_PATH};
+use glovebox_core::{After, GuestWorld, LIBRARY_PATH};
 use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
@@ -10,7 +10,8 @@ use crate::{
     BuildError, Engine, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request, RuntimeError, Session,
     SessionOptions, Started, Tool, ToolDefinitionError,
     current::Run,
-    guest::Guest,
+    engine::Inner as EngineInner,
+    guest::{self, Guest},
     packages::SharedPackages,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
@@ -204,12 +205,10 @@ impl Sandbox {
         setting.strip()?;
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, roots) = self.passing_guest(&setting, run)?;
-            let executed = setting.execute(&mut guest, &roots, true, None)?.into_result();
-            if self.0.engine.0.is_pooled {
-                self.0.runtime.resident.learn(guest.machine.memory());
-            }
-            executed
+            let (mut guest, roots) = self.guest(&setting, Guest::one_shot, self.0.workspace.files()?, run)?;
+            let executed = setting.execute(&mut guest, &roots, true, None)?;
+            self.recycle(guest, executed.after);
+            executed.into_result()
         })?
     }
 
@@ -281,7 +280,7 @@ impl Sandbox {
         }
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, _) = self.guest(&setting, true, self.0.workspace.files()?, run)?;
+            let (mut guest, _) = self.guest(&setting, Guest::new, self.0.workspace.files()?, run)?;
             guest.validate(image, &self.0.policy.limits, &setting.script(true))
         })?
     }
@@ -303,7 +302,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let begun = run.begun;
-            self.passing_guest(&setting, run).map(drop)?;
+            self.guest(&setting, Guest::new, self.0.workspace.files()?, run).map(drop)?;
             Ok(begun.elapsed())
         })?
     }
@@ -344,20 +343,34 @@ impl Sandbox {
         &self.0.policy
     }
 
-    /// A new guest for one execution. A session's is not treated like this: what it keeps in memory, it keeps for long.
-    fn passing_guest(&self, setting: &Setting<'_>, run: Run) -> Result<(Guest, Roots), ExecuteError> {
-        let (mut guest, roots) = self.guest(setting, true, self.0.workspace.files()?, run)?;
-        if self.0.engine.0.is_pooled {
-            self.0.runtime.resident.touch(guest.machine.memory_mut());
+    /// Uses the instance of a guest for other scripts, where that is possible.
+    fn recycle(&self, guest: Guest, after: After) {
+        let Runtime { recycled, .. } = &*self.0.runtime;
+        if let (After::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
+            && let Ok(pristine) = image.pristine()
+        {
+            recycled.give(guest.machine, pristine);
         }
-        Ok((guest, roots))
     }
 
-    /// A new guest with its files, awake. `is_passing`: it runs one script.
+    /// How an instance that waits for its next script differs from a new one; how many wait where none does. For tests.
+    #[doc(hidden)]
+    pub fn compare_recycled(&self) -> Result<usize, String> {
+        let said = |error: ExecuteError| error.to_string();
+        let (Some(recycled), Some(image)) = (&self.0.runtime.recycled, self.0.runtime.image()) else { return Ok(0) };
+        let pristine = image.pristine().map_err(said)?;
+        let setting = Setting::new(self, Request::new("")).map_err(said)?;
+        let wasi = self.wasi(&setting, &self.0.workspace.files().map_err(said)?).map_err(said)?;
+        let pre = &self.0.runtime.pre;
+        let mut new = guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX, Run::over()).map_err(said)?;
+        recycled.compare(&mut new, pristine.globals())
+    }
+
+    /// A guest with its files, awake, as `make` makes it.
     pub(crate) fn guest(
         &self,
         setting: &Setting<'_>,
-        is_passing: bool,
+        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, Run) -> Result<Guest, ExecuteError>,
         mut files: GuestFiles,
         run: Run,
     ) -> Result<(Guest, Roots), ExecuteError> {
@@ -366,7 +379,7 @@ impl Sandbox {
         }
         let wasi = self.wasi(setting, &files)?;
         let Inner { engine, runtime, policy, .. } = &*self.0;
-        let guest = Guest::new(&engine.0, runtime, is_passing, Box::new(wasi), &policy.limits, run)?;
+        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, run)?;
         Ok((guest, files.roots))
     }
 

@@ -43,6 +43,12 @@ impl GuestLimiter {
     pub(crate) fn new(memory: MemoryLimiter) -> Self {
         Self { memory, table_elements: 0 }
     }
+
+    /// Takes over an instance from another limiter: it has this much memory, and its tables as they were.
+    pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
+        self.table_elements = other.table_elements;
+        self.memory.grow(0, memory_bytes, None)
+    }
 }
 
 impl ResourceLimiter for GuestLimiter {

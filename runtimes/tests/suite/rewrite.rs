@@ -291,3 +291,47 @@ fn strip_removes_custom_sections_and_nothing_else() {
     assert_eq!((before.imports, before.exports, before.has_start), (after.imports, after.exports, after.has_start));
     assert_eq!(initial_memory(&module), initial_memory(&stripped));
 }
+
+/// An instance of such a module is as new once its memory and its globals are.
+#[test]
+fn what_code_changes_beside_memory_and_globals_is_seen() {
+    let module = |before: &str, code: &str| {
+        wasm(&format!(
+            "(module {before} (memory 1) (table 2 funcref) (global $g (mut i32) (i32.const 0)) (elem $e func $f) (data $d \"d\")
+               (func $f) (func {code}))"
+        ))
+    };
+    let only = |before, code| rewrite::changes_only_memory_and_globals(&module(before, code)).unwrap();
+    for code in [
+        "",
+        "i32.const 0 i32.const 1 i32.store i32.const 1 global.set $g",
+        "i32.const 1 memory.grow drop i32.const 0 i32.const 1 i32.const 2 memory.copy i32.const 0 i32.const 1 i32.const 2 memory.fill",
+        "i32.const 0 call_indirect table.size drop i32.const 0 table.get drop",
+    ] {
+        assert!(only("", code), "{code}");
+    }
+    for code in [
+        "i32.const 0 ref.null func table.set",
+        "i32.const 0 ref.null func i32.const 1 table.fill",
+        "ref.null func i32.const 1 table.grow drop",
+        "i32.const 0 i32.const 1 i32.const 1 table.copy",
+        "i32.const 0 i32.const 0 i32.const 1 table.init $e",
+        "elem.drop $e",
+        "i32.const 0 i32.const 0 i32.const 1 memory.init $d",
+        "data.drop $d",
+        // Also where it is never reached.
+        "return data.drop $d",
+    ] {
+        assert!(!only("", code), "{code}");
+    }
+    for import in [
+        "(import \"a\" \"b\" (memory 1))",
+        "(import \"a\" \"b\" (table 1 funcref))",
+        "(import \"a\" \"b\" (global (mut i32)))",
+    ] {
+        assert!(!only(import, ""), "{import}");
+    }
+    assert!(only("(import \"a\" \"b\" (func))", ""));
+    assert!(!rewrite::changes_only_memory_and_globals(&wasm("(module (memory 1) (memory 1))")).unwrap());
+    rewrite::changes_only_memory_and_globals(b"\0asm\x01\0\0\0\x0a\x05\x01").unwrap_err();
+}

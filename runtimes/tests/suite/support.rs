@@ -130,6 +130,7 @@ pub(crate) fn artefact(aot: Vec<u8>) -> NewArtefact {
     let record = ImageRecord {
         sha256: Digest::of(&aot),
         prepared: true,
+        restorable: true,
         memory_bytes: 65_536,
         anchors: BTreeMap::from([("driver".to_owned(), 1024)]),
         globals: Vec::new(),

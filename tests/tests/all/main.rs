@@ -31,6 +31,7 @@ mod kept;
 mod limits;
 mod metering;
 mod persist;
+mod recycled;
 mod reference;
 mod runtimes;
 mod scenarios;

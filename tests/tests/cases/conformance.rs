@@ -14,13 +14,13 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
         for case in cases.iter().filter(|case| case.language == runtime.language).cloned() {
             let backend = Arc::clone(&backend);
             let name = format!("conformance/{}/{}", runtime.name, case.name);
-            trials.push(Trial::test(name, move || show(&case, backend.as_ref())));
+            trials.push(Trial::test(name, move || show(&case, &backend)));
         }
     }
     trials
 }
 
-fn show(case: &Case, backend: &dyn Backend) -> Result<(), Failed> {
+fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
     let results = backend.run(case);
     let mut report = String::new();
     for (step, result) in case.steps.iter().zip(&results) {
@@ -30,6 +30,10 @@ fn show(case: &Case, backend: &dyn Backend) -> Result<(), Failed> {
     }
     if results.len() != case.steps.len() {
         report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
+    }
+    // Whatever the script did, what waits for the next one is as its image.
+    if let Err(difference) = backend.compare_recycled(case) {
+        report += &format!("a recycled instance differs: {difference}\n");
     }
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
 }

@@ -53,6 +53,7 @@ pub(crate) fn child(name: &str) {
     println!("duration={}", execution.duration.as_millis());
     println!("memory={}", execution.memory_used_bytes);
     println!("after={}", after.stdout.text().trim_end());
+    println!("recycled={}", sandbox.compare_recycled().map_or_else(|difference| difference, |_| "as new".to_owned()));
     println!("stdout={:?}", execution.stdout.text().chars().take(2_000).collect::<String>());
     println!("stderr={}", execution.stderr.text().chars().take(2_000).collect::<String>());
 }
@@ -76,6 +77,9 @@ fn show(row: &Row) -> Result<(), Failed> {
     }
     if told("after") != "usable" {
         wrong.push("the next execution failed".into());
+    }
+    if told("recycled") != "as new" {
+        wrong.push(format!("a recycled instance differs: {}", told("recycled")));
     }
     if number("grown") > MEMORY_BYTES + SLACK_BYTES {
         wrong.push(format!("the host grew by {} MiB", number("grown") / MIB));

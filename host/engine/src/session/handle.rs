@@ -13,6 +13,7 @@ use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
     budget::Keeper,
     entropy,
+    guest::Guest,
     run::Setting,
     session::{
         SessionInfo, SessionOptions, SharedWorkspace, check_id,
@@ -127,7 +128,7 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, false, files, passing_run(sandbox, &keeper))
+            sandbox.guest(&setting, Guest::new, files, passing_run(sandbox, &keeper))
         })??;
         let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);

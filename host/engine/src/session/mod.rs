@@ -20,7 +20,7 @@ mod shared;
 
 pub(crate) use checkpoint::Awaken;
 pub(crate) use options::check_id;
-pub(crate) use pristine::Pristine;
+pub(crate) use pristine::{Pristine, bits};
 
 pub use handle::Session;
 pub use info::SessionInfo;

@@ -99,6 +99,7 @@ impl Inner {
             memory_bytes: 0,
             anchors: BTreeMap::new(),
             globals: Vec::new(),
+            restorable: false,
             notes: BTreeMap::new(),
         };
         Ok(NewArtefact { aot: aot.map_err(|error| wrong(tool, error))?, record })

@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 
 use super::{
     component::ComponentCase,
+    many::ManySessions,
     parallel::Throughput,
     rival::{Rival, time_process},
     samples::{Samples, block},
@@ -26,6 +27,9 @@ pub(crate) struct Work {
     turns: u64,
     /// Runs that each point of the curve gets.
     curve_turns: u64,
+    /// How many sessions there are at once, and how often one of them executes.
+    sessions: u64,
+    session_executions: u64,
     /// Turns that the parallel ones get.
     parallel_turns: u64,
     /// How long such a turn is.
@@ -33,10 +37,22 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) const FULL: Self =
-        Self { turns: 100, curve_turns: 50, parallel_turns: 10, parallel_period: Duration::from_millis(300) };
-    pub(crate) const QUICK: Self =
-        Self { turns: 15, curve_turns: 10, parallel_turns: 3, parallel_period: Duration::from_millis(150) };
+    pub(crate) const FULL: Self = Self {
+        turns: 100,
+        curve_turns: 50,
+        sessions: 1_000,
+        session_executions: 5_000,
+        parallel_turns: 10,
+        parallel_period: Duration::from_millis(300),
+    };
+    pub(crate) const QUICK: Self = Self {
+        turns: 15,
+        curve_turns: 10,
+        sessions: 100,
+        session_executions: 500,
+        parallel_turns: 3,
+        parallel_period: Duration::from_millis(150),
+    };
 
     pub(crate) fn rounds(self) -> u64 {
         self.turns + self.parallel_turns
@@ -59,6 +75,8 @@ pub(crate) struct Measured {
     pub(crate) sessions: SessionSamples,
     pub(crate) parallel_1: Throughput,
     pub(crate) parallel_n: Throughput,
+    pub(crate) parallel_2n: Throughput,
+    pub(crate) many: ManySessions,
 }
 
 impl Measured {
@@ -80,6 +98,8 @@ impl Measured {
             ("resume", &sessions.resume),
             ("parallel_1", &self.parallel_1.samples),
             ("parallel_n", &self.parallel_n.samples),
+            ("parallel_2n", &self.parallel_2n.samples),
+            ("many_sessions", &self.many.samples),
         ]);
         cases
     }
@@ -156,8 +176,10 @@ impl<'a> Subject<'a> {
             }
             measured.parallel_1.run(self.sandbox, self.source, 1, work.parallel_period)?;
             measured.parallel_n.run(self.sandbox, self.source, threads, work.parallel_period)?;
+            measured.parallel_2n.run(self.sandbox, self.source, 2 * threads, work.parallel_period)?;
             bar.inc(1);
         }
+        measured.many = ManySessions::measure(self.sandbox, self.source, work.sessions, work.session_executions)?;
         Ok(measured)
     }
 
@@ -179,7 +201,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn timed<E: std::error::Error + Send + Sync + 'static>(
+/// How long an execution took, which must have printed 1.
+pub(crate) fn timed<E: std::error::Error + Send + Sync + 'static>(
     run: impl FnOnce() -> Result<Execution, E>,
 ) -> anyhow::Result<Duration> {
     let start = Instant::now();

@@ -3,6 +3,7 @@
 mod cases;
 mod component;
 mod machine;
+mod many;
 mod parallel;
 mod report;
 mod rival;
@@ -44,6 +45,9 @@ Every case runs `print(1)` or `console.log(1)` under the default limits, fuel co
   resume       a session from these bytes
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
+  parallel_2n  the same on twice as many
+  many_sessions
+               one of 1,000 kept sessions (100 with --quick), now this one and now that
 
 Ours and theirs take turns, so that whatever else the machine does hits both. Of the cases that
 take well under a millisecond the first run of a turn is not counted: it pays for the caches that

@@ -20,6 +20,8 @@ pub(crate) struct Report {
     results: Vec<ResultLine>,
     ratios: Vec<Ratio>,
     differences: Vec<Difference>,
+    /// What kept sessions hold.
+    sessions: Vec<Held>,
     /// Executions a second of the parallel cases, for people; the JSON has their ratio.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
@@ -51,9 +53,24 @@ struct Difference {
     difference_us: f64,
 }
 
+/// What sessions hold of memory that is nobody else's, after a few executions each.
+#[derive(Debug, Serialize)]
+struct Held {
+    runtime: String,
+    count: u64,
+    bytes_each: u64,
+}
+
 impl Report {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, results: Vec::new(), ratios: Vec::new(), differences: Vec::new(), rates: Vec::new() }
+        Self {
+            machine,
+            results: Vec::new(),
+            ratios: Vec::new(),
+            differences: Vec::new(),
+            sessions: Vec::new(),
+            rates: Vec::new(),
+        }
     }
 
     /// Adds what was measured about one runtime.
@@ -84,8 +101,14 @@ impl Report {
         });
         let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
         self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);
+        let threads = self.machine.threads;
         self.rates.push((format!("{}, 1 thread", runtime.name), rate_1));
-        self.rates.push((format!("{}, {} threads", runtime.name, self.machine.threads), rate_n));
+        self.rates.push((format!("{}, {threads} threads", runtime.name), rate_n));
+        self.rates.push((format!("{}, {} threads", runtime.name, 2 * threads), measured.parallel_2n.rate()));
+        let (count, bytes) = (measured.many.count, measured.many.bytes);
+        if let Some(bytes_each) = bytes.checked_div(count) {
+            self.sessions.push(Held { runtime: runtime.name.clone(), count, bytes_each });
+        }
     }
 
     fn result(&mut self, case: &'static str, runtime: &str, samples: &Samples) {
@@ -143,6 +166,12 @@ impl Report {
         let head = ["FRESH RUNS", "A SECOND"].map(str::to_owned);
         let rates = self.rates.iter().map(|(name, rate)| [name.clone(), format!("{rate:.0}")]);
         let rows: Vec<[String; 2]> = std::iter::once(head).chain(rates).collect();
+        text.push_str(&table([Align::Left, Align::Right], &rows));
+        text.push('\n');
+        let head = ["KEPT SESSIONS", "MEMORY OF EACH"].map(str::to_owned);
+        let held =
+            self.sessions.iter().map(|held| [format!("{} of {}", held.count, held.runtime), bytes(held.bytes_each)]);
+        let rows: Vec<[String; 2]> = std::iter::once(head).chain(held).collect();
         text.push_str(&table([Align::Left, Align::Right], &rows));
         text
     }

@@ -1,0 +1,139 @@
+//! An instance that has run a script runs the next one as a new instance would: it is restored to its image, or dropped.
+//!
+//! Whether it is the image, byte for byte, is asked after every conformance case and every hostile script as well.
+
+use glovebox::{BuildError, Engine, EngineConfig, ExecuteError, Language, Policy, Request, Sandbox};
+use glovebox_tests::{fixed, lone_engine, sandbox_on, shared_cache_dir, short};
+
+/// An engine whose instances nobody else uses.
+fn pooled(instance_count: u32) -> Engine {
+    let mut config = EngineConfig::default();
+    config.cache_dir = shared_cache_dir();
+    config.pool.as_mut().unwrap().instance_count = instance_count;
+    Engine::new(config).unwrap()
+}
+
+fn print_one(language: Language) -> &'static str {
+    match language {
+        Language::Python => "print(1)",
+        Language::JavaScript => "console.log(1)",
+    }
+}
+
+fn waiting(sandbox: &Sandbox) -> usize {
+    sandbox.compare_recycled().unwrap()
+}
+
+#[test]
+fn one_that_ended_well_waits_for_the_next_script_and_is_as_its_image() {
+    for language in Language::ALL {
+        let sandbox = sandbox_on(&pooled(8), language, fixed);
+        assert_eq!(waiting(&sandbox), 0);
+        let first = sandbox.execute(print_one(language)).unwrap();
+        assert_eq!(waiting(&sandbox), 1, "{language}");
+        for _ in 0..50 {
+            let again = sandbox.execute(print_one(language)).unwrap();
+            let seen = (again.stdout.text(), again.fuel_consumed, again.memory_used_bytes);
+            assert_eq!(seen, (first.stdout.text(), first.fuel_consumed, first.memory_used_bytes), "{language}");
+            assert_eq!(waiting(&sandbox), 1, "{language}");
+        }
+    }
+}
+
+#[test]
+fn what_a_script_raised_or_exited_with_is_gone_too() {
+    let sandbox = sandbox_on(&pooled(8), Language::Python, fixed);
+    for source in ["import builtins; builtins.print = None; 1 / 0", "import json; json.loads = 1; raise SystemExit(3)"]
+    {
+        sandbox.execute(source).unwrap();
+        assert_eq!(waiting(&sandbox), 1, "{source}");
+        assert_eq!(sandbox.execute("print(1)").unwrap().stdout.text(), "1\n");
+    }
+}
+
+#[test]
+fn one_that_was_unwound_left_or_grew_is_dropped() {
+    let limits = |policy: &mut Policy| {
+        fixed(policy);
+        policy.limits.fuel = 200_000_000;
+        policy.limits.memory_bytes = 512 << 20;
+    };
+    let cases = [
+        (Language::Python, "while True: pass", "exhausted fuel"),
+        (Language::Python, "import os; os._exit(1)", "exited 1"),
+        (Language::Python, "x = bytearray(64 << 20)", "completed"),
+        (Language::JavaScript, "for (;;);", "exhausted fuel"),
+        (Language::JavaScript, "var x = new ArrayBuffer(64 << 20)", "completed"),
+    ];
+    for (language, source, outcome) in cases {
+        let sandbox = sandbox_on(&pooled(8), language, limits);
+        assert_eq!(short(&sandbox.execute(source).unwrap().outcome), outcome, "{source}");
+        assert_eq!(waiting(&sandbox), 0, "{source}");
+    }
+}
+
+/// The bound is on pages: 2 MiB. What has more of its own costs more to restore than to make anew.
+#[test]
+fn one_with_many_pages_of_its_own_is_dropped() {
+    let sandbox = sandbox_on(&pooled(8), Language::JavaScript, |policy| policy.limits.memory_bytes = 512 << 20);
+    sandbox.execute("console.log(1)").unwrap();
+    assert_eq!(waiting(&sandbox), 1);
+    let fills = "const b = new Uint8Array(BYTES); for (let i = 0; i < b.length; i += 4096) b[i] = 1";
+    for (bytes, stays) in [(64 << 10, 1), (8 << 20, 0)] {
+        sandbox.execute(&fills.replace("BYTES", &bytes.to_string())).unwrap();
+        assert_eq!(waiting(&sandbox), stays, "{bytes}");
+        // What it left in the pool's place does not keep the next one from waiting.
+        sandbox.execute("console.log(1)").unwrap();
+        assert_eq!(waiting(&sandbox), 1, "{bytes}");
+    }
+}
+
+#[test]
+fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
+    let engine = pooled(8);
+    sandbox_on(&engine, Language::Python, fixed).execute("1").unwrap();
+    let limited = |engine: &Engine, memory_bytes: u64| {
+        let mut policy = Policy::default();
+        policy.limits.memory_bytes = memory_bytes;
+        Sandbox::builder(engine).policy(policy).build()
+    };
+    let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 8 << 20) else {
+        panic!("the image is larger than that")
+    };
+    // The image fits, and nothing beside it.
+    let refused = |engine: &Engine| {
+        let small = limited(engine, needed_bytes).unwrap();
+        match small.run(Request::new("1").stdin(&[0; 4096])) {
+            Err(ExecuteError::Instantiate { reason }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&engine), refused(&lone_engine(None)));
+}
+
+#[test]
+fn those_that_wait_make_room_when_the_pool_is_full() {
+    let engine = pooled(1);
+    let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
+    // More often than there are places beside those of the images.
+    let mut sessions = Vec::new();
+    for sandbox in &sandboxes {
+        sandbox.execute(print_one(sandbox.language())).unwrap();
+        assert_eq!(waiting(sandbox), 1);
+    }
+    while let Ok(session) = sandboxes[0].session() {
+        sessions.push(session);
+        assert!(sessions.len() < 100, "the pool has an end");
+    }
+    let recycled = |sandbox: &Sandbox| sandbox.compare_recycled();
+    assert!(sandboxes.iter().all(|sandbox| recycled(sandbox).is_err()), "there is no place even to compare with");
+    sessions.clear();
+    assert!(sandboxes.iter().all(|sandbox| recycled(sandbox) == Ok(0)));
+}
+
+#[test]
+fn without_a_pool_none_waits() {
+    let sandbox = sandbox_on(&lone_engine(None), Language::JavaScript, fixed);
+    sandbox.execute("console.log(1)").unwrap();
+    assert_eq!(waiting(&sandbox), 0);
+}
