@@ -110,6 +110,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
         return false;
     }
     let Some(pages) = private_pages(machine.memory()) else { return false };
+    tracing::trace!(pages = pages.len(), "an instance that has run has so many pages of its own");
     if pages.len() > max_private_pages {
         return false;
     }
