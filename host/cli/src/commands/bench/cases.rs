@@ -110,6 +110,8 @@ pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
     /// The same, but its sessions save their state before each execution.
     saving: &'a Sandbox,
+    /// The same on an engine of its own, whose memory no other case has used.
+    apart: &'a Sandbox,
     component: ComponentCase,
     rival: Option<&'a Rival>,
     source: &'static str,
@@ -123,7 +125,7 @@ impl<'a> Subject<'a> {
         global: &GlobalArgs,
         host: &Host,
         runtime: &RuntimeInfo,
-        [sandbox, saving]: [&'a Sandbox; 2],
+        [sandbox, saving, apart]: [&'a Sandbox; 3],
         rival: Option<&'a Rival>,
     ) -> anyhow::Result<Self> {
         let source = match runtime.language {
@@ -139,7 +141,17 @@ impl<'a> Subject<'a> {
         arguments.extend(["-e".to_owned(), source.to_owned()]);
         let component = host.with_progress(|engine| ComponentCase::new(engine, runtime, source, sandbox.policy()))?;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
-        Ok(Self { sandbox, saving, component, rival, source, program, arguments, cache_dir: global.cache_dir.clone() })
+        Ok(Self {
+            sandbox,
+            saving,
+            apart,
+            component,
+            rival,
+            source,
+            program,
+            arguments,
+            cache_dir: global.cache_dir.clone(),
+        })
     }
 
     /// Measures every case, in turns.
@@ -179,7 +191,7 @@ impl<'a> Subject<'a> {
             measured.parallel_2n.run(self.sandbox, self.source, 2 * threads, work.parallel_period)?;
             bar.inc(1);
         }
-        measured.many = ManySessions::measure(self.sandbox, self.source, work.sessions, work.session_executions)?;
+        measured.many = ManySessions::measure(self.apart, self.source, work.sessions, work.session_executions)?;
         Ok(measured)
     }
 

@@ -93,7 +93,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
         let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &policy)?;
         let bar = bar(&runtime.name, work.rounds());
         let saving = host.sandbox(&runtime_args, Some(runtime.language), &saving_policy)?;
-        let subject = Subject::new(global, &host, runtime, [&sandbox, &saving], rival.as_ref())?;
+        let apart = Host::open(global, Pooling::Pooled)?;
+        let apart = apart.sandbox(&runtime_args, Some(runtime.language), &policy)?;
+        let subject = Subject::new(global, &host, runtime, [&sandbox, &saving, &apart], rival.as_ref())?;
         let measured = subject.measure(work, &bar).with_context(|| format!("cannot measure `{}`", runtime.name));
         bar.finish_and_clear();
         report.add(runtime, rival.as_ref(), &measured?);
