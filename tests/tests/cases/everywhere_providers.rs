@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use glovebox_tests::{Case, everywhere::Host, provider_path, trial_with, wasmtime_path};
+use glovebox_tests::{Case, everywhere::Host, missing_trial, provider_path, trial_with, wasmtime_path};
 use libtest_mimic::{Failed, Trial};
 use wit_component::DecodedWasm;
 use wit_parser::Resolve;
@@ -30,6 +30,9 @@ const IMPORTS: [&str; 5] = [
 ];
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    if let Some(line) = PROVIDERS.iter().find_map(|(name, ..)| provider_path(name).err()) {
+        return vec![missing_trial("everywhere_providers", line)];
+    }
     let mut trials = Vec::new();
     for (name, most_bytes, languages) in PROVIDERS {
         let closed = name.ends_with("-closed");
