@@ -46,14 +46,39 @@ const WHAT: [&str; 16] = [
 struct Pair {
     session: Session,
     state: State,
-    saved: BTreeMap<CheckpointId, State>,
+    /// `None`: the session as it was opened, without the setup.
+    saved: BTreeMap<CheckpointId, Option<State>>,
 }
 
 impl Pair {
+    fn open(session: Session, language: Language) -> Self {
+        let mut pair = Self { session, state: State::default(), saved: BTreeMap::new() };
+        pair.set_up(language);
+        for info in pair.session.checkpoints().unwrap() {
+            pair.saved.insert(info.id, None);
+        }
+        pair
+    }
+
+    fn set_up(&mut self, language: Language) {
+        let execution = self.session.execute(setup(language)).unwrap();
+        assert!(execution.is_success(), "{}", execution.stderr.text());
+        self.state = State { log_linked: true, ..State::default() };
+    }
+
+    /// The session has been set back to this checkpoint. Before its setup a session can do none of the deeds: it is set up again.
+    fn is_back_at(&mut self, id: CheckpointId, language: Language) {
+        self.saved.retain(|saved, _| *saved <= id);
+        match self.saved[&id].clone() {
+            Some(state) => self.state = state,
+            None => self.set_up(language),
+        }
+    }
+
     /// Takes note of checkpoints that the session has taken by itself since the last time, in this state.
     fn note(&mut self, state: &State) {
         for info in self.session.checkpoints().unwrap() {
-            self.saved.entry(info.id).or_insert_with(|| state.clone());
+            self.saved.entry(info.id).or_insert_with(|| Some(state.clone()));
         }
     }
 }
@@ -99,11 +124,7 @@ impl Program {
     }
 
     fn open(&mut self) {
-        let session = self.sandbox.session().unwrap();
-        let execution = session.execute(setup(self.language)).unwrap();
-        assert!(execution.is_success(), "{}", execution.stderr.text());
-        let state = State { log_linked: true, ..State::default() };
-        self.pairs.push(Pair { session, state, saved: BTreeMap::new() });
+        self.pairs.push(Pair::open(self.sandbox.session().unwrap(), self.language));
         self.tell("open", String::new());
     }
 
@@ -203,9 +224,7 @@ impl Program {
                 // The newest, or the one before where nothing has changed since.
                 let newest = &known[known.len().saturating_sub(2)..];
                 assert!(newest.contains(&id), "{id:?} of {known:?}");
-                pair.state = pair.saved[&id].clone();
-                // Numbers may be given again to what comes after it.
-                pair.saved.retain(|saved, _| *saved <= id);
+                pair.is_back_at(id, self.language);
                 self.tell("undo", format!("{at} {id:?}"));
             }
             Err(error) => {
@@ -219,7 +238,7 @@ impl Program {
         self.tell("checkpoint", at.to_string());
         let pair = &mut self.pairs[at];
         let id = pair.session.checkpoint().unwrap();
-        pair.saved.insert(id, pair.state.clone());
+        pair.saved.insert(id, Some(pair.state.clone()));
     }
 
     fn undo_to(&mut self, at: usize) {
@@ -230,8 +249,7 @@ impl Program {
         }
         let id = known[self.dice.below(known.len())].id;
         pair.session.undo_to(id).unwrap();
-        pair.state = pair.saved[&id].clone();
-        pair.saved.retain(|saved, _| *saved <= id);
+        pair.is_back_at(id, self.language);
         for later in pair.session.checkpoints().unwrap() {
             assert!(later.id <= id, "{later:?} is newer than {id:?}");
         }
