@@ -12,7 +12,8 @@ def run(last, shown):
     try:
         source = buffer.decode()
         if not last:
-            name = kept_name(DEFAULT_NAME)
+            name = Name(DEFAULT_NAME)
+            name.source = source
         sys.argv = [""]
         if shown:
             head, tail = halves(name)
@@ -57,13 +58,6 @@ def run(last, shown):
     return result
 
 
-def kept_name(text):
-    name = Name(text)
-    name.source = source
-    name.lines = None
-    return name
-
-
 def run_with(last, shown):
     """Like `run`, with everything a script can be given. `buffer` holds length-framed fields: flags,
     name, source, the number of arguments, the arguments, then names and values of the environment."""
@@ -83,7 +77,10 @@ def run_with(last, shown):
             namespace["__file__"] = os.path.join(WORKSPACE, script)
         else:
             namespace.pop("__file__", None)
-        name = given if last else kept_name(given)
+        name = given
+        if not last:
+            name = Name(given)
+            name.source = source
         linecache.cache[given] = (len(source), None, quoted, given)
         if shown:
             head, tail = halves(name)

@@ -4,6 +4,8 @@ class Name(str):
     """A kept interpreter's file name: it carries its own source, so that a function defined by an
     earlier script of the same name is quoted from the right text, for as long as its code lives."""
 
+    __slots__ = ("source",)  # the text; its lines once somebody has looked
+
 
 class Lines:
     """The running script's lines, for linecache; split only if somebody looks."""
@@ -90,9 +92,9 @@ def requote(rendered, seen):
     rendered.stack[:] = [frame for frame in rendered.stack if frame.filename != DRIVER_NAME]
     for frame in rendered.stack:
         if type(frame.filename) is Name:
-            lines = frame.filename.lines
-            if lines is None:
-                lines = frame.filename.lines = split_lines(frame.filename.source)
+            lines = frame.filename.source
+            if type(lines) is str:
+                lines = frame.filename.source = split_lines(lines)
             if 0 < frame.lineno <= len(lines):
                 frame._line = lines[frame.lineno - 1]
     for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):

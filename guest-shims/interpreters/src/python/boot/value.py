@@ -15,23 +15,26 @@ _ATTEMPTS = 6
 _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
-# Statements that can be told by how they begin, so that they need not be tried as expressions.
-_TARGET = r"[^\W\d][\w.]*(?:\[[^\[\]\n]*\][\w.]*)*"
+# Statements that can be told by how they begin, so that they need not be tried as expressions. Nothing here is tried in a second
+# way: `+` after a repetition forbids it.
+_TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
 _STATEMENT = re.compile(
     r"((?:assert|async|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|nonlocal|pass"
     r"|raise|return|try|while|with)\b|@|(?:match|case)\b[^\n]*:[ \t]*(?:#[^\n]*)?\n)"
-    rf"|(?!lambda\b){_TARGET}(?:[ ,]+{_TARGET})*[ ]*(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
+    rf"|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
 ).match
 
 
 def halves(name):
     """The script as code: the statements before its value, and the expression that is its value; none for none."""
-    start = top_line(len(source))
+    start = source.rfind("\n", 0, -1) + 1
+    if not source or source[start] in _NESTED:
+        start = top_line(start - 1)
     tries = 0
     while start >= 0 and tries < _ATTEMPTS:
-        tail = source[start:]
+        tail = source[start:] if start else source
         statement = _STATEMENT(tail)
-        if statement is None or not is_closed(tail):
+        if statement is None or start and not is_closed(tail):
             padded = lines_before(start) + tail if start else tail
             code = attempt(padded, name, "eval")
             if code is not None:
@@ -50,7 +53,13 @@ def halves(name):
 
 def is_closed(text):
     """Whether it neither ends nor begins inside brackets or long quotes, as far as counting tells."""
-    return is_even(text) and all(text.count(left) == text.count(right) for left, right in ("()", "[]", "{}"))
+    count = text.count
+    return (
+        is_even(text)
+        and count("(") == count(")")
+        and count("[") == count("]")
+        and count("{") == count("}")
+    )
 
 
 def is_even(text):
