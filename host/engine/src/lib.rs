@@ -69,6 +69,7 @@ mod pagemap;
 mod policy;
 mod prepare;
 mod prepared_module;
+mod private_pages;
 mod recycled;
 mod request;
 mod run;

@@ -1,6 +1,9 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
-use glovebox_core::WORKSPACE;
+use glovebox_core::{
+    WORKSPACE,
+    session::{PAGE_BYTES, Page},
+};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Errno, Lying, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
@@ -8,6 +11,7 @@ use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 use crate::{
     TrapKind,
     imports::with_wasi,
+    private_pages::PrivatePages,
     state::State,
     trap::{Ended, classify},
 };
@@ -21,6 +25,8 @@ pub(crate) struct GuestMachine {
     instance: Instance,
     memory: Memory,
     table: Option<Table>,
+    /// Those of the memory.
+    private_pages: PrivatePages,
     /// The trap that ended the last call, if one did.
     pub(crate) trapped: Option<TrapKind>,
 }
@@ -31,7 +37,7 @@ impl GuestMachine {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
         store.data_mut().memory = Some(memory);
-        Some(Self { store, instance, memory, table, trapped: None })
+        Some(Self { store, instance, memory, table, private_pages: PrivatePages::default(), trapped: None })
     }
 
     fn function(&mut self, callee: Callee<'_>) -> Result<Func, MachineError> {
@@ -53,7 +59,29 @@ impl GuestMachine {
 
     /// The whole linear memory, to write to.
     pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        self.private_pages.before_write();
         self.memory.data_mut(&mut self.store)
+    }
+
+    /// The pages of the memory that may differ from the image's, by their number and in order; `None` where the system does not tell.
+    pub(crate) fn private_pages(&mut self) -> Option<&[u32]> {
+        self.private_pages.look(self.memory.data(&self.store))
+    }
+
+    /// Makes the memory what its image is, which `original` gives page by page; says how many pages were copied. `None` where that cannot
+    /// be, or where there are more than `max` to copy: then it may be anything in between.
+    pub(crate) fn restore_memory<'a>(
+        &mut self,
+        max: usize,
+        original: impl Fn(u32) -> Option<&'a Page>,
+    ) -> Option<usize> {
+        let numbers = self.private_pages.look(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
+        // Not announced: these pages are the memory's own already.
+        let memory = self.memory.data_mut(&mut self.store).as_chunks_mut::<PAGE_BYTES>().0;
+        for number in numbers {
+            *memory.get_mut(*number as usize)? = *original(*number)?;
+        }
+        Some(numbers.len())
     }
 
     /// Grows the linear memory by whole 64 KiB pages; false where that is not to be had.
@@ -116,6 +144,7 @@ fn unmetered(error: wasmtime::Error) -> MachineError {
 impl Machine for GuestMachine {
     fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
         let function = self.function(callee)?;
+        self.private_pages.before_write();
         let wrong = || MachineError::Missing(format!("{callee:?}"));
         // The C functions that drivers call take a handful of arguments.
         let mut params = [const { Val::I32(0) }; 8];
@@ -150,6 +179,7 @@ impl Machine for GuestMachine {
     }
 
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError> {
+        self.private_pages.before_write();
         self.memory.write(&mut self.store, at as usize, from).map_err(|_| MachineError::OutOfBounds(at))
     }
 
@@ -178,6 +208,7 @@ impl Machine for GuestMachine {
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {
+        self.private_pages.before_write();
         // Fails only where the engine meters no fuel; ours always does.
         if let Err(error) = with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.fill_random(host, into)) {
             tracing::error!(%error, "no random numbers for the guest");
@@ -185,12 +216,14 @@ impl Machine for GuestMachine {
     }
 
     fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+        self.private_pages.before_write();
         let looked =
             with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most));
         Ok(looked.map_err(unmetered)??)
     }
 
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
+        self.private_pages.before_write();
         let replaced =
             with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.replace_file(host, WORKSPACE, name, bytes));
         Ok(replaced.map_err(unmetered)??)

@@ -1,8 +1,8 @@
 //! Instances that have run one script, are as their image again, and wait for the next.
 //!
 //! Dropping an instance and making another costs more than most scripts: the kernel takes pages away and, fault by fault, gives them
-//! back, and threads of one process interrupt each other for it. An instance that ended well is restored instead. The page map says
-//! which pages it may have written to; they are copied from the image, as are the globals. Its tables and segments cannot differ: the
+//! back, and threads of one process interrupt each other for it. An instance that ended well is restored instead. The pages that it may
+//! have written to are known ([`private_pages`](crate::private_pages)); they are copied from the image, as are the globals. Its tables and segments cannot differ: the
 //! image's code has no instruction that changes one ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
 //!
 //! An instance is dropped when it was unwound, left by itself, grew its memory, or wrote to so many pages that a new one is cheaper; where
@@ -24,7 +24,6 @@ use crate::{
     PoolConfig,
     current::Run,
     machine::GuestMachine,
-    pagemap::private_pages,
     session::{Pristine, bits},
     state::State,
 };
@@ -109,18 +108,8 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
     }
-    let Some(pages) = private_pages(machine.memory()) else { return false };
-    tracing::trace!(pages = pages.len(), "an instance that has run has so many pages of its own");
-    if pages.len() > max_private_pages {
-        return false;
-    }
-    let memory = machine.memory_mut().as_chunks_mut::<PAGE_BYTES>().0;
-    for number in pages {
-        let (Some(page), Some(original)) = (memory.get_mut(number as usize), pristine.page(number)) else {
-            return false;
-        };
-        *page = *original;
-    }
+    let Some(pages) = machine.restore_memory(max_private_pages, |number| pristine.page(number)) else { return false };
+    tracing::trace!(pages, "an instance that has run has so many pages of its own");
     for (name, value) in pristine.globals() {
         if machine.set_global_bits(name, *value).is_none() {
             return false;
