@@ -78,8 +78,14 @@ pub struct Limits {
     pub persisted_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
     pub session_count: u32,
-    /// Bytes that all kept sessions of the engine may hold together when one more is opened, or a checkpoint is
-    /// asked for. Default 4 GiB.
+    /// Bytes that all sessions of the engine may hold together: memory beyond the image and their own pages within it, files and
+    /// what else the host keeps for them, checkpoints. Default 4 GiB.
+    ///
+    /// It holds at all times. A guest that asks for more is refused as at `memory_bytes`, its files as at a full disk; a
+    /// checkpoint that is due and has no room is skipped (the session then goes back further, should it have to); opening or
+    /// forking a session, and asking for a checkpoint, is an error. Pages of the image that a guest writes to are measured when
+    /// its execution ends, so that each execution that is running can add the size of its image; while there is more than
+    /// the limit, no execution begins in a session.
     pub session_total_bytes: u64,
 }
 

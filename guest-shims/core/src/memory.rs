@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::tools::Account;
+use crate::{session::Reservation, tools::Account};
 
 /// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
@@ -22,6 +22,10 @@ pub struct MemoryLimiter {
     peak_bytes: u64,
     /// What a refused growth would have brought the sum to, in the current execution.
     refused_bytes: Option<u64>,
+    /// In a session: what the guest takes of what all sessions may hold together.
+    reservation: Option<Reservation>,
+    /// The most that [`host_bytes`](Self::host_bytes) was since the reservation was made.
+    reserved_host_bytes: u64,
 }
 
 impl MemoryLimiter {
@@ -41,10 +45,29 @@ impl MemoryLimiter {
         self.linear_bytes
     }
 
-    /// Linear memory and what calls of tools hold: what the guest's files and output cannot have.
+    /// What of the limit the guest's files and output cannot have: linear memory, what calls of tools hold, and what other
+    /// sessions have taken.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
-        self.linear_bytes.saturating_add(self.tools.held_bytes())
+        let taken = self.linear_bytes.saturating_add(self.tools.held_bytes());
+        match &self.reservation {
+            None => taken,
+            Some(reservation) => {
+                let host_bytes = self.reserved_host_bytes.saturating_add(reservation.available_bytes());
+                taken.max(self.limit_bytes.saturating_sub(host_bytes))
+            }
+        }
+    }
+
+    /// From now on the guest takes what it takes of what all sessions may hold together.
+    pub fn reserve_from(&mut self, reservation: Reservation) {
+        self.reserved_host_bytes = self.host_bytes;
+        self.reservation = Some(reservation);
+    }
+
+    /// The guest is idle: what it holds has been measured.
+    pub fn give_back_reservation(&mut self) {
+        self.reservation = None;
     }
 
     /// The most that was in use in the current execution.
@@ -62,6 +85,12 @@ impl MemoryLimiter {
     /// Says what the host holds beside calls of tools.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
+        if let Some(reservation) = &mut self.reservation
+            && let Some(more) = bytes.checked_sub(self.reserved_host_bytes).filter(|more| *more > 0)
+        {
+            reservation.add(more);
+            self.reserved_host_bytes = bytes;
+        }
         self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
     }
 
@@ -102,7 +131,9 @@ impl MemoryLimiter {
                 // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
-        if !fits {
+        if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {
+            // The tools' room may have shrunk.
+            self.set_host_bytes(self.host_bytes);
             self.refused_bytes = Some(sum);
             return false;
         }
@@ -119,6 +150,7 @@ impl MemoryLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, session::SessionLedger};
 
     /// Nothing is kept free.
     fn limiter(limit_bytes: u64) -> MemoryLimiter {
@@ -167,6 +199,29 @@ mod tests {
         limiter.keep_free(kept_free);
         assert!(!limiter.grow(71, 72, None), "no longer");
         assert_eq!(MemoryLimiter::new(1 << 30, 0).free_all(), OUTPUT_RESERVE_BYTES);
+    }
+
+    #[test]
+    fn in_a_session_memory_and_files_share_what_sessions_may_hold() {
+        let limits = Limits { session_total_bytes: 100, ..Limits::default() };
+        let ledger = SessionLedger::default();
+        let (mut place, other) = (ledger.enter(&limits, 50).unwrap(), ledger.enter(&limits, 10).unwrap());
+        let mut limiter = limiter(200);
+        limiter.set_host_bytes(20);
+        assert!(limiter.grow(0, 30, None), "what it begins with is its place's");
+        limiter.reserve_from(place.reservation(&limits));
+        assert_eq!(limiter.taken_bytes(), 200 - 20 - 40, "files may have 40 more");
+        limiter.set_host_bytes(45);
+        limiter.set_host_bytes(15);
+        assert_eq!(limiter.taken_bytes(), 200 - 45 - 15, "what was once taken stays reserved");
+        assert!(!limiter.grow(30, 46, None), "over");
+        assert_eq!(limiter.refused_bytes(), Some(61));
+        assert!(limiter.grow(30, 45, None), "at");
+        assert_eq!(other.check(&limits, 1).unwrap_err().used, 101);
+        place.update(60);
+        limiter.give_back_reservation();
+        assert_eq!(other.check(&limits, 30), Ok(()));
+        assert_eq!(limiter.taken_bytes(), 45);
     }
 
     #[test]

@@ -232,11 +232,11 @@ pub enum ExecuteError {
         most: u64,
     },
     /// One more session, or one more checkpoint, is over a limit.
-    #[error("the engine keeps {used} of {most} `{key}`; close a session first or raise the limit")]
+    #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
     TooManySessions {
         /// The limit: `limits.session_count` or `limits.session_total_bytes`.
         key: &'static str,
-        /// What is in use.
+        /// What would be in use.
         used: u64,
         /// The limit.
         most: u64,

@@ -8,6 +8,7 @@
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
 //! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
 //! | `session.went_back` | `session_id`, `executions_lost`, `reason` |
+//! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due had no room within `limits.session_total_bytes` |
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
@@ -16,7 +17,7 @@
 
 use std::error::Error;
 
-use glovebox_core::{Ran, clipped, milliseconds};
+use glovebox_core::{Ran, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
 use crate::{Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, runtime::Runtime};
@@ -89,6 +90,11 @@ pub(crate) fn unavailable(what: &str, error: &dyn Error) {
 /// A session that was unwound lives on in an earlier state.
 pub(crate) fn went_back(session_id: &str, executions_lost: u64, reason: &str) {
     tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.went_back");
+}
+
+/// A checkpoint that was due was not made.
+pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
+    tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
 /// Everything an operator may want to hear of: what limits were met, and what was tried.

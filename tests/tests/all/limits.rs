@@ -23,11 +23,69 @@ fn sessions_bytes_are_counted() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
     let large = sandbox.session().unwrap();
-    large.execute("globalThis.kept = new Uint8Array(30e6).fill(1)").unwrap();
-    let error = sandbox.session().unwrap_err().to_string();
+    // A checkpoint before each execution: what grows is held twice.
+    assert!(large.execute("globalThis.kept = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
+    let refused = large.execute("globalThis.more = new Uint8Array(4 << 20); 0").unwrap();
+    assert!(!refused.is_success(), "it is over the limit of all sessions");
+    let held = large.info();
+    assert!((8 << 20..=10 << 20).contains(&held.held_bytes), "{held:?}");
+    assert!(held.checkpoints_skipped > 0, "there is no room for one: {held:?}");
+    assert_eq!(large.execute("kept[5] + kept.length").unwrap().value.unwrap().repr, "8388609", "it goes on");
+    let error = large.checkpoint().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
+    let error = large.fork().unwrap_err().to_string();
+    assert!(error.contains("session_total_bytes"), "{error}");
+    let beside = sandbox.session().expect("it holds next to nothing");
+    assert!(!beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "nor has another one room");
     large.close().unwrap();
-    assert!(sandbox.session().is_ok());
+    assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
+}
+
+/// What sessions hold of the machine's memory, however they go about it.
+#[test]
+fn many_sessions_together_stay_within_their_limit() {
+    const TOTAL: u64 = 192 << 20;
+    let fills = [
+        (
+            Language::Python,
+            "x = []\ntry:\n    while True: x.append(bytearray(b'1') * 1_000_000)\nexcept MemoryError: pass",
+        ),
+        (
+            Language::Python,
+            "try:\n    for n in range(99):\n        with open(f'f{n}', 'wb') as f: f.write(b'1' * 1_000_000)\nexcept (OSError, MemoryError): pass",
+        ),
+        // Writes to pages of the image: objects that boot left.
+        (Language::Python, "import gc\ngc.unfreeze()\nx = gc.get_objects()\ny = [x for x in x]"),
+        (Language::JavaScript, "globalThis.x = []; try { for (;;) x.push(new Uint8Array(1e6).fill(1)) } catch {} 0"),
+        (
+            Language::JavaScript,
+            "try { for (let n = 0; n < 99; n++) std.writeFile('f' + n, 'x'.repeat(1e6)) } catch {} 0",
+        ),
+    ];
+    let engine = lone_engine(None);
+    let sandboxes =
+        Language::ALL.map(|language| sandbox_on(&engine, language, |policy| policy.limits.session_total_bytes = TOTAL));
+    let image_bytes = 64 << 20;
+    let mut sessions = Vec::new();
+    let mut refused = 0;
+    for (language, source) in fills.iter().cycle().take(30) {
+        let sandbox = &sandboxes[usize::from(*language != Language::ALL[0])];
+        let Ok(session) = sandbox.session() else {
+            refused += 1;
+            continue;
+        };
+        for _ in 0..3 {
+            refused += u32::from(session.execute(source).is_err());
+        }
+        sessions.push(session);
+        let held: u64 = sessions.iter().map(|session| session.info().held_bytes).sum();
+        assert!(held <= TOTAL + image_bytes, "{held} bytes after {language}: {source}");
+    }
+    let held: u64 = sessions.iter().map(|session| session.info().held_bytes).sum();
+    assert!(held > TOTAL / 2, "{held}");
+    assert!(refused > 0 || sessions.iter().any(|session| session.info().checkpoints_skipped > 0));
+    drop(sessions);
+    assert!(sandboxes.iter().all(|sandbox| sandbox.session().unwrap().execute("1").unwrap().is_success()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use glovebox_core::session::Pages;
+use glovebox_core::session::{Pages, Reservation};
 use glovebox_interpreters::Machine as _;
 
 use super::image::Image;
@@ -55,6 +55,8 @@ pub(crate) struct Kept {
     is_known: bool,
     /// Of a guest that is put away, the size of its memory in pages of WebAssembly.
     away: Option<u32>,
+    /// For what its pages take once it is put away.
+    reservation: Option<Reservation>,
 }
 
 impl Kept {
@@ -62,7 +64,7 @@ impl Kept {
     pub(super) fn new(world: &World, guest: Guest, pages: Pages, is_known: bool) -> Rc<RefCell<Self>> {
         let image = Image::new(&world.guests, guest.runtime());
         let runtime = Rc::clone(guest.runtime());
-        let kept = Rc::new(RefCell::new(Self { guest, image, pages, is_known, away: None }));
+        let kept = Rc::new(RefCell::new(Self { guest, image, pages, is_known, away: None, reservation: None }));
         runtime.residence.enter(&kept);
         kept
     }
@@ -93,6 +95,11 @@ impl Kept {
         self.pages.unshared_bytes()
     }
 
+    /// Its session has been measured. What putting it away takes comes on top.
+    pub(super) fn reserve_from(&mut self, reservation: Reservation) {
+        self.reservation = Some(reservation);
+    }
+
     /// A resting guest has the image's globals.
     fn check_globals(&self) -> Result<(), SandboxError> {
         let (runtime, memory) = (self.guest.runtime(), self.guest.machine.memory());
@@ -110,7 +117,11 @@ impl Kept {
 
     fn put_away(&mut self) -> Result<(), SandboxError> {
         if self.away.is_none() {
+            let known_bytes = self.own_bytes();
             self.pages()?;
+            if let Some(reservation) = &mut self.reservation {
+                reservation.add(self.pages.unshared_bytes().saturating_sub(known_bytes));
+            }
             self.away = Some(self.guest.machine.memory().pages());
         }
         Ok(())

@@ -174,14 +174,14 @@ impl Live {
 
     /// Saves the state as one to come back to.
     pub(super) fn checkpoint(&mut self) -> Result<CheckpointId, SandboxError> {
-        if let Some(place) = &self.place {
-            place.check(&self.sandbox.policy.limits)?;
-        }
         let most = self.checkpoints_kept();
         let kept = self.take()?;
         let id = match self.history.keep_last(most).filter(|_| !self.changed) {
             Some(id) => Ok(id),
-            None => self.save_from(&kept).map(|state| self.push(state, false)),
+            None => self.save_from(&kept).and_then(|state| {
+                self.check_room(state.held_bytes())?;
+                Ok(self.push(state, false))
+            }),
         };
         self.rest(kept);
         id

@@ -81,7 +81,7 @@ impl Session {
     /// Opens a session.
     pub fn open(sessions: &Rc<Sessions>, sandbox: Sandbox, options: &SessionOptions) -> Result<Self, SandboxError> {
         check_options(options)?;
-        let place = sessions.ledger.enter(&sandbox.policy.limits)?;
+        let place = sessions.ledger.enter(&sandbox.policy.limits, 0)?;
         let live = Live::open(sandbox, sessions.name(), place)?;
         Self::around(sessions, live).with_context(options)
     }
@@ -118,7 +118,7 @@ impl Session {
         state: &Checkpoint,
         awaken: Awaken,
     ) -> Result<Self, SandboxError> {
-        let place = sessions.ledger.enter(&sandbox.policy.limits)?;
+        let place = sessions.ledger.enter(&sandbox.policy.limits, state.held_bytes())?;
         let live = Live::resumed(sandbox, sessions.name(), place, state, awaken)?;
         Ok(Self::around(sessions, live))
     }
@@ -329,7 +329,7 @@ fn check_value(live: &Live, json: &str) -> Result<(), SandboxError> {
 
 impl From<TooMany> for SandboxError {
     fn from(TooMany { key: name, used, most }: TooMany) -> Self {
-        Self::TooManySessions(format!("`{}`: {used} of {most} are in use; close a session first", key(name)))
+        Self::TooManySessions(format!("`{}`: {used} of {most} would be in use; close a session first", key(name)))
     }
 }
 

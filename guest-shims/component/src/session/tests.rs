@@ -310,6 +310,21 @@ fn sessions_and_what_they_hold_are_counted() {
 }
 
 #[test]
+fn sessions_cannot_grow_beyond_what_all_may_hold() {
+    let space = Space::new();
+    let total = || limits(|limits| limits.session_total_bytes = Some(5 * 65_536));
+    let (first, second) = (space.open_with(total()).unwrap(), space.open_with(total()).unwrap());
+    assert_ne!(says(&first, "grow 3"), "-1", "under");
+    assert_eq!(says(&first, "grow 2"), "-1", "over: the files and the output are there, too");
+    assert_eq!(says(&second, "grow 2"), "-1", "nor has another one room");
+    assert_ne!(says(&second, "grow 1"), "-1", "under");
+    let held = first.info().held_bytes + second.info().held_bytes;
+    assert!((4 * 65_536..=5 * 65_536).contains(&held), "{held}");
+    first.close().unwrap();
+    assert_ne!(says(&second, "grow 2"), "-1", "usable after");
+}
+
+#[test]
 fn while_an_execution_is_started_the_session_is_busy() {
     let space = Space::new();
     let session = space.open();

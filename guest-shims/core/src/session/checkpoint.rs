@@ -48,6 +48,12 @@ impl fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
+    /// What it holds, in bytes: its pages and what the host keeps for the guest, whoever else shares them.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.pages.bytes().saturating_add(self.wasi.host_bytes())
+    }
+
     /// The same state, to be gone on with by a fork.
     #[must_use]
     pub fn forked(mut self) -> Self {

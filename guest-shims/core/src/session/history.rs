@@ -154,10 +154,14 @@ impl History {
     /// where they share them.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
+        self.kept_bytes.saturating_add(self.automatic_bytes())
+    }
+
+    /// What the session's own checkpoint holds: what making the next one gives back at least.
+    #[must_use]
+    pub fn automatic_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);
-        automatic.fold(self.kept_bytes, |sum, Saved { state, .. }| {
-            sum.saturating_add(state.pages.bytes()).saturating_add(state.wasi.host_bytes())
-        })
+        automatic.fold(0, |sum, saved| sum.saturating_add(saved.state.held_bytes()))
     }
 
     fn count_kept(&mut self) {

@@ -1,4 +1,7 @@
-//! What all kept sessions hold together.
+//! What all stored and active sessions hold together, and the limit on it.
+//!
+//! A session's [`Place`] holds what was measured when its guest was last idle. What the guest takes while it runs is reserved by
+//! a [`Reservation`] as it takes it, so that the limit holds at all times, and becomes part of the place at the next measurement.
 
 use std::sync::{
     Arc,
@@ -13,11 +16,11 @@ pub struct SessionLedger(Arc<Totals>);
 
 /// One more session, or one more checkpoint, is over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{used} of {most} `{key}` are in use; close a session first or raise the limit")]
+#[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
 pub struct TooMany {
     /// The limit: `limits.session_count` or `limits.session_total_bytes`.
     pub key: &'static str,
-    /// What is in use.
+    /// What would be in use.
     pub used: u64,
     /// The limit.
     pub most: u64,
@@ -37,25 +40,34 @@ pub struct Place {
 }
 
 impl SessionLedger {
-    /// Takes a place for one more session.
-    pub fn enter(&self, limits: &Limits) -> Result<Place, TooMany> {
-        check_bytes(&self.0, limits)?;
+    /// Takes a place for one more session that holds `bytes` from the start.
+    pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<Place, TooMany> {
         let most = u64::from(limits.session_count);
         let taken =
             self.0.count.try_update(Ordering::SeqCst, Ordering::SeqCst, |count| (count < most).then_some(count + 1));
-        match taken {
-            Ok(_) => Ok(Place { totals: Arc::clone(&self.0), bytes: 0 }),
-            Err(used) => Err(TooMany { key: "limits.session_count", used, most }),
+        if let Err(used) = taken {
+            return Err(TooMany { key: "limits.session_count", used: used.saturating_add(1), most });
+        }
+        let mut place = Place { totals: Arc::clone(&self.0), bytes: 0 };
+        place.totals.reserve(bytes, limits.session_total_bytes).map_err(|used| over_bytes(used, limits))?;
+        place.bytes = bytes;
+        Ok(place)
+    }
+}
+
+impl Totals {
+    /// Adds `bytes` unless there would be more than `most`; then it says how many.
+    fn reserve(&self, bytes: u64, most: u64) -> Result<(), u64> {
+        let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= most);
+        match self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
+            Ok(_) => Ok(()),
+            Err(used) => Err(used.saturating_add(bytes)),
         }
     }
 }
 
-fn check_bytes(totals: &Totals, limits: &Limits) -> Result<(), TooMany> {
-    let (used, most) = (totals.bytes.load(Ordering::SeqCst), limits.session_total_bytes);
-    if used > most {
-        return Err(TooMany { key: "limits.session_total_bytes", used, most });
-    }
-    Ok(())
+fn over_bytes(used: u64, limits: &Limits) -> TooMany {
+    TooMany { key: "limits.session_total_bytes", used, most: limits.session_total_bytes }
 }
 
 impl Place {
@@ -66,9 +78,16 @@ impl Place {
         self.bytes = bytes;
     }
 
-    /// Whether one more may be kept of what sessions hold.
-    pub fn check(&self, limits: &Limits) -> Result<(), TooMany> {
-        check_bytes(&self.totals, limits)
+    /// Whether sessions may hold `bytes` more.
+    pub fn check(&self, limits: &Limits, bytes: u64) -> Result<(), TooMany> {
+        let used = self.totals.bytes.load(Ordering::SeqCst).saturating_add(bytes);
+        if used > limits.session_total_bytes { Err(over_bytes(used, limits)) } else { Ok(()) }
+    }
+
+    /// For what the session's guest takes until the place is next updated.
+    #[must_use]
+    pub fn reservation(&self, limits: &Limits) -> Reservation {
+        Reservation { totals: Arc::clone(&self.totals), most: limits.session_total_bytes, bytes: 0 }
     }
 
     /// What was last written down.
@@ -85,38 +104,121 @@ impl Drop for Place {
     }
 }
 
+/// What a session's guest has taken since its place was last updated. Dropping it gives all of it back.
+#[derive(Debug)]
+pub struct Reservation {
+    totals: Arc<Totals>,
+    most: u64,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Reserves `bytes` more; refused where all sessions together would be over the limit.
+    pub fn reserve(&mut self, bytes: u64) -> bool {
+        let fits = self.totals.reserve(bytes, self.most).is_ok();
+        if fits {
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+        fits
+    }
+
+    /// Adds `bytes` that are taken already: within [`available_bytes`](Self::available_bytes), but for what others took meanwhile.
+    pub fn add(&mut self, bytes: u64) {
+        self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// How many bytes more all sessions together may hold.
+    #[must_use]
+    pub fn available_bytes(&self) -> u64 {
+        self.most.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.totals.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bytes(session_total_bytes: u64) -> Limits {
+        Limits { session_total_bytes, ..Limits::default() }
+    }
+
+    fn over(used: u64) -> TooMany {
+        TooMany { key: "limits.session_total_bytes", used, most: 100 }
+    }
 
     #[test]
     fn sessions_are_counted_as_they_come_and_go() {
         let ledger = SessionLedger::default();
         let limits = Limits { session_count: 2, ..Limits::default() };
-        let first = ledger.enter(&limits).unwrap();
-        let _second = ledger.enter(&limits).expect("at");
-        let over = ledger.enter(&limits).unwrap_err();
-        assert_eq!(over, TooMany { key: "limits.session_count", used: 2, most: 2 });
+        let first = ledger.enter(&limits, 0).unwrap();
+        let _second = ledger.enter(&limits, 0).expect("at");
+        let over = ledger.enter(&limits, 0).unwrap_err();
+        assert_eq!(over, TooMany { key: "limits.session_count", used: 3, most: 2 });
         drop(first);
-        assert!(ledger.enter(&limits).is_ok(), "usable after");
+        assert!(ledger.enter(&limits, 0).is_ok(), "usable after");
     }
 
     #[test]
     fn what_they_hold_together_has_a_most() {
         let ledger = SessionLedger::default();
-        let limits = Limits { session_total_bytes: 100, ..Limits::default() };
-        let (mut one, mut other) = (ledger.enter(&limits).unwrap(), ledger.enter(&limits).unwrap());
-        one.update(60);
+        let limits = bytes(100);
+        let mut one = ledger.enter(&limits, 60).unwrap();
+        assert_eq!(ledger.enter(&limits, 41).unwrap_err(), over(101), "over");
+        let mut other = ledger.enter(&limits, 40).expect("at, and one that was refused holds nothing");
+        assert_eq!((one.check(&limits, 0), one.check(&limits, 1)), (Ok(()), Err(over(101))));
         other.update(39);
-        assert_eq!(one.check(&limits), Ok(()), "under");
-        other.update(40);
-        assert_eq!(one.check(&limits), Ok(()), "at");
-        other.update(41);
-        let over = TooMany { key: "limits.session_total_bytes", used: 101, most: 100 };
-        assert_eq!(one.check(&limits), Err(over), "over");
-        assert_eq!(ledger.enter(&limits).unwrap_err(), over);
-        assert_eq!(other.bytes(), 41);
+        assert_eq!(one.check(&limits, 1), Ok(()));
+        // What has been measured is never refused: it is there.
+        one.update(62);
+        assert_eq!((one.check(&limits, 0), ledger.enter(&limits, 0).err()), (Err(over(101)), Some(over(101))));
+        assert_eq!(other.bytes(), 39);
         drop(other);
-        assert!(ledger.enter(&limits).is_ok(), "usable after");
+        assert!(ledger.enter(&limits, 38).is_ok(), "usable after");
+    }
+
+    #[test]
+    fn a_reservation_is_refused_over_the_limit_and_given_back() {
+        let ledger = SessionLedger::default();
+        let limits = bytes(100);
+        let (one, other) = (ledger.enter(&limits, 50).unwrap(), ledger.enter(&limits, 0).unwrap());
+        let mut first = one.reservation(&limits);
+        let mut second = other.reservation(&limits);
+        assert!(first.reserve(30), "under");
+        assert!(!second.reserve(21), "over");
+        assert!(second.reserve(20), "at");
+        assert!(second.reserve(0) && !first.reserve(1) && first.available_bytes() == 0);
+        first.add(1);
+        assert_eq!((other.check(&limits, 0), second.available_bytes()), (Err(over(101)), 0));
+        drop(first);
+        assert_eq!(second.available_bytes(), 30);
+        drop(second);
+        assert_eq!(other.check(&limits, 50), Ok(()));
+    }
+
+    #[test]
+    fn many_threads_never_reserve_more_than_there_is() {
+        let ledger = SessionLedger::default();
+        let limits = bytes(10_000);
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let (place, limits) = (ledger.enter(&limits, 0).unwrap(), &limits);
+                    scope.spawn(move || {
+                        let mut reservation = place.reservation(limits);
+                        let taken = (0..5_000).filter(|_| reservation.reserve(7)).count();
+                        (taken, reservation, place)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(taken.iter().map(|(count, ..)| count).sum::<usize>(), 10_000 / 7);
     }
 }

@@ -261,6 +261,7 @@ impl From<SessionInfo> for types::SessionInfo {
             private_bytes,
             held_bytes,
             checkpoints,
+            checkpoints_skipped: _,
             went_back,
             ended,
         } = info;

@@ -106,9 +106,10 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),
             ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", clipped(name))),
-            ExecuteError::TooManySessions { key: name, used, most } => {
-                Self::TooManySessions(format!("`{}`: {used} of {most} are in use; close a session first", key(name)))
-            }
+            ExecuteError::TooManySessions { key: name, used, most } => Self::TooManySessions(format!(
+                "`{}`: {used} of {most} would be in use; close a session first",
+                key(name)
+            )),
             ExecuteError::NotPrepared { name } => {
                 Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
             }

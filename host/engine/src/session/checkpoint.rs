@@ -23,7 +23,7 @@ pub(crate) enum Awaken {
 
 /// What an engine does with a saved state.
 pub(crate) trait EngineCheckpoint: Sized {
-    /// Saves a resting guest. Pages that are equal in `earlier` are shared with it.
+    /// Saves an idle guest. Pages that are equal in `earlier` are shared with it.
     fn of(image: &Image, guest: &mut Guest, earlier: Pages) -> Result<Self, ExecuteError>;
 
     /// Its WASI state over host directories as they are now, with what was changed and not committed put over them.
@@ -38,9 +38,10 @@ impl EngineCheckpoint for Checkpoint {
     fn of(image: &Image, guest: &mut Guest, earlier: Pages) -> Result<Self, ExecuteError> {
         let pristine = image.pristine()?;
         let globals = guest.globals(image)?;
+        let numbers = guest.machine.private_pages().map(<[u32]>::to_vec);
         Ok(Self {
             memory_bytes: guest.machine.memory().len() as u64,
-            pages: own_pages(guest.machine.memory(), pristine, earlier),
+            pages: own_pages(guest.machine.memory(), pristine, numbers, earlier),
             globals,
             wasi: guest.settled_wasi(),
             executions: 0,

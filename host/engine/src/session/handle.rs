@@ -121,7 +121,7 @@ impl Session {
         if let Some(workspace) = &workspace {
             workspace.check(sandbox)?;
         }
-        let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
+        let place = inner.engine.0.sessions.enter(&inner.policy.limits, 0)?;
         let setting = Setting::new(sandbox, Request::new(""))?;
         let (guest, roots) = inner.engine.0.on_stack(|| {
             let files = match &workspace {
@@ -151,7 +151,7 @@ impl Session {
             return Err(ExecuteError::SessionPersists);
         }
         let id = chosen_id(id)?;
-        let place = inner.engine.0.sessions.enter(&inner.policy.limits)?;
+        let place = inner.engine.0.sessions.enter(&inner.policy.limits, state.held_bytes())?;
         let roots = Roots::of(&state.wasi);
         let live = inner
             .engine
@@ -334,6 +334,7 @@ impl Session {
             private_bytes: status.private_bytes,
             held_bytes: status.held_bytes,
             checkpoints: status.checkpoints,
+            checkpoints_skipped: status.checkpoints_skipped,
             went_back: status.went_back,
             ended: status.ended.clone(),
         }

@@ -22,11 +22,14 @@ pub struct SessionInfo {
     pub memory_bytes: u64,
     /// What of it is the session's own, as of its last checkpoint: the pages that differ from the image's, in bytes.
     pub private_bytes: u64,
-    /// What it counts for under `limits.session_total_bytes`: memory beyond the image, its checkpoints, and what the host
-    /// holds for it.
+    /// What it counts for under `limits.session_total_bytes`: memory beyond the image and pages of its own within it, its
+    /// checkpoints, and what the host holds for it.
     pub held_bytes: u64,
     /// How many states it can be set back to.
     pub checkpoints: usize,
+    /// How many checkpoints that were due before an execution were not made, for want of room within
+    /// `limits.session_total_bytes`. The session goes back to an earlier one, should it have to.
+    pub checkpoints_skipped: u64,
     /// How often it went back.
     pub went_back: u64,
     /// Why it has ended, if it has.
@@ -41,6 +44,7 @@ pub(super) struct Status {
     pub(super) private_bytes: u64,
     pub(super) held_bytes: u64,
     pub(super) checkpoints: usize,
+    pub(super) checkpoints_skipped: u64,
     pub(super) went_back: u64,
     pub(super) ended: Option<String>,
     pub(super) rests_since: Option<Instant>,
@@ -54,6 +58,7 @@ impl Default for Status {
             private_bytes: 0,
             held_bytes: 0,
             checkpoints: 0,
+            checkpoints_skipped: 0,
             went_back: 0,
             ended: None,
             rests_since: Some(Instant::now()),

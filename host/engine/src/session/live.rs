@@ -21,6 +21,7 @@ use crate::{
         SharedWorkspace,
         checkpoint::{Awaken, EngineCheckpoint as _},
         info::Status,
+        pages::OwnBytes,
         shared,
     },
     workspace::Roots,
@@ -51,6 +52,10 @@ pub(super) struct Live {
     entropy_key: Option<[u8; 32]>,
     keeper: Keeper,
     place: Option<Place>,
+    /// What the guest had of its own when it was last idle.
+    own: OwnBytes,
+    /// How often there was no room for a checkpoint that was due.
+    checkpoints_skipped: u64,
 }
 
 enum Life {
@@ -90,6 +95,8 @@ impl Live {
             entropy_key: sandbox.0.policy.entropy.key(),
             keeper,
             place: Some(place),
+            own: OwnBytes::default(),
+            checkpoints_skipped: 0,
         };
         live.account();
         live
@@ -110,6 +117,7 @@ impl Live {
         live.executions = state.executions;
         live.forks = state.forks;
         live.entropy_key = state.entropy_key;
+        live.own = OwnBytes::restored(&state.pages, live.image_bytes());
         live.alike = state.pages;
         live.account();
         Ok(live)
@@ -166,6 +174,7 @@ impl Live {
     pub(super) fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut guest = self.take()?;
         guest.wasi_mut().begin_execution();
+        self.reserve(&mut guest);
         let last = self.history.last().filter(|_| !self.changed).cloned();
         let now = match last {
             None if self.policy().interval(0).is_some() => {
@@ -192,9 +201,6 @@ impl Live {
 
     /// Saves the state as one to come back to.
     pub(super) fn checkpoint(&mut self) -> Result<CheckpointId, ExecuteError> {
-        if let Some(place) = &self.place {
-            place.check(&self.sandbox.0.policy.limits)?;
-        }
         let kept = self.checkpoints_kept();
         let guest = self.take()?;
         self.rested(guest, |live, guest| {
@@ -203,6 +209,7 @@ impl Live {
             {
                 return Ok(id);
             }
+            live.check_room(guest, 0)?;
             let earlier = live.earlier();
             let state = live.save_from(guest, earlier)?;
             Ok(live.push(state, false))
@@ -290,6 +297,7 @@ impl Live {
                 return Err(error);
             }
         };
+        self.reserve(&mut guest);
         let closed = self.close_guest(&mut guest);
         self.part_from(&guest);
         self.end("it was closed".into());
@@ -311,6 +319,7 @@ impl Live {
         status.executions = self.executions;
         status.went_back = self.went_back;
         status.checkpoints = self.history.count();
+        status.checkpoints_skipped = self.checkpoints_skipped;
         status.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
         status.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
         match &self.life {
@@ -323,15 +332,21 @@ impl Live {
         }
     }
 
-    /// Writes down what the session holds: memory grown beyond the shared image, what the host keeps for it, its
-    /// checkpoints, and the pages that it began with for as long as they are kept for the first.
+    fn image_bytes(&self) -> u64 {
+        self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes)
+    }
+
+    /// Writes down what the session holds: memory grown beyond the shared image and pages of its own within it, what the host
+    /// keeps for it, its checkpoints, and the pages that it began with for as long as they are kept for the first.
     fn account(&mut self) {
-        let image_bytes = self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes);
-        let saved_bytes = self.history.held_bytes().saturating_add(self.alike.bytes());
+        let image_bytes = self.image_bytes();
+        let held_bytes = [self.history.held_bytes(), self.alike.bytes(), self.own.in_image];
         if let (Life::Resting(guest), Some(place)) = (&mut self.life, &mut self.place) {
             let linear_bytes = guest.machine.memory().len() as u64;
             let host_bytes = guest.wasi_mut().host_bytes();
-            place.update(linear_bytes.saturating_sub(image_bytes) + host_bytes + saved_bytes);
+            let grown_bytes = linear_bytes.saturating_sub(image_bytes);
+            place.update(held_bytes.into_iter().chain([grown_bytes, host_bytes]).fold(0, u64::saturating_add));
+            guest.machine.store.data_mut().limiter.memory.give_back_reservation();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, Pages};
 
-use crate::{pagemap::private_pages, session::pristine::Pristine};
+use crate::{machine::GuestMachine, session::pristine::Pristine};
 
 /// A memory beside its image.
 struct Compared<'a> {
@@ -40,11 +40,44 @@ impl GuestPages for Compared<'_> {
     }
 }
 
-/// The pages of `memory` that differ from the image's, each shared with `earlier` where it is equal there.
-///
-/// Costs what was written to since the instance was made, where the system tells, and otherwise the whole memory.
-pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, earlier: Pages) -> Pages {
-    Compared::new(memory, pristine).find(private_pages(memory), earlier)
+/// What a guest has of its own in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnBytes {
+    /// All pages that may differ from the image's: the most that a checkpoint can take.
+    pub(super) all: u64,
+    /// Those of them where the image is.
+    pub(super) in_image: u64,
+}
+
+impl OwnBytes {
+    /// Of an idle guest whose image has `image_bytes`. Where the system does not tell, all counts.
+    pub(super) fn measure(machine: &mut GuestMachine, image_bytes: u64) -> Self {
+        match machine.private_pages() {
+            Some(numbers) => Self::count(numbers.iter().copied(), image_bytes),
+            None => Self { all: machine.memory().len() as u64, in_image: image_bytes },
+        }
+    }
+
+    /// Of a guest that has just been given these pages.
+    pub(super) fn restored(pages: &Pages, image_bytes: u64) -> Self {
+        Self::count(pages.iter().map(|(number, _)| number), image_bytes)
+    }
+
+    fn count(numbers: impl Iterator<Item = u32>, image_bytes: u64) -> Self {
+        let page_bytes = PAGE_BYTES as u64;
+        let mut bytes = Self::default();
+        for number in numbers {
+            bytes.all += page_bytes;
+            bytes.in_image += if u64::from(number) * page_bytes < image_bytes { page_bytes } else { 0 };
+        }
+        bytes
+    }
+}
+
+/// The pages of `memory` that differ from the image's, each shared with `earlier` where it is equal there. Only those of these
+/// `numbers` are looked at, where they are known.
+pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
+    Compared::new(memory, pristine).find(numbers, earlier)
 }
 
 #[cfg(test)]
@@ -54,7 +87,7 @@ mod tests {
     use wasmtime::{Instance, Memory, Module, Store};
 
     use super::*;
-    use crate::{PoolConfig, config::wasmtime_engine};
+    use crate::{PoolConfig, config::wasmtime_engine, pagemap::private_pages};
 
     /// A module with nothing but a memory of four pages of WebAssembly, up to 64, half of it filled.
     fn module_bytes() -> Vec<u8> {
@@ -128,7 +161,7 @@ mod tests {
                         let range = number * PAGE_BYTES..(number + 1) * PAGE_BYTES;
                         data[range].copy_from_slice(pristine.page(u32::try_from(number).unwrap()).unwrap());
                     }
-                    let found = own_pages(data, pristine, pages.clone());
+                    let found = own_pages(data, pristine, private_pages(data), pages.clone());
                     let compared = Compared::new(data, pristine).find(None, Pages::default());
                     assert_eq!(found, compared, "seed {seed}, round {round}");
                     for (number, page) in found.iter() {
@@ -155,15 +188,18 @@ mod tests {
     fn an_untouched_instance_has_no_pages_of_its_own() {
         with_engines(|engine, module, pristine| {
             let (mut store, _, memory) = instance(engine, module);
-            assert_eq!(own_pages(memory.data(&store), pristine, Pages::default()).count(), 0);
+            assert_eq!(
+                own_pages(memory.data(&store), pristine, private_pages(memory.data(&store)), Pages::default()).count(),
+                0
+            );
             memory.grow(&mut store, 2).unwrap();
             let data = memory.data_mut(&mut store);
             // Written to, but as it was: one page in the image and one beyond it.
             data[0] = std::hint::black_box(data[0]);
             data[5 << 16] = 0;
-            assert_eq!(own_pages(data, pristine, Pages::default()).count(), 0);
+            assert_eq!(own_pages(data, pristine, private_pages(data), Pages::default()).count(), 0);
             data[5 << 16] = 1;
-            assert_eq!(own_pages(data, pristine, Pages::default()).bytes(), PAGE_BYTES as u64);
+            assert_eq!(own_pages(data, pristine, private_pages(data), Pages::default()).bytes(), PAGE_BYTES as u64);
         });
     }
 }

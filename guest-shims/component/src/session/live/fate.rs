@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use glovebox_core::{
     After,
-    session::{Checkpoint, CheckpointId, OnUnwind, Saved, SessionPolicy, WentBack},
+    session::{Checkpoint, CheckpointId, OnUnwind, Saved, SessionPolicy, TooMany, WentBack},
 };
 
 use super::{Awaken, Life, Live, awakened, globals, text, with};
@@ -16,6 +16,7 @@ use crate::{
 impl Live {
     /// Takes the guest for an execution, saved if that is due.
     pub(super) fn enter(&mut self, stdin: Vec<u8>) -> Result<Rc<RefCell<Kept>>, SandboxError> {
+        self.check_room(0)?;
         let kept = self.take()?;
         with(&kept, |guest| {
             let wasi = guest.wasi_mut();
@@ -43,17 +44,34 @@ impl Live {
         if came.is_err() {
             self.life = Life::Resting(Rc::clone(kept));
         }
-        came
+        came?;
+        // From now on what the guest takes is taken of what all sessions may hold together, until it is idle again.
+        if let Some(place) = &self.place {
+            let reservation = place.reservation(&self.sandbox.policy.limits);
+            with(kept, |guest| {
+                guest.machine.state.limiter.reserve_from(reservation);
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
-    /// Saves the state if that is due before the guest or its files change.
+    /// Whether sessions may hold `bytes` more.
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), TooMany> {
+        self.place.as_ref().map_or(Ok(()), |place| place.check(&self.sandbox.policy.limits, bytes))
+    }
+
+    /// Saves the state if that is due before the guest or its files change, and if there is room for it: a session without
+    /// room goes back to an earlier checkpoint, should it have to.
     pub(super) fn save_if_due(&mut self, kept: &Rc<RefCell<Kept>>) -> Result<(), SandboxError> {
         if !self.history.is_due(self.policy(), self.executions, self.changed) {
             return Ok(());
         }
         match self.save_from(kept) {
             Ok(state) => {
-                self.push(state, true);
+                if self.check_room(state.held_bytes().saturating_sub(self.history.automatic_bytes())).is_ok() {
+                    self.push(state, true);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -194,5 +212,11 @@ impl Live {
             bytes = bytes.saturating_add(kept.guest().wasi().host_bytes());
         }
         place.update(bytes);
+        if let Life::Resting(kept) = &self.life
+            && let Ok(mut kept) = kept.try_borrow_mut()
+        {
+            kept.guest().machine.state.limiter.give_back_reservation();
+            kept.reserve_from(place.reservation(&self.sandbox.policy.limits));
+        }
     }
 }

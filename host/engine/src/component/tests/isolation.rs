@@ -55,7 +55,7 @@ fn a_dropped_context_frees_its_sessions() {
     let mut other = host.ctx();
     let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
     let SandboxError::TooManySessions(text) = told(third) else { panic!("there are two") };
-    assert_eq!(text, "`limits.session-count`: 2 of 2 are in use; close a session first");
+    assert_eq!(text, "`limits.session-count`: 3 of 2 would be in use; close a session first");
     drop(ctx);
     open(&mut other);
     open(&mut other);

@@ -4,13 +4,16 @@ use std::{mem, sync::Arc};
 
 use glovebox_core::{
     After,
-    session::{Checkpoint, CheckpointId, Pages, Saved, WentBack},
+    session::{Checkpoint, CheckpointId, Pages, Saved, TooMany, WentBack},
 };
 
 use crate::{
     ExecuteError, OnUnwind, SessionPolicy, events,
     guest::Guest,
-    session::checkpoint::{Awaken, EngineCheckpoint as _},
+    session::{
+        checkpoint::{Awaken, EngineCheckpoint as _},
+        pages::OwnBytes,
+    },
 };
 
 use super::{Life, Live, image, passing_run};
@@ -18,6 +21,8 @@ use super::{Life, Live, image, passing_run};
 impl Live {
     /// Takes the guest for an execution, saved if that is due.
     pub(super) fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest>, ExecuteError> {
+        let limits = &self.sandbox.0.policy.limits;
+        self.place.as_ref().map_or(Ok(()), |place| place.check(limits, 0))?;
         let mut guest = self.take()?;
         let wasi = guest.wasi_mut();
         wasi.begin_execution();
@@ -26,15 +31,30 @@ impl Live {
         wasi.vfs_mut().mark();
         self.save_if_due(&mut guest)?;
         self.changed = true;
+        self.reserve(&mut guest);
         if !stdin.is_empty() {
             guest.wasi_mut().set_stdin(stdin.to_vec());
         }
         Ok(guest)
     }
 
-    /// Saves the state if that is due before the guest or its files change.
+    /// From now on what the guest takes is taken of what all sessions may hold together, until it is idle again.
+    pub(super) fn reserve(&self, guest: &mut Guest) {
+        if let Some(place) = &self.place {
+            let reservation = place.reservation(&self.sandbox.0.policy.limits);
+            guest.machine.store.data_mut().limiter.memory.reserve_from(reservation);
+        }
+    }
+
+    /// Saves the state if that is due before the guest or its files change, and if there is room for it: a session without
+    /// room goes back to an earlier checkpoint, should it have to.
     pub(super) fn save_if_due(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
         if !self.is_due() {
+            return Ok(());
+        }
+        if let Err(over) = self.check_room(guest, self.history.automatic_bytes()) {
+            self.checkpoints_skipped += 1;
+            events::checkpoint_skipped(&self.id, &over);
             return Ok(());
         }
         let earlier = self.history.replace().unwrap_or_else(|| mem::take(&mut self.alike));
@@ -50,6 +70,12 @@ impl Live {
         }
     }
 
+    /// Whether there is room for a checkpoint of the guest that takes the place of one of `replaced_bytes`.
+    pub(super) fn check_room(&self, guest: &mut Guest, replaced_bytes: u64) -> Result<(), TooMany> {
+        let bytes = self.own.all.saturating_add(guest.wasi_mut().host_bytes()).saturating_sub(replaced_bytes);
+        self.place.as_ref().map_or(Ok(()), |place| place.check(&self.sandbox.0.policy.limits, bytes))
+    }
+
     /// Takes the guest back after an execution, or sees to what becomes of the session without it: `to` is where it goes
     /// back to, if not to the last checkpoint.
     pub(super) fn leave(
@@ -62,6 +88,7 @@ impl Live {
         match after {
             After::Alive | After::Untouched => {
                 guest.wasi_mut().set_stdin(Vec::new());
+                self.own = OwnBytes::measure(&mut guest.machine, self.image_bytes());
                 self.life = Life::Resting(guest);
                 self.account();
                 None
@@ -178,6 +205,7 @@ impl Live {
 
     pub(super) fn rest_at(&mut self, guest: Guest, saved: &Saved) {
         self.life = Life::Resting(Box::new(guest));
+        self.own = OwnBytes::restored(&saved.state.pages, self.image_bytes());
         self.executions = saved.state.executions;
         self.commits.went_back_to(saved.commits);
         self.changed = false;
