@@ -206,17 +206,18 @@ impl Guest {
         self.spent(limits, left).conclude(Ending { driver, result, asked }).map_err(unanswered)
     }
 
-    /// Parses a script; the diagnostics, or what stopped the parser.
+    /// Parses a script; the diagnostics, or what stopped the parser, and what it left the guest as.
     pub(crate) fn validate(
         &mut self,
         image: &Image,
         limits: &Limits,
         script: &Script<'_>,
-    ) -> Result<Vec<Diagnostic>, ExecuteError> {
+    ) -> Result<(Vec<Diagnostic>, After), ExecuteError> {
         self.begin(limits)?;
         let validated = image.driver.validate(&mut self.machine, &image.anchors, script);
         let left = self.end(&validated);
-        self.spent(limits, left).diagnose(validated).map_err(unanswered)
+        let after = if validated.is_ok() { After::Alive } else { After::Unwound };
+        Ok((self.spent(limits, left).diagnose(validated).map_err(unanswered)?, after))
     }
 
     /// What the host keeps for it.

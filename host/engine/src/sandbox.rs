@@ -280,8 +280,10 @@ impl Sandbox {
         }
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
-            let (mut guest, _) = self.guest(&setting, Guest::new, self.0.workspace.files()?, run)?;
-            guest.validate(image, &self.0.policy.limits, &setting.script(true))
+            let (mut guest, _) = self.guest(&setting, Guest::one_shot, self.0.workspace.files()?, run)?;
+            let (diagnostics, after) = guest.validate(image, &self.0.policy.limits, &setting.script(true))?;
+            self.recycle(guest, after);
+            Ok(diagnostics)
         })?
     }
 

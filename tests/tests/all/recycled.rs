@@ -52,6 +52,20 @@ fn what_a_script_raised_or_exited_with_is_gone_too() {
 }
 
 #[test]
+fn one_that_validated_a_script_waits_too() {
+    for language in Language::ALL {
+        let sandbox = sandbox_on(&pooled(8), language, fixed);
+        let first = sandbox.execute(print_one(language)).unwrap();
+        for source in ["1 +", "x = 1", "'\u{e9}' + \"", &"(".repeat(10_000)] {
+            let diagnostics = sandbox.validate(source).unwrap();
+            assert_eq!(diagnostics.is_empty(), source == "x = 1", "{diagnostics:?}");
+            assert_eq!(waiting(&sandbox), 1, "{language}: {source:.20}");
+            assert_eq!(sandbox.execute(print_one(language)).unwrap().fuel_consumed, first.fuel_consumed);
+        }
+    }
+}
+
+#[test]
 fn one_that_was_unwound_left_or_grew_is_dropped() {
     let limits = |policy: &mut Policy| {
         fixed(policy);
@@ -136,4 +150,49 @@ fn without_a_pool_none_waits() {
     let sandbox = sandbox_on(&lone_engine(None), Language::JavaScript, fixed);
     sandbox.execute("console.log(1)").unwrap();
     assert_eq!(waiting(&sandbox), 0);
+}
+
+/// Scripts that change what the interpreter itself stands on: whatever each does, the next one finds the image.
+#[test]
+fn what_scripts_do_to_the_interpreter_itself_is_gone() {
+    let python = [
+        "import gc\ngc.unfreeze()\nfor o in gc.get_objects():\n    if type(o) is list: o.clear()",
+        "import gc\ngc.unfreeze()\nfor o in gc.get_objects():\n    if type(o) is dict and 'run_with' in o: o.update(run=None, failed=None, out=None, source='x' * 99)",
+        "import gc\ngc.unfreeze()\nfor o in gc.get_objects():\n    if type(o) is dict and 'buffer' in o: o['buffer'].clear(); o['buffer'].extend(b'x' * 200_000); o['reason'].extend(b'x')",
+        "import sys\nsys.modules.clear(); sys.path_hooks.clear(); sys.meta_path.clear(); sys.stdout = sys.stderr = None; del sys.argv",
+        "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and f(n - 1)\ntry: f(10**5)\nexcept RecursionError: pass\nsys.settrace(lambda *a: 1 / 0)",
+        "import builtins\nfor name in dir(builtins):\n    if name[0].islower(): setattr(builtins, name, None)",
+        "import signal, atexit, codecs, random\nsignal.signal(2, lambda *a: None); atexit.register(print, 'late'); codecs.register(lambda n: 1 / 0); random.seed(7)",
+        "import os\nopen('left', 'w').write('x' * 5000); fds = [os.open('left', 0) for _ in range(50)]; os.mkdir('d'); os.chdir('d'); os.environ['A'] = 'b'",
+        "x = [bytearray(b'\\xff') * n for n in range(1, 3000)]; del x; y = [object() for _ in range(20_000)]; y.append(y)",
+        "class E(BaseException):\n    def __del__(self): global g; g = self\n    def __str__(self): raise E\nraise E",
+        "import asyncio\nasync def f(): await asyncio.sleep(0); raise SystemExit(4)\nasyncio.run(f())",
+    ];
+    let javascript = [
+        "for (const name of Object.getOwnPropertyNames(Array.prototype)) try { Array.prototype[name] = null } catch {}",
+        "Object.prototype.toString = () => { throw 1 }; Object.defineProperty(Object.prototype, 'x', {get() { throw 2 }, set() { throw 3 }})",
+        "for (const name of Object.getOwnPropertyNames(globalThis)) try { delete globalThis[name] } catch {}",
+        "Object.freeze(globalThis); Object.freeze(Object.prototype); Symbol.for('left'); /(a)(b)/.exec('ab')",
+        "const f = (n) => n && 1 + f(n - 1); try { f(1e6) } catch {}; setTimeout(() => { throw 1 }, 0)",
+        "new Promise((_, no) => no(new Error('left'))); new FinalizationRegistry(() => {}).register({}, 1); queueMicrotask(() => { for (let i = 0; i < 9; i++) Promise.resolve().then(() => i) })",
+        "let s = 'x'; for (let i = 0; i < 18; i++) s += s; const a = []; for (let i = 0; i < 500; i++) a.push(s.slice(i) ? {i} : 0); s = null",
+        "process.on('exit', () => { console.log('late') }); process.argv.length = 0; process.env.A = 'b'; require('fs').readFileSync = null",
+        "console.log = null; std.out.puts('x'); std.writeFile('left', 'x'.repeat(5000)); const fds = []; for (let i = 0; i < 50; i++) fds.push(os.open('left', os.O_RDONLY))",
+        "throw {get message() { throw 1 }, toString() { throw 2 }, get stack() { throw 3 }}",
+        "const m = await import('fs'); try { m.readFileSync = 1 } catch {} JSON.parse = JSON.stringify = null; Error.prepareStackTrace = () => { throw 1 }",
+    ];
+    for (language, sources) in [(Language::Python, python), (Language::JavaScript, javascript)] {
+        let sandbox = sandbox_on(&pooled(8), language, fixed);
+        let first = sandbox.execute(print_one(language)).unwrap();
+        let mut recycled = 0;
+        for source in sources {
+            let execution = sandbox.execute(source).unwrap();
+            recycled += waiting(&sandbox);
+            let next = sandbox.execute(print_one(language)).unwrap();
+            let seen = (next.stdout.text(), next.stderr.text(), next.fuel_consumed, next.files_created.len());
+            assert_eq!(seen, (first.stdout.text(), String::new(), first.fuel_consumed, 0), "{source}: {execution:?}");
+            assert_eq!(waiting(&sandbox), 1, "{source}");
+        }
+        assert!(recycled > sources.len() / 2, "{language}: {recycled} instances were used again");
+    }
 }
