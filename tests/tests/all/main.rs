@@ -48,5 +48,6 @@ mod threads;
 mod tools;
 mod turns;
 mod typescript;
+mod values;
 mod weave;
 mod workspace;

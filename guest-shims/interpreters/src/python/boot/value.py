@@ -1,8 +1,8 @@
 """The value of a script's last statement, and of variables, for the host.
 
-The last statement is compiled apart, as an expression. It is found from the end of the text, where looking costs next to
-nothing; what the text alone does not settle, the parser does. Whatever is wrong with a script is reported by compiling it
-whole, in the parser's own words.
+The last statement is compiled apart. It is found from the end of the text, where looking costs next to nothing, and what is
+found is believed only where both it and what stands before it are whole scripts: then together they are the script. All else
+the parser settles. Whatever is wrong with a script is reported by compiling it whole, in the parser's own words.
 """
 
 REPR_CHARS = 64 * 1024
@@ -10,55 +10,122 @@ JSON_BYTES = 1024 * 1024
 JSON_DEPTH = 100  # parsers on the host's side stop at 128
 
 _FUTURE = 0x1FE0000  # PyCF_MASK (Include/cpython/compile.h): what `from __future__ import` leaves in a code's flags
-_NESTED = frozenset(" \t\f\r\n#)]}")  # a line that begins with one of these begins no statement
-_ATTEMPTS = 6
+_NESTED = frozenset(" \t\n#)]}")  # a line that begins with one of these begins no statement
+_ATTEMPTS = 8
 _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
-# Statements that can be told by how they begin, so that they need not be tried as expressions. Nothing here is tried in a second
-# way: `+` after a repetition forbids it.
-_TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
+# How statements begin that are no expressions. "clause" and "block" cannot stand inside of an expression, nor can "simple",
+# which has no block; "open" and "other" can, as parts of a comprehension, a call, a product.
+_TARGET = r"[^\W\d][\w.]*(?:\[[^\[\]\n]*\][\w.]*)*"
 _STATEMENT = re.compile(
-    r"((?:assert|async|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|nonlocal|pass"
-    r"|raise|return|try|while|with)\b|@|(?:match|case)\b[^\n]*:[ \t]*(?:#[^\n]*)?\n)"
-    rf"|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=))"
+    r"(?P<clause>(?:elif|except|finally)\b|else[ ]*:)"
+    r"|(?P<block>(?:class|def|try|while|with)\b)"
+    r"|(?P<open>@|(?:async|for|if)\b)"
+    r"|(?P<simple>(?:assert|break|continue|del|global|import|nonlocal|pass|raise|return)\b)"
+    rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]+{_TARGET})*[ ]*(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 ).match
+# Text whose brackets are closed, and whose strings are plain.
+_BALANCED = r"""[^()\[\]{}"'#\\]++|(?<![fFrRbBuU])(?:"[^"\\\n]*+"(?!")|'[^'\\\n]*+'(?!'))"""
+for _ in range(3):
+    _BALANCED = rf"(?:{_BALANCED}|\((?:{_BALANCED})*+\)|\[(?:{_BALANCED})*+\]|\{{(?:{_BALANCED})*+\}})"
+_BALANCED = re.compile(rf"{_BALANCED}*+\Z").match
+_CHOICE = re.compile(r"\b(?:else|lambda)\b").search
+_SCOPED = "@", "async ", "class ", "def "
+_ODD_ESCAPE = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]""").search
 
 
 def halves(name):
-    """The script as code: the statements before its value, and the expression that is its value; none for none."""
-    start = source.rfind("\n", 0, -1) + 1
-    if not source or source[start] in _NESTED:
-        start = top_line(start - 1)
-    tries = 0
-    while start >= 0 and tries < _ATTEMPTS:
-        tail = source[start:] if start else source
-        statement = _STATEMENT(tail)
-        if statement is None or start and not is_closed(tail):
-            padded = lines_before(start) + tail if start else tail
-            code = attempt(padded, name, "eval")
-            if code is not None:
-                return together(source[:start], code, padded, name) if start else (None, code)
-            if not is_closed(tail) or attempt(tail, name, "exec") is None:
-                start = top_line(start - 1) if is_even(tail) else opening(start)
-                tries += 1
-                continue
-        elif statement[1]:
+    """The script as code: what stands before its last statement, if anything, and that statement, whose value `eval` gives.
+    None instead of the latter where there is no value and the former is all."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n") if "\r" in source else source
+    start = top_line(text, len(text))
+    is_last = True  # no statement begins behind `start`
+    for _ in range(_ATTEMPTS):
+        if start < 0:
             break
-        if ";" in tail and attempt(tail[tail.rfind(";") + 1 :].strip(), name, "eval"):
-            return parsed(name)
-        break
-    return parsed(name) if tries == _ATTEMPTS else (compile(source, name, "exec", 0, True), None)
+        tail = text[start:] if start else text
+        statement = _STATEMENT(tail)
+        if statement is None:
+            kind = None
+            code = attempt(text, start, name, "eval")
+            if code is not None:
+                return together(text, start, code, name, "eval") if start else (None, code)
+        else:
+            kind = statement.lastgroup
+            if is_last and is_certain(text, start, tail, kind):
+                code = compile(source, name, "exec", 0, True)
+                if not may_be_quoted(text, start, tail) or defines(code, text, start, tail):
+                    return code, None
+        above = top_line(text, start - 1)
+        if not is_closed(tail):
+            start, is_last = above if is_even(tail) else opening(text, start), False
+            continue
+        if kind == "clause" or kind in _BLOCKS and above >= 0 and text[above] == "@":
+            start = above
+            continue
+        code = attempt(text, start, name, "exec")
+        if code is None:
+            start = above
+            continue
+        # `global` and annotations must not contradict each other, and the future is first.
+        if kind not in _BLOCKS and (";" in tail or "__future__" in tail):
+            break
+        if not tail.startswith(_SCOPED) and "global" in text:
+            break
+        if (kind is None or not is_last) and not is_statement(tail):
+            break
+        return together(text, start, code, name, "exec") if start else (None, code)
+    return parsed(name) if source else (compile(source, name, "exec", 0, True), None)
+
+
+_BLOCKS = "block", "open"
+
+
+def is_certain(text, start, tail, kind):
+    """Whether a statement begins at `start` and none behind it, unless that is in long quotes, as far as the text alone tells:
+    not where brackets may be open, nor where the line above may go on."""
+    if kind == "open":
+        line = tail.partition("\n")[0]
+        if line[0] == "@" or not line.endswith(":") or _CHOICE(line) or not _BALANCED(line):
+            return False
+    elif kind == "other" and not _BALANCED(tail) or kind in ("simple", "other") and ";" in tail:
+        return False
+    if start > 1 and text[start - 2] == "\\":
+        return False
+    return not may_be_quoted(text, start, tail) or tail.startswith(("class ", "def "))
+
+
+def may_be_quoted(text, start, tail):
+    return '"""' in tail and text.find('"""', 0, start) >= 0 or "'''" in tail and text.find("'''", 0, start) >= 0
+
+
+def defines(code, text, start, tail):
+    """Whether the function or class at `start` is one of those that the code makes, and no part of a text."""
+    line, name = text.count("\n", 0, start) + 1, tail.split(None, 1)[1]
+    for each in code.co_consts:
+        if type(each) is type(code) and each.co_firstlineno == line and name.startswith(each.co_name):
+            return True
+    return False
+
+
+def together(text, start, code, name, mode):
+    """Both, once what stands before `start` compiles too. `code` is that of the rest."""
+    try:
+        head = compile(text[:start], name, "exec", 0, True)
+        flags = head.co_flags & _FUTURE
+        return head, (compile(padded(text, start), name, mode, flags, True) if flags else code)
+    except Exception:
+        return parsed(name)
 
 
 def is_closed(text):
     """Whether it neither ends nor begins inside brackets or long quotes, as far as counting tells."""
-    count = text.count
     return (
         is_even(text)
-        and count("(") == count(")")
-        and count("[") == count("]")
-        and count("{") == count("}")
+        and text.count("(") == text.count(")")
+        and text.count("[") == text.count("]")
+        and text.count("{") == text.count("}")
     )
 
 
@@ -66,54 +133,54 @@ def is_even(text):
     return not (text.count('"""') % 2 or text.count("'''") % 2)
 
 
-def opening(start):
+def opening(text, start):
     """The line of the long quotes that are open at `start`."""
-    at = max(source.rfind('"""', 0, start), source.rfind("'''", 0, start))
-    return -1 if at < 0 else top_line(at + 1)
+    at = max(text.rfind('"""', 0, start), text.rfind("'''", 0, start))
+    return -1 if at < 0 else top_line(text, at + 1)
 
 
-def top_line(end):
+def top_line(text, end):
     """The start of the last line before `end` that could begin a statement, -1 if there is none."""
     while end > 0:
-        start = source.rfind("\n", 0, end) + 1
-        if start < end and source[start] not in _NESTED:
+        start = text.rfind("\n", 0, end) + 1
+        if start < end and text[start] not in _NESTED:
             return start
         end = start - 1
     return -1
 
 
-def lines_before(end):
-    """As many empty lines, so that what is compiled apart keeps its line numbers."""
-    returns = source.count("\r", 0, end)
-    return "\n" * (source.count("\n", 0, end) + returns - (returns and source.count("\r\n", 0, end)))
+def padded(text, start):
+    """What is compiled apart keeps its line numbers."""
+    return "\n" * text.count("\n", 0, start) + text[start:]
 
 
-def attempt(text, name, mode):
-    """What may be compiled once more must not warn: that would be said twice."""
+def attempt(text, start, name, mode):
+    """What is not kept must not warn: that would be said twice."""
+    if start:
+        text = padded(text, start)
     try:
-        if mode == "eval" and "\\" not in text:
-            return compile(text, name, mode, 0, True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            code = compile(text, name, mode, 0, True)
-        return compile(text, name, mode, 0, True) if mode == "eval" else code
+        if "\\" in text and _ODD_ESCAPE(text):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(text, name, mode, 0, True)
+        return compile(text, name, mode, 0, True)
     except Exception:
         return None
 
 
-def together(head, tail, text, name):
-    """Both halves, once the head compiles too. `text` is the tail's."""
+def is_statement(text):
+    """Whether it is a single one, and no expression."""
     try:
-        head = compile(head, name, "exec", 0, True)
-        flags = head.co_flags & _FUTURE
-        return head, (compile(text, name, "eval", flags, True) if flags else tail)
-    except Exception:
-        pass
-    return parsed(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = compile(text, "", "exec", ast.PyCF_ONLY_AST, True).body
+    except Exception:  # a tree takes more memory, and a deep one is refused
+        return False
+    return len(body) == 1 and not isinstance(body[0], ast.Expr)
 
 
 def parsed(name):
-    """Both halves by way of the syntax tree, which is dear and always right."""
+    """Both by way of the syntax tree, which is dear and always right."""
     try:
         tree = compile(source, name, "exec", ast.PyCF_ONLY_AST, True)
         if not (tree.body and isinstance(tree.body[-1], ast.Expr)):
