@@ -23,8 +23,9 @@ exchanging = False  # whether it waits for the host, in boot/tools.py
 held_back = None  # what is to be raised after that
 
 
+@functools.wraps(signal.default_int_handler)
 def interrupted(number, frame):
-    """The handler of SIGINT."""
+    # The handler of SIGINT.
     global held_back
     which, reason[0] = reason[0], 0
     if running:

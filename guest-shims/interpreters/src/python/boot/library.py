@@ -20,9 +20,9 @@ import zipimport
 _module_code = zipimport._get_module_code
 
 
-def module_code(importer, fullname):
-    """The library is a zip of bytecode that names files of the machine it was built on."""
-    code, is_package, path = _module_code(importer, fullname)
+def module_code(self, fullname):
+    # The library is a zip of bytecode that names files of the machine it was built on.
+    code, is_package, path = _module_code(self, fullname)
     if code is not None:
         _imp._fix_co_filename(code, path.replace("python312.zip", "python3.12").removesuffix("c"))
     return code, is_package, path
@@ -37,6 +37,7 @@ import asyncio.unix_events
 import atexit
 import builtins
 import errno
+import functools
 import gc
 import inspect
 import io
@@ -92,3 +93,11 @@ source = ""  # of the script that runs now: what tracebacks quote
 dirty_stdin = False  # whether its reader may hold bytes of an earlier script
 script_env = {}  # what the running script's environment adds to the image's own
 replaced_env = {}  # and what stood there before
+
+
+def replace(owner, name, function):
+    """Puts a function in the place of one of the standard library, by whose name, documentation and signature it goes."""
+    setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
+
+
+functools.update_wrapper(module_code, _module_code)

@@ -58,30 +58,31 @@ def trace_of(error):
 _format_frame = traceback.StackSummary.format_frame_summary
 
 
-def format_frame_summary(self, frame):
-    """traceback parses a frame's line each time to place its carets: once will do for a thousand equal frames."""
+def format_frame_summary(self, frame_summary):
+    # traceback parses a frame's line each time to place its carets: once will do for a thousand equal frames.
+    frame = frame_summary
     key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
     if getattr(self, "last_key", None) != key or frame.locals is not None:
         self.last_key, self.last_text = key, _format_frame(self, frame)
     return self.last_text
 
 
-traceback.StackSummary.format_frame_summary = format_frame_summary
+replace(traceback.StackSummary, "format_frame_summary", format_frame_summary)
 
 
 _distance = traceback._levenshtein_distance
 
 
 def distance(a, b, max_cost):
-    """"Did you mean": the exact distance costs a thousand times what shows that most names are too far. A letter
-    that the other name lacks, in either case, has to be moved or replaced, for two."""
+    # "Did you mean": the exact distance costs a thousand times what shows that most names are too far. A letter
+    # that the other name lacks, in either case, has to be moved or replaced, for two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1
     return _distance(a, b, max_cost)
 
 
-traceback._levenshtein_distance = distance
+replace(traceback, "_levenshtein_distance", distance)
 
 
 def requote(rendered, seen):

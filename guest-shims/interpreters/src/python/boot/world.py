@@ -55,6 +55,7 @@ class WorkspaceFinder(machinery.FileFinder):
         return super().find_spec(fullname, target)
 
 
+@functools.wraps(machinery.FileFinder.path_hook())
 def workspace_hook(path):
     if path != WORKSPACE and not path.startswith(WORKSPACE + "/"):
         raise ImportError("outside the workspace", path=path)
@@ -72,7 +73,7 @@ def workspace_hook(path):
 
 
 class Selector(selectors.DefaultSelector):
-    """Waits for tools of the host, sleeps where there is nothing to wait for, and says so where nothing can ever happen."""
+    # Waits for tools of the host, sleeps where there is nothing to wait for, and says so where nothing can ever happen.
 
     def select(self, timeout=None):
         if self.get_map():
@@ -86,10 +87,6 @@ class Selector(selectors.DefaultSelector):
         return []
 
 
-def no_pipe(self):
-    """The self-pipe wakes a loop from another thread or a signal; WASI has neither."""
-
-
 def no_threads(self, executor, func, *args):
     self._check_closed()
     if executor is None:
@@ -101,17 +98,25 @@ def no_processes(self, *args, **kwargs):
     raise OSError(58, "the sandbox has no processes")
 
 
-async def no_network(self, *args, **kwargs):
+async def no_addresses(self, *args, **kwargs):
+    raise OSError(58, "the sandbox has no network")
+
+
+async def no_names(self, *args, **kwargs):
     raise OSError(58, "the sandbox has no network")
 
 
 run_in_executor = asyncio.base_events.BaseEventLoop.run_in_executor
-asyncio.base_events.BaseEventLoop.run_in_executor = no_threads
-asyncio.base_events.BaseEventLoop.getaddrinfo = asyncio.base_events.BaseEventLoop.getnameinfo = no_network
-asyncio.unix_events._UnixSelectorEventLoop._make_subprocess_transport = no_processes
+replace(asyncio.base_events.BaseEventLoop, "run_in_executor", no_threads)
+replace(asyncio.base_events.BaseEventLoop, "getaddrinfo", no_addresses)
+replace(asyncio.base_events.BaseEventLoop, "getnameinfo", no_names)
+replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", no_processes)
+# The self-pipe wakes a loop from another thread or a signal; WASI has neither.
+for _name in "_make_self_pipe", "_close_self_pipe", "_write_to_self":
+    replace(asyncio.selector_events.BaseSelectorEventLoop, _name, lambda self: None)
+functools.update_wrapper(Selector.select, selectors.DefaultSelector.select)
+functools.update_wrapper(Selector, selectors.DefaultSelector, updated=())
 selectors.DefaultSelector = Selector
-_loop = asyncio.selector_events.BaseSelectorEventLoop
-_loop._make_self_pipe = _loop._close_self_pipe = _loop._write_to_self = no_pipe
 
 
 # --- no looking outside ---------------------------------------------------------------------------
@@ -138,4 +143,5 @@ def getouterframes(frame, context=1):
     return [info for info in _outer_frames(frame, context) if info.frame.f_globals is not globals()]
 
 
-traceback.walk_stack, inspect.getouterframes = walk_stack, getouterframes
+replace(traceback, "walk_stack", walk_stack)
+replace(inspect, "getouterframes", getouterframes)
