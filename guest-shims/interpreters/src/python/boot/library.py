@@ -17,13 +17,14 @@ import importlib.machinery as machinery
 import sys
 import zipimport
 
+LIBRARY = next(path for path in sys.path if path.endswith("/python312.zip"))
 _module_code = zipimport._get_module_code
 
 
 def module_code(self, fullname):
     # The library is a zip of bytecode that names files of the machine it was built on.
     code, is_package, path = _module_code(self, fullname)
-    if code is not None:
+    if code is not None and self.archive == LIBRARY:
         _imp._fix_co_filename(code, path.replace("python312.zip", "python3.12").removesuffix("c"))
     return code, is_package, path
 
@@ -39,6 +40,7 @@ import builtins
 import errno
 import functools
 import gc
+import importlib
 import inspect
 import io
 import itertools

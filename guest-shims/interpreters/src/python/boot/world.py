@@ -55,12 +55,16 @@ class WorkspaceFinder(machinery.FileFinder):
         return super().find_spec(fullname, target)
 
 
+is_directory = importlib._bootstrap_external._path_isdir
+
+
 @functools.wraps(machinery.FileFinder.path_hook())
 def workspace_hook(path):
-    if path != WORKSPACE and not path.startswith(WORKSPACE + "/"):
-        raise ImportError("outside the workspace", path=path)
     finder = {SITE: PackageFinder, WORKSPACE: FirstFinder}.get(path)
     if finder is None:
+        # Files may be archives, which `zipimport` reads, or scripts.
+        if not path.startswith(WORKSPACE + "/") or not is_directory(path):
+            raise ImportError("only directories of the workspace are searched here", path=path)
         finder = PartFinder if path.startswith(SITE + "/") else WorkspaceFinder
     return finder(
         path,
