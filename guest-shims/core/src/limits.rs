@@ -73,8 +73,8 @@ pub struct Limits {
     /// Bytes of arguments, results and messages that an execution's record of tool calls keeps together. Default 1 MiB.
     /// Beyond it only names and times are kept.
     pub tool_record_bytes: u64,
-    /// Bytes of the file that an execution's globals are kept in, where a policy says that they are. Default 1 MiB. More is
-    /// not kept: the file stays as it was, and a line on standard error says so.
+    /// Bytes of the file that an execution's globals are kept in, where a policy says that they are. Default 1 MiB. Where
+    /// they take more, the largest are left out until the others fit, and a line on standard error names each.
     pub persisted_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
     pub session_count: u32,

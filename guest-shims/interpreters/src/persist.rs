@@ -5,7 +5,7 @@
 //! said in one line on standard error, and the script runs without it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
 };
 
@@ -120,17 +120,21 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
             Next::End => break,
             Next::Unsayable => return not_kept(globals, "the interpreter cannot tell them"),
         };
-        if let Kept::Refused(why) = &kept {
-            globals.complain(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(why)))?;
+        let left_out = match kept {
+            Kept::Json(text) => state.add(name, text),
+            Kept::TooLong => vec![name],
+            Kept::Refused(why) => {
+                globals.complain(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(&why)))?;
+                Vec::new()
+            }
+            Kept::Left => Vec::new(),
+        };
+        for name in left_out {
+            globals.complain(&format!(
+                "glovebox: global `{}` is not kept: it does not fit into the {bytes_most} bytes of `limits.persisted_bytes`",
+                Shown(&name)
+            ))?;
         }
-        state.add(name, kept);
-    }
-    if let Some(largest) = state.too_large() {
-        let largest = Shown(largest);
-        return not_kept(
-            globals,
-            &format!("more than {bytes_most} bytes, which is `limits.persisted_bytes`; the largest is `{largest}`"),
-        );
     }
     let text = state.text();
     // The script may have changed what was there before it.
@@ -202,43 +206,36 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// The globals that are kept, by name, as long as they fit.
+/// The globals that are kept, by name: never more than fit. The largest are left out for the others.
 struct State {
     bytes_most: u64,
     bytes: u64,
     texts: BTreeMap<String, String>,
-    /// The longest of them, of what does not fit too.
-    largest: Option<(u64, String)>,
+    /// What each takes in the file, and its name.
+    sizes: BTreeSet<(u64, String)>,
 }
 
 impl State {
     fn new(bytes_most: u64) -> Self {
         // The braces; each has a colon, and a comma but for the last.
-        Self { bytes_most, bytes: 1, texts: BTreeMap::new(), largest: None }
+        Self { bytes_most, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
-    fn add(&mut self, name: String, kept: Kept) {
-        let (size, text) = match kept {
-            Kept::Json(text) => (length(&text), Some(text)),
-            Kept::TooLong => (u64::MAX, None),
-            Kept::Refused(_) | Kept::Left => return,
-        };
-        if self.largest.as_ref().is_none_or(|(largest, _)| size > *largest) {
-            self.largest = Some((size, name.clone()));
+    /// Takes one in, and gives the names of those that are left out for it; it may be its own.
+    fn add(&mut self, name: String, text: String) -> Vec<String> {
+        let size = length(&text).saturating_add(length(&quoted(&name))).saturating_add(2);
+        self.bytes = self.bytes.saturating_add(size);
+        self.sizes.insert((size, name.clone()));
+        self.texts.insert(name, text);
+        let mut left_out = Vec::new();
+        while self.bytes > self.bytes_most
+            && let Some((size, name)) = self.sizes.pop_last()
+        {
+            self.bytes = self.bytes.saturating_sub(size);
+            self.texts.remove(&name);
+            left_out.push(name);
         }
-        let own = size.saturating_add(length(&quoted(&name))).saturating_add(2);
-        self.bytes = self.bytes.saturating_add(own);
-        if self.bytes > self.bytes_most {
-            self.texts.clear();
-        } else if let Some(text) = text {
-            self.texts.insert(name, text);
-        }
-    }
-
-    /// The largest, if all together are too large.
-    fn too_large(&self) -> Option<&str> {
-        let (_, largest) = self.largest.as_ref()?;
-        (self.bytes > self.bytes_most).then_some(largest)
+        left_out
     }
 
     fn is_empty(&self) -> bool {

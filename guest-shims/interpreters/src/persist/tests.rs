@@ -4,16 +4,11 @@ fn file(bytes: &[u8]) -> Result<Lying, Errno> {
     Ok(Lying::File(bytes.to_vec()))
 }
 
-fn state(bytes_most: u64, globals: &[(&str, Kept)]) -> State {
+/// A state of these, and the names of those that were left out.
+fn state(bytes_most: u64, globals: &[(&str, &str)]) -> (State, Vec<String>) {
     let mut state = State::new(bytes_most);
-    for (name, kept) in globals {
-        state.add((*name).to_owned(), kept.clone());
-    }
-    state
-}
-
-fn json(text: &str) -> Kept {
-    Kept::Json(text.to_owned())
+    let left_out = globals.iter().flat_map(|(name, text)| state.add((*name).to_owned(), (*text).to_owned())).collect();
+    (state, left_out)
 }
 
 #[test]
@@ -56,34 +51,48 @@ fn a_file_is_one_level_deeper_than_its_values_and_brackets_in_strings_are_none()
 
 #[test]
 fn globals_are_written_by_name_and_counted_to_the_byte() {
-    let globals = [("b", json("[1]")), ("é\"", json("2")), ("a", Kept::Left), ("_state", json("{}"))];
-    let text = "{\"_state\":{},\"b\":[1],\"é\\\"\":2}";
+    let globals = [("b", "[1, 2, 3]"), ("é\"", "2"), ("_state", "{}")];
+    let text = "{\"_state\":{},\"b\":[1, 2, 3],\"é\\\"\":2}";
     let bytes = u64::try_from(text.len()).unwrap();
     for (most, fits) in [(bytes + 1, true), (bytes, true), (bytes - 1, false)] {
-        let state = state(most, &globals);
-        assert_eq!(state.bytes, bytes);
-        assert_eq!(state.too_large(), (!fits).then_some("b"), "{most}");
-        if fits {
-            assert_eq!(state.text(), text);
-        }
+        let (state, left_out) = state(most, &globals);
+        assert_eq!(state.text(), if fits { text } else { "{\"_state\":{},\"é\\\"\":2}" });
+        assert_eq!(state.bytes, length(&state.text()));
+        assert_eq!(left_out, if fits { vec![] } else { vec!["b"] }, "{most}");
     }
-    assert_eq!(state(2, &[]).text(), "{}");
+    assert_eq!(state(2, &[]).0.text(), "{}");
 }
 
 #[test]
-fn what_is_too_long_by_itself_is_the_largest() {
-    let globals = [("a", json("[1,2,3]")), ("b", Kept::TooLong), ("c", json("[1,2,3,4]"))];
-    assert_eq!(state(1_000, &globals).too_large(), Some("b"));
-    // Nothing that is not written any more is held.
-    assert!(state(1_000, &globals).texts.len() < 2);
+fn the_largest_are_left_out_whatever_their_order_and_no_others() {
+    let sizes = [3, 40, 7, 7, 1, 90, 12];
+    let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    for most in 2..220 {
+        // All but the largest, until they fit.
+        let mut kept: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
+        kept.sort_unstable();
+        while kept.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && kept.pop().is_some() {}
+        for first in 0..names.len() {
+            let order = (first..names.len()).chain(0..first);
+            let globals: Vec<_> = order.map(|at| (names[at], texts[at].as_str())).collect();
+            let most = u64::try_from(most).unwrap();
+            let (state, left_out) = state(most, &globals);
+            assert_eq!(state.texts.len() + left_out.len(), names.len());
+            assert!(state.texts.keys().all(|name| !left_out.contains(name)));
+            assert!(length(&state.text()) <= most && state.texts.len() == state.sizes.len(), "{most}");
+            assert_eq!(state.texts.len(), kept.len(), "{most} {globals:?}");
+            assert!(kept.iter().all(|(_, name)| state.texts.contains_key(*name)), "{most} {globals:?}");
+        }
+    }
 }
 
 #[test]
 fn there_is_no_state_where_only_an_empty_one_is() {
-    assert!(state(100, &[]).is_empty());
-    assert!(state(100, &[("_state", json("{}"))]).is_empty());
-    assert!(!state(100, &[("_state", json("{\"a\":1}"))]).is_empty());
-    assert!(!state(100, &[("a", json("{}"))]).is_empty());
+    assert!(state(100, &[]).0.is_empty());
+    assert!(state(100, &[("_state", "{}")]).0.is_empty());
+    assert!(!state(100, &[("_state", "{\"a\":1}")]).0.is_empty());
+    assert!(!state(100, &[("a", "{}")]).0.is_empty());
 }
 
 #[test]
