@@ -12,3 +12,4 @@ attempt('https');
 attempt('child_process');
 attempt('node:fz');
 attempt('csv-simpel');
+attempt('./zzz');

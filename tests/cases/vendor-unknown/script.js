@@ -1,4 +1,4 @@
-for (const name of ['csv-smple', 'strings', '../app/x']) {
+for (const name of ['csv-smple', 'strings', '../app/x', 'nope']) {
   try {
     requireVendor(name);
   } catch (error) {

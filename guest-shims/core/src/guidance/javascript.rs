@@ -77,6 +77,12 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
 
 fn reference(failure: &Failure<'_>) -> Option<Advice> {
     let message = failure.message();
+    if let Some(file) = file(failure) {
+        return Some(file);
+    }
+    if let Some(name) = failure.within("Vendored package not found: '", "'") {
+        return Some(vendored(name));
+    }
     if let Some(name) =
         failure.within("could not load module filename '", "'").or(failure.within("Cannot find module '", "'"))
     {
@@ -93,11 +99,73 @@ fn reference(failure: &Failure<'_>) -> Option<Advice> {
             ],
         )),
         "Worker" | "SharedWorker" => Some(threads()),
+        "None" | "True" | "False" => {
+            let value = if name == "None" { "null".to_owned() } else { name.to_lowercase() };
+            let summary = format!("{} is Python: in JavaScript it is `{value}`.", quoted(name));
+            let advice = Advice::new(AdviceKind::Syntax, summary, &[LOOKS_LIKE_PYTHON]);
+            Some(advice.with(failure.with_word(name, &value)))
+        }
+        _ if PYTHON_FUNCTIONS.contains(&name) => {
+            failure.line().filter(|line| line.contains(&format!("{name}(")))?;
+            let summary = format!("There is no {} in JavaScript.", quoted(name));
+            Some(Advice::new(AdviceKind::Syntax, summary, &[LOOKS_LIKE_PYTHON]))
+        }
         _ => {
             let (_, instead) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name))?;
             Some(Advice::new(AdviceKind::Environment, format!("There is no {} here.", quoted(name)), &[instead]))
         }
     }
+}
+
+const LOOKS_LIKE_PYTHON: &str = "This looks like Python: run it as that, or write it in JavaScript.";
+
+const PYTHON_FUNCTIONS: [&str; 16] = [
+    "dict",
+    "enumerate",
+    "float",
+    "input",
+    "int",
+    "isinstance",
+    "len",
+    "list",
+    "open",
+    "range",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+    "zip",
+];
+
+/// A file that the functions of `fs`, or those made of them, did not find or may not touch.
+fn file(failure: &Failure<'_>) -> Option<Advice> {
+    let (code, rest) = failure.message().split_once(": ")?;
+    if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
+        return None;
+    }
+    let (_, named) = rest.split_once(", ")?.1.split_once(" '")?;
+    let (path, _) = named.split_once("' -> '").or_else(|| named.rsplit_once('\''))?;
+    limits::path(path)
+}
+
+/// A vendored package that is not there.
+fn vendored(name: &str) -> Advice {
+    let missing = format!("There is no vendored package {} here.", quoted(name));
+    if names::of(Language::JavaScript).any(|module| module == name) {
+        let step = format!("`require('{name}')` has it: it is a module of the interpreter's.");
+        return Advice::new(AdviceKind::Module, missing, &[&step]);
+    }
+    if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
+        return Advice::new(AdviceKind::Module, missing, &[instead]);
+    }
+    let there = names::VENDORED.map(|name| format!("`{name}`")).join(", ");
+    let there = format!("There are {there}; write what else you need in the script.");
+    let mut advice = Advice::new(AdviceKind::Module, missing, &[&there]);
+    if let Some(near) = nearest(name, names::VENDORED) {
+        advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));
+    }
+    advice
 }
 
 fn threads() -> Advice {
@@ -224,8 +292,9 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     if is_fenced(failure.source) {
         return advice(&["Send the code alone, without the ``` lines around it."]);
     }
-    if failure.line().is_some_and(looks_like_python) {
-        return advice(&["This looks like Python: run it as that, or write it in JavaScript."]);
+    let is_comprehension = |line: &str| failure.message().ends_with("'for'") && line.contains(" in ");
+    if failure.line().is_some_and(|line| is_comprehension(line) || looks_like_python(line)) {
+        return advice(&[LOOKS_LIKE_PYTHON]);
     }
     if failure.line().is_some_and(typescript::looks_like) {
         return Advice {
@@ -245,10 +314,24 @@ fn syntax(failure: &Failure<'_>) -> Advice {
 
 fn looks_like_python(line: &str) -> bool {
     let line = line.trim();
-    let is_block = ["def ", "class ", "if ", "for ", "while ", "with ", "elif ", "try", "except"]
-        .iter()
-        .any(|head| line.starts_with(head));
-    (is_block && line.ends_with(':'))
-        || (line.starts_with("from ") && line.contains(" import "))
-        || line.starts_with("# ")
+    let after = |words: &[&str]| words.iter().find_map(|word| line.strip_prefix(word)?.strip_prefix(' '));
+    // In JavaScript their conditions are in parentheses.
+    let is_head = after(&["if", "for", "while", "with"])
+        .is_some_and(|rest| rest.ends_with(':') || !(rest.starts_with('(') || rest.starts_with("await ")));
+    let is_block =
+        ["class ", "try", "except", "else", "finally"].iter().any(|head| line.starts_with(head)) && line.ends_with(':');
+    let is_import = after(&["import"]).is_some_and(|rest| !rest.contains(['\'', '"', '`', '{', '(', '=']))
+        || after(&["from"]).is_some_and(|rest| rest.contains(" import "));
+    let is_formatted = ["f'", "f\""].iter().any(|start| {
+        let mut places = line.match_indices(start).filter_map(|(at, _)| line.get(..at));
+        places.any(|before| before.is_empty() || before.ends_with(['(', ' ', ',', '=']))
+    });
+    let words = ["#", "assert", "def", "del", "elif", "except", "global", "lambda", "nonlocal", "print", "raise"];
+    is_head
+        || is_block
+        || is_import
+        || is_formatted
+        || after(&words).is_some()
+        || line == "pass"
+        || ["\"\"\"", " lambda ", " = not ", " is None"].iter().any(|part| line.contains(part))
 }

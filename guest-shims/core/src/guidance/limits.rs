@@ -94,11 +94,23 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
+/// Whether a path leads into the workspace, which is the working directory.
+fn is_in_workspace(path: &str) -> bool {
+    let from = if path.starts_with('/') { "" } else { WORKSPACE };
+    let mut parts = Vec::new();
+    for part in from.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.first().is_some_and(|first| Some(*first) == WORKSPACE.strip_prefix('/'))
+}
+
 /// Why a file is not there: it is none of the sandbox's, or it was never put there.
 pub(super) fn path(path: &str) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
-    let is_outside =
-        (path.starts_with('/') && path != WORKSPACE && !path.starts_with("/app/")) || path.starts_with("..");
     let named = quoted(path);
     if is_windows {
         return Some(Advice::new(
@@ -107,7 +119,7 @@ pub(super) fn path(path: &str) -> Option<Advice> {
             &["Put the file into the workspace, and name it relative to `/app`, with `/` between the parts."],
         ));
     }
-    if is_outside {
+    if !is_in_workspace(path) {
         return Some(Advice::new(
             AdviceKind::Path,
             format!("{named} is outside of the workspace: scripts reach `/app` and what the policy mounts."),

@@ -102,6 +102,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         "OSError" => (failure.message() == "[Errno 58] Not supported").then(network),
         "URLError" | "SSLError" | "gaierror" => Some(network()),
         "AttributeError" => attribute(failure),
+        "NameError" => name(failure),
         _ => None,
     }
 }
@@ -206,10 +207,40 @@ fn input() -> Advice {
     )
 }
 
+/// What is at the end of the message is as Python writes a string.
 fn path(failure: &Failure<'_>) -> Option<Advice> {
-    let (_, rest) = failure.message().split_once(": '")?;
-    super::limits::path(rest.split_once('\'')?.0)
+    let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
+    let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
+    let (path, _) = written.get(1..)?.split_once(quote)?;
+    super::limits::path(&path.replace(r"\\", r"\"))
 }
+
+/// Names that JavaScript has, called or asked for something.
+fn name(failure: &Failure<'_>) -> Option<Advice> {
+    const VALUES: [(&str, &str); 4] = [("null", "None"), ("undefined", "None"), ("true", "True"), ("false", "False")];
+    const OBJECTS: [&str; 15] = [
+        "Array", "Date", "JSON", "Map", "Math", "Number", "Object", "Promise", "Set", "String", "console", "document",
+        "parseInt", "process", "require",
+    ];
+    let name = failure.within("name '", "' is not defined")?;
+    if let Some((_, value)) = VALUES.iter().find(|(theirs, _)| *theirs == name) {
+        return Some(
+            Advice::new(
+                AdviceKind::Syntax,
+                format!("{} is JavaScript: in Python it is `{value}`.", quoted(name)),
+                &[&format!("Write `{value}`; text that is JSON is read by `json.loads`.")],
+            )
+            .with(failure.with_word(name, value)),
+        );
+    }
+    let line = failure.line().filter(|_| OBJECTS.contains(&name))?;
+    let is_used = ['.', '('].into_iter().any(|sign| line.contains(&format!("{name}{sign}")));
+    is_used.then(|| {
+        Advice::new(AdviceKind::Syntax, format!("There is no {} in Python.", quoted(name)), &[LOOKS_LIKE_JAVASCRIPT])
+    })
+}
+
+const LOOKS_LIKE_JAVASCRIPT: &str = "This looks like JavaScript: run it as that, or write it in Python.";
 
 fn syntax(failure: &Failure<'_>) -> Advice {
     let line = failure.line();
@@ -218,7 +249,7 @@ fn syntax(failure: &Failure<'_>) -> Advice {
         return advice(&["Send the code alone, without the ``` lines around it."]);
     }
     if line.is_some_and(looks_like_javascript) {
-        return advice(&["This looks like JavaScript: run it as that, or write it in Python."]);
+        return advice(&[LOOKS_LIKE_JAVASCRIPT]);
     }
     let message = failure.message();
     let correction = line.and_then(|line| match message {
@@ -276,10 +307,17 @@ fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
 }
 
 fn looks_like_javascript(line: &str) -> bool {
-    let line = line.trim_start();
-    let starts = ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export "];
+    let line = line.trim();
+    let starts =
+        ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export ", "} else", "throw new "];
+    let parts = ["console.log(", "===", "!==", "${", "++;", "=> {", ") => "];
+    // Heads of blocks in parentheses, and operators.
+    let is_block = ["if (", "for (", "while (", "switch ("].iter().any(|head| line.starts_with(head));
+    let has_operator = [" && ", " || ", " = new "].iter().any(|operator| line.contains(operator));
+    let is_new = || line.strip_prefix("new ").is_some_and(|rest| rest.starts_with(char::is_uppercase));
     starts.iter().any(|start| line.starts_with(start))
-        || line.contains("console.log(")
-        || line.contains("=> {")
-        || line.contains("===")
+        || parts.iter().any(|part| line.contains(part))
+        || ["++", "--"].iter().any(|end| line.ends_with(end))
+        || is_new()
+        || ((is_block || has_operator) && !line.ends_with(':'))
 }

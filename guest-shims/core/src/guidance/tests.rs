@@ -160,24 +160,188 @@ fn what_a_script_chose_is_quoted_short_and_on_one_line() {
 fn paths_are_told_apart() {
     let says =
         |path: &str| python("", "PermissionError", &format!("[Errno 76] no: '{path}'")).map(|advice| advice.summary);
-    for path in ["/etc/passwd", "/application", "../x", "/"] {
+    for path in [
+        "/etc/passwd",
+        "/application",
+        "../x",
+        "/",
+        "/app/../etc/passwd",
+        "a/../../etc",
+        "/app/./..",
+        "..",
+        "/app/../../x",
+    ] {
         assert!(says(path).unwrap().contains("outside"), "{path}");
     }
     for path in [r"C:\x", "C:/x", r"a\b"] {
         assert!(says(path).unwrap().contains("Windows"), "{path}");
     }
-    for path in ["/app", "/app/x", "x", "x/..y"] {
+    for path in
+        ["/app", "/app/x", "x", "x/..y", "./x", "/app/a/../x", "//app//x", "../app/x", "/../app/x", "a/..", "/app/..a"]
+    {
         assert!(says(path).unwrap().contains("no file"), "{path}");
     }
     assert_eq!(says(""), None);
 }
 
 #[test]
+fn a_path_is_read_as_the_languages_write_it() {
+    let script = |message: &str| of(Language::JavaScript, "", &raised("Error", message, None)).pop();
+    for (message, path) in [
+        ("ENOENT: no such file or directory, open 'a.txt'", Some("`a.txt`")),
+        ("ENOENT: no such file or directory, open 'it's'", Some("`it's`")),
+        ("ENOENT: no such file or directory, rename 'a' -> 'b'", Some("`a`")),
+        ("EACCES: permission denied, open '/etc/x'", Some("`/etc/x`")),
+        ("ENOENT: no such file or directory, open ''", None),
+        ("ENOENT: no such file or directory, open", None),
+        ("ENOENT", None),
+        ("EEXIST: file already exists, mkdir 'a'", None),
+        ("my ENOENT: no such file or directory, open 'a.txt'", None),
+    ] {
+        let said = script(message);
+        assert_eq!(said.is_some(), path.is_some(), "{message}");
+        assert!(said.is_none_or(|advice| advice.kind == AdviceKind::Path && advice.summary.contains(path.unwrap())));
+    }
+    for (message, path) in [
+        ("[Errno 44] No such file or directory: 'a.txt'", Some("`a.txt`")),
+        ("[Errno 44] No such file or directory: \"it's\"", Some("`it's`")),
+        ("[Errno 44] No such file or directory: 'a' -> 'b'", Some("`a`")),
+        (r"[Errno 44] No such file or directory: 'C:\\x'", Some(r"`C:\x`")),
+        ("[Errno 44] No such file or directory: b'x'", None),
+        ("[Errno 44] No such file or directory", None),
+        ("data: 'x'", None),
+    ] {
+        let said = python("", "FileNotFoundError", message);
+        assert_eq!(said.is_some(), path.is_some(), "{message}");
+        assert!(said.is_none_or(|advice| advice.summary.contains(path.unwrap())), "{message}");
+    }
+}
+
+#[test]
+fn no_far_fetched_package_is_named() {
+    let says = |name: &str| {
+        let message = format!("Vendored package not found: '{name}'; there are …");
+        of(Language::JavaScript, "", &raised("Error", &message, None)).pop().unwrap().steps
+    };
+    assert!(says("csv-smple")[0].contains("requireVendor('csv-simple')"));
+    for far in ["nope", "x", "", "../x"] {
+        assert!(says(far)[0].starts_with("There are `csv-simple`, "), "{far}");
+    }
+    assert!(says("path")[0].contains("require('path')"));
+    assert!(says("lodash")[0].contains("sandbox-utils"));
+}
+
+#[test]
+fn names_of_the_other_language_are_known_where_they_are_used_as_there() {
+    let said = |language: Language, source: &str, name: &str| {
+        let (type_name, message) = match language {
+            Language::Python => ("NameError", format!("name '{name}' is not defined")),
+            Language::JavaScript => ("ReferenceError", format!("{name} is not defined")),
+        };
+        of(language, source, &raised(type_name, &message, Some(1))).pop()
+    };
+    for (source, name, text) in [
+        ("console.log(1)", "console", None),
+        ("x = JSON.parse(y)", "JSON", None),
+        ("x = null", "null", Some("x = None")),
+        ("x = [true, 1]", "true", Some("x = [True, 1]")),
+        ("x = [true, true]", "true", None),
+    ] {
+        let advice = said(Language::Python, source, name).unwrap();
+        assert_eq!((advice.kind, advice.correction.map(|line| line.text).as_deref()), (AdviceKind::Syntax, text));
+    }
+    for (source, name) in [("process(console)", "console"), ("processed", "processed"), ("x + y", "x"), ("", "console")]
+    {
+        assert_eq!(said(Language::Python, source, name), None, "{source}");
+    }
+    for (source, name, text) in [
+        ("let n = len(x)", "len", None),
+        ("const done = True;", "True", Some("const done = true;")),
+        ("f(None)", "None", Some("f(null)")),
+    ] {
+        let advice = said(Language::JavaScript, source, name).unwrap();
+        assert_eq!((advice.kind, advice.correction.map(|line| line.text).as_deref()), (AdviceKind::Syntax, text));
+    }
+    for (source, name) in [("x + len", "len"), ("length(x)", "length"), ("", "len")] {
+        assert_eq!(said(Language::JavaScript, source, name), None, "{source}");
+    }
+}
+
+#[test]
 fn the_languages_are_taken_for_each_other() {
-    let python = of(Language::Python, "const x = 1;", &raised("SyntaxError", "invalid syntax", Some(1)));
-    assert!(python.iter().all(|advice| advice.steps.iter().any(|step| step.contains("JavaScript"))), "{python:?}");
-    let script = of(Language::JavaScript, "def f(x):", &raised("SyntaxError", "unexpected token", Some(1)));
-    assert!(script.iter().all(|advice| advice.steps.iter().any(|step| step.contains("Python"))), "{script:?}");
+    let is_other = |language: Language, line: &str| {
+        let said = of(language, line, &raised("SyntaxError", "invalid syntax", Some(1)));
+        said.iter().any(|advice| advice.steps.iter().any(|step| step.starts_with("This looks like")))
+    };
+    for line in [
+        "const x = 1;",
+        "for (let i = 0; i < 3; i++) {",
+        "if (x) { y }",
+        "} else {",
+        "const f = x => x;",
+        "x++",
+        "throw new Error('x')",
+        "new Map()",
+        "x = new Map()",
+        "if (a && b) c",
+        "x = `a${b}`",
+    ] {
+        assert!(is_other(Language::Python, line), "{line}");
+    }
+    for line in ["x = (1,", "if (x):", "if x && y:", "for (a, b) in c:", "print 'x'", "new = = 1", "x = 1 -"] {
+        assert!(!is_other(Language::Python, line), "{line}");
+    }
+    for line in [
+        "def f(x):",
+        "def f(x): return x",
+        "for i in range(3):",
+        "for i in range(3): print(i)",
+        "for k, v in x.items(): pass",
+        "if x: y",
+        "if x == 1:",
+        "while True: pass",
+        "with open('x') as f:",
+        "elif x:",
+        "except:",
+        "except ValueError as e:",
+        "class A:",
+        "try:",
+        "import os",
+        "import numpy as np",
+        "from os import path",
+        "print(f'{x}')",
+        "x = f\"{y}\"",
+        "raise ValueError('x')",
+        "assert x == 1",
+        "\"\"\"doc\"\"\"",
+        "x = not y",
+        "sorted(x, key= lambda y: y)",
+        "# a comment",
+        "pass",
+    ] {
+        assert!(is_other(Language::JavaScript, line), "{line}");
+    }
+    for line in [
+        "for (const x of y) {",
+        "for await (const x of y) {",
+        "if (x) y",
+        "import fs from 'fs",
+        "import { a } fro",
+        "import Name = Other.Name;",
+        "const x = {",
+        "class A {",
+        "while (x {",
+        "let s = 'if",
+        "defaults(x",
+        "printer x",
+        "#count = ;",
+        "x = {for: 1, in: 2",
+    ] {
+        assert!(!is_other(Language::JavaScript, line), "{line}");
+    }
+    let comprehension = raised("SyntaxError", "Unexpected token 'for'", Some(1));
+    let said = of(Language::JavaScript, "x = [n for n in y]", &comprehension);
+    assert!(said[0].steps[0].starts_with("This looks like Python"), "{said:?}");
     for language in Language::ALL {
         let fenced = of(language, "```\nx\n```", &raised("SyntaxError", "x", Some(1)));
         assert!(fenced.iter().all(|advice| advice.steps.iter().any(|step| step.contains("```"))), "{fenced:?}");

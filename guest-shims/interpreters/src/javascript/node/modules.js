@@ -33,10 +33,17 @@
     }
     return row[b.length];
   };
+  // What a name most likely stands for: none where a third of its letters or more are others, unless it begins like it.
   const nearest = (name, known) => {
     const plain = name.slice(0, 64).toLowerCase();
-    const rank = (other) => (other.startsWith(plain) || plain.startsWith(other) ? Math.min(1, distance(plain, other)) : distance(plain, other));
-    return known.map((other) => [rank(other), other]).reduce((best, next) => (next[0] < best[0] ? next : best))[1];
+    const { length } = plain;
+    const rank = (other) => {
+      let same = 0;
+      while (same < length && other[same] === plain[same]) same++;
+      return same >= 3 && same >= length * 2 / 3 ? 1 : distance(plain, other);
+    };
+    const [far, near] = known.map((other) => [rank(other), other]).reduce((best, next) => (next[0] < best[0] ? next : best), [length]);
+    return far < length && far <= Math.max(1, length / 3) ? near : undefined;
   };
 
   const notFound = (name, parent) => {
@@ -48,12 +55,15 @@
     else if (!isPath) {
       const all = [...names(), ...vendored()];
       const near = nearest(bare, all);
-      text += distance(bare, near) <= Math.max(2, bare.length / 3) ? `; the nearest there is: '${near}'` : `; there are ${all.join(', ')}`;
+      text += near === undefined ? `; there are ${all.join(', ')}` : `; the nearest there is: '${near}'`;
     }
     else {
       const directory = path.dirname(path.resolve(path.dirname(parent), name));
       const files = fs.existsSync(directory) ? fs.readdirSync(directory) : [];
-      text += files.length > 0 ? `; the nearest in '${directory}': '${nearest(path.basename(name), files)}'` : `; '${directory}' has no files`;
+      const near = nearest(path.basename(name), files);
+      if (near !== undefined) text += `; the nearest in '${directory}': '${near}'`;
+      else if (files.length === 0) text += `; '${directory}' has no files`;
+      else text += `; '${directory}' has ${files.slice(0, 10).join(', ')}${files.length > 10 ? ' and others' : ''}`;
     }
     return Object.assign(coded(Error, 'MODULE_NOT_FOUND', text), { requireStack: [parent] });
   };
@@ -157,9 +167,9 @@
     const file = `${VENDOR}/${name}.js`;
     if (typeof name === 'string' && !name.includes('/') && isFile(file)) return load(file);
     const known = vendored();
-    throw coded(Error, 'MODULE_NOT_FOUND', known.length === 0
-      ? `Vendored package not found: '${name}'; there are none here`
-      : `Vendored package not found: '${name}'; the nearest is '${nearest(String(name), known)}', of ${known.join(', ')}`);
+    const near = nearest(String(name), known);
+    const there = known.length === 0 ? 'there are none here' : near === undefined ? `there are ${known.join(', ')}` : `the nearest is '${near}', of ${known.join(', ')}`;
+    throw coded(Error, 'MODULE_NOT_FOUND', `Vendored package not found: '${name}'; ${there}`);
   };
 
   node.module = Object.assign(Module, {
