@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{GuestWorld, LIBRARY_PATH, WORKSPACE, check_request, files::Snapshot};
+use glovebox_core::{GuestWorld, LIBRARY_PATH, WORKSPACE, check_request, files::Snapshot, name_limit};
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
@@ -167,7 +167,8 @@ impl Sandbox {
         let run = &mut guest.machine.state.run;
         let (duration, tool_calls) = (run.elapsed(), run.end_tools());
         let wasi = guest.wasi_mut();
-        let output = wasi.take_output();
+        let mut output = wasi.take_output();
+        name_limit(&ran.outcome, &mut output.stderr, self.policy.limits.stderr_bytes);
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let files = Snapshot::new(wasi.vfs().clone(), root);

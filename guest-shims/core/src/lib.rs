@@ -7,7 +7,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `limits`, `policy`, `request` | what is asked for, and what of it can be |
-//! | `outcome`, `value`, `ending` | what a guest did, decided in one place |
+//! | `outcome`, `value`, `ending`, `limit_line` | what a guest did, decided in one place |
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `guidance` | what a failure means, and what to do about it |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
@@ -29,6 +29,7 @@ pub mod hibernate;
 mod json;
 mod language;
 mod library;
+mod limit_line;
 mod limits;
 mod memory;
 mod outcome;
@@ -45,6 +46,7 @@ pub use ending::{After, Ending, Ran, Refusal, Spent};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
+pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
 pub use memory::MemoryLimiter;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};

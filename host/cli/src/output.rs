@@ -47,7 +47,7 @@ impl Passthrough {
     }
 }
 
-/// Says on standard error what the script's own output cannot: which limit ended it and which flag raises it.
+/// Says on standard error what the script's own output does not: which flag raises the limit that its last line names.
 pub(crate) fn explain(execution: &Execution) {
     // On a terminal the script's last line and ours would stand in one; anywhere else its bytes are nobody's to add to.
     let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
@@ -70,7 +70,7 @@ pub(crate) fn explain(execution: &Execution) {
     }
     let outcome = &execution.outcome;
     match outcome {
-        Outcome::Exhausted { resource, .. } => note(&format!("{}{}", outcome.describe(), way_out(*resource))),
+        Outcome::Exhausted { resource, .. } => note(way_out(*resource)),
         Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
         // The script's own doing, which its own output tells.
         _ => {}
@@ -116,8 +116,8 @@ pub(crate) fn show_value(repr: &str) -> io::Result<()> {
 
 fn way_out(resource: Resource) -> &'static str {
     match resource {
-        Resource::Fuel => "; raise it with --fuel N",
-        Resource::Time => "; raise it with --timeout-ms N",
-        Resource::Memory => "; raise it with --memory-bytes N",
+        Resource::Fuel => "raise it with --fuel N",
+        Resource::Time => "raise it with --timeout-ms N",
+        Resource::Memory => "raise it with --memory-bytes N",
     }
 }

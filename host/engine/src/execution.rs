@@ -77,7 +77,9 @@ pub struct Execution {
     pub value: Option<GuestValue>,
     /// What it wrote to standard output.
     pub stdout: Output,
-    /// What it wrote to standard error.
+    /// What it wrote to standard error. Where a limit ended it, the last line names that: `OutOfFuel`, `TimedOut` or
+    /// `OutOfMemory`. The line counts as the script's; where `limits.stderr_bytes` are used up, it takes the place of what the
+    /// script wrote last.
     pub stderr: Output,
     /// Fuel used: equal for equal input under a fixed clock and seeded entropy. When the guest was stopped from outside, by
     /// the time limit or a cancellation, it is a lower bound: Wasmtime keeps the count in a register and saves it at calls.

@@ -120,8 +120,8 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Calls `listener` with what the guest writes, as it writes it, up to the stream's limit. It runs on the
-    /// thread of the execution and holds the guest up while it runs. It is given bytes, not lines: a guest's stream is
+    /// Calls `listener` with what the guest writes, as it writes it, up to the stream's limit, and at the end with the
+    /// line by which standard error names the limit that ended the script. It runs on the thread of the execution and holds the guest up while it runs. It is given bytes, not lines: a guest's stream is
     /// flushed at line ends, but a long line may come in pieces.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {

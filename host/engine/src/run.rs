@@ -22,6 +22,7 @@ use crate::{
 use glovebox_core::{
     After, SoftStop, check_request,
     guidance::{Facts, Guidance, guidance},
+    name_limit,
 };
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
 use glovebox_wasi::Captured;
@@ -192,6 +193,10 @@ impl<'a> Setting<'a> {
         events::security(self.session_id, &ran, &wasi.take_events());
         let mut output = wasi.take_output();
         output.stderr = printed.unwrap_or(output.stderr);
+        if let Some(line) = name_limit(&ran.outcome, &mut output.stderr, limits.stderr_bytes) {
+            guest.machine.store.data_mut().run.output(Stream::Stderr, line.as_bytes());
+        }
+        let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if inner.policy.auto_persist_globals {
             // Nothing that the script did.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use glovebox::{CancelToken, Execution, Language, OnUnwind, Outcome, Request, Stream};
-use glovebox_tests::{sandbox, short};
+use glovebox_tests::{fixed, sandbox, short};
 
 const LOOPS: [(Language, &str); 2] = [(Language::Python, "while True: pass"), (Language::JavaScript, "for (;;) {}")];
 const SLEEPS: [(Language, &str); 4] = [
@@ -248,5 +248,28 @@ fn a_listener_hears_no_more_than_the_limit() {
         let execution = sandbox(language, |policy| policy.limits.stdout_bytes = 1_000).run(request).unwrap();
         assert_eq!(*heard.lock().unwrap(), 1_000);
         assert_eq!(execution.stdout.total_bytes, 5_001);
+    }
+}
+
+#[test]
+fn a_listener_hears_which_limit_ended_the_script() {
+    for (language, source) in [
+        (Language::Python, "import sys\nsys.stderr.write('mine')\nsys.stderr.flush()\nwhile True: pass"),
+        (Language::JavaScript, "std.err.puts('mine'); std.err.flush(); for (;;);"),
+    ] {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = Arc::clone(&heard);
+        let request = Request::new(source).on_output(move |stream, bytes| {
+            assert_eq!(stream, Stream::Stderr);
+            listener.lock().unwrap().extend_from_slice(bytes);
+        });
+        let limited = sandbox(language, |policy| {
+            fixed(policy);
+            policy.limits.fuel = 20_000_000;
+        });
+        let execution = limited.run(request).unwrap();
+        let line = "OutOfFuel: the script used all of its fuel, 20000000 units\n";
+        assert_eq!(execution.stderr.text(), format!("mine\n{line}"), "{language}");
+        assert_eq!(*heard.lock().unwrap(), execution.stderr.bytes, "{language}");
     }
 }

@@ -204,7 +204,7 @@ fn without_a_reserve_nobody_is_asked() {
         };
         let execution = sandbox(language, few).execute(source).unwrap();
         assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted fuel", &None));
-        assert_eq!(execution.stderr.text(), "");
+        assert_eq!(execution.stderr.text(), "OutOfFuel: the script used all of its fuel, 500000000 units\n");
         let soon = |policy: &mut Policy| {
             much(policy);
             none(policy);
@@ -233,7 +233,7 @@ fn where_executions_are_repeatable_fuel_alone_decides() {
         });
         let execution = sandbox.execute(source).unwrap();
         assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted fuel", &None));
-        assert_eq!(execution.stderr.text(), "");
+        assert_eq!(execution.stderr.text(), "OutOfFuel: the script used all of its fuel, 1000000000 units\n");
     }
 }
 
