@@ -16,14 +16,15 @@ _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
 # How statements begin that are no expressions. "clause" and "block" cannot stand inside of an expression, nor can "simple",
-# which has no block; "open" and "other" can, as parts of a comprehension, a call, a product.
-_TARGET = r"[^\W\d][\w.]*(?:\[[^\[\]\n]*\][\w.]*)*"
+# which has no block; "open" and "other" can, as parts of a comprehension, a call, a product. No name is tried in a second way: `+`
+# after a repetition forbids it.
+_TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
 _STATEMENT = re.compile(
     r"(?P<clause>(?:elif|except|finally)\b|else[ ]*:)"
     r"|(?P<block>(?:class|def|try|while|with)\b)"
     r"|(?P<open>@|(?:async|for|if)\b)"
     r"|(?P<simple>(?:assert|break|continue|del|global|import|nonlocal|pass|raise|return)\b)"
-    rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]+{_TARGET})*[ ]*(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
+    rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 ).match
 # Text whose brackets are closed, and whose strings are plain.
 _BALANCED = r"""[^()\[\]{}"'#\\]++|(?<![fFrRbBuU])(?:"[^"\\\n]*+"(?!")|'[^'\\\n]*+'(?!'))"""
@@ -39,7 +40,9 @@ def halves(name):
     """The script as code: what stands before its last statement, if anything, and that statement, whose value `eval` gives.
     None instead of the latter where there is no value and the former is all."""
     text = source.replace("\r\n", "\n").replace("\r", "\n") if "\r" in source else source
-    start = top_line(text, len(text))
+    start = text.rfind("\n", 0, -1) + 1
+    if not text or text[start] in _NESTED:
+        start = top_line(text, start - 1)
     is_last = True  # no statement begins behind `start`
     for _ in range(_ATTEMPTS):
         if start < 0:
