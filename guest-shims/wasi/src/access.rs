@@ -2,11 +2,22 @@
 
 use glovebox_vfs::{Follow, InodeId, RootId, Vfs, VfsError};
 
+use crate::device::Device;
 use crate::failure::{Call, Failure};
 use crate::memory::read_path;
 use crate::mounts::{self, Above};
 use crate::table::Target;
 use crate::{Errno, Host, Mount, Wasi, prices};
+
+/// What a call wants of a path. It decides how a path that leads out of every mount is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// To see what is there: nothing is (`ENOENT`).
+    Look,
+    /// To open or to change it: that is refused (`EACCES`). Beneath a directory that the guest itself has opened, the
+    /// directory is a capability that does not reach so far (`ENOTCAPABLE`).
+    Use,
+}
 
 /// What a path of the guest leads to before the file system resolves it.
 #[derive(Debug)]
@@ -15,8 +26,8 @@ pub(crate) enum Place {
     Real(RealPlace),
     /// A directory above the mounts, which cannot be changed.
     Virtual { path: String },
-    /// The tools device, which cannot be changed either.
-    Tools,
+    /// A device, which cannot be changed either.
+    Device(Device),
 }
 
 /// A path beneath a directory.
@@ -26,14 +37,16 @@ pub(crate) struct RealPlace {
     pub(crate) path: String,
     /// Where `at` is for the guest, for the log.
     pub(crate) below: String,
+    /// What a path that leads out is answered with.
+    pub(crate) outside: Errno,
 }
 
 impl Place {
-    /// A place that can be changed, or the given error for a directory that exists only to hold mounts and for the device.
+    /// A place that can be changed, or the given error for a directory that exists only to hold mounts and for a device.
     pub(crate) fn real(self, otherwise: Errno) -> Result<RealPlace, Errno> {
         match self {
             Self::Real(place) => Ok(place),
-            Self::Virtual { .. } | Self::Tools => Err(otherwise),
+            Self::Virtual { .. } | Self::Device(_) => Err(otherwise),
         }
     }
 }
@@ -70,7 +83,7 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// Records a path that would have left its mount.
+    /// Records a path that would have left its mount, and answers as the call asks.
     pub(crate) fn watch<T>(&mut self, places: &[&RealPlace], result: Call<T>) -> Call<T> {
         if let Err(Failure::Errno(Errno::NotCapable)) = result {
             // Of two paths, the one that goes up or is absolute is the likelier; the event is a hint, not evidence.
@@ -78,6 +91,7 @@ impl Wasi {
             if let Some(place) = place.or(places.first()) {
                 let path = format!("{}/{}", place.below.trim_end_matches('/'), place.path);
                 self.events.path_escape(&path);
+                return Err(place.outside.into());
             }
         }
         result
@@ -89,6 +103,7 @@ impl Wasi {
         host: &mut H,
         fd: u32,
         rights: u64,
+        purpose: Purpose,
         path_at: u32,
         path_len: u32,
     ) -> Call<Place> {
@@ -96,24 +111,29 @@ impl Wasi {
         let (at, below) = match &descriptor.target {
             Target::Directory { inode } => (Some(*inode), descriptor.preopen.clone()),
             Target::Virtual { path } => (None, Some(path.clone())),
-            Target::Stdin | Target::Stdout | Target::Stderr | Target::File { .. } | Target::Tools => {
+            Target::Stdin | Target::Stdout | Target::Stderr | Target::File { .. } | Target::Device(_) => {
                 return Err(Errno::NotDir.into());
             }
         };
         descriptor.require(rights)?;
+        let outside = match purpose {
+            Purpose::Look => Errno::NoEnt,
+            Purpose::Use if descriptor.preopen.is_some() => Errno::Acces,
+            Purpose::Use => Errno::NotCapable,
+        };
         let path = read_path(host, path_at, path_len)?;
         let Some(at) = at else {
-            return self.above(host, &below.unwrap_or_default(), &path);
+            return self.above(host, &below.unwrap_or_default(), &path, outside);
         };
-        if below.as_deref() == Some("/") && mounts::is_tools_device(&path) {
-            // `/` is mounted for real.
-            return Ok(Place::Tools);
+        // `/` may be mounted for real.
+        if let Some(device) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::device(&path)) {
+            return Ok(Place::Device(device));
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
-                Ok(Above::Mounted { root, path }) => self.mounted(root, path),
+                Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
                 // The file system refuses it in its own words.
-                Ok(_) | Err(Failure::Errno(_)) => Ok(Place::Real(RealPlace { at, path, below: outer })),
+                Ok(_) | Err(Failure::Errno(_)) => Ok(Place::Real(RealPlace { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
         }
@@ -121,7 +141,7 @@ impl Wasi {
             Some(below) => below,
             None => self.vfs.path_of(at).unwrap_or_default(),
         };
-        Ok(Place::Real(RealPlace { at, path, below }))
+        Ok(Place::Real(RealPlace { at, path, below, outside }))
     }
 
     /// The path of a mount whose directory this is and in which another mount lies.
@@ -157,33 +177,32 @@ impl Wasi {
             Some((root, name)) if place.path == "." => {
                 let outer = self.mounts.iter().find(|mount| mount.root == root);
                 let below = outer.map(|mount| mount.path.clone()).unwrap_or_default();
-                Ok(RealPlace { at: self.root_dir(root)?, path: name.to_owned(), below })
+                Ok(RealPlace { at: self.root_dir(root)?, path: name.to_owned(), below, ..place })
             }
             _ => Ok(place),
         }
     }
 
-    fn mounted(&self, root: RootId, path: String) -> Call<Place> {
+    fn mounted(&self, root: RootId, path: String, outside: Errno) -> Call<Place> {
         let at = self.root_dir(root)?;
         let mount = self.mounts.iter().find(|mount| mount.root == root);
         let below = mount.map(|mount| mount.path.clone()).unwrap_or_default();
-        Ok(Place::Real(RealPlace { at, path, below }))
+        Ok(Place::Real(RealPlace { at, path, below, outside }))
     }
 
-    fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str) -> Call<Place> {
+    fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<Place> {
         // A component is compared with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
             Ok(Above::Virtual { path }) => Ok(Place::Virtual { path }),
-            Ok(Above::Tools) => Ok(Place::Tools),
-            Ok(Above::Mounted { root, path }) => self.mounted(root, path),
-            Err(failure) => {
-                if matches!(failure, Failure::Errno(Errno::NotCapable)) {
-                    self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
-                }
-                Err(failure)
+            Ok(Above::Device(device)) => Ok(Place::Device(device)),
+            Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
+            Err(Failure::Errno(Errno::NotCapable)) => {
+                self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
+                Err(outside.into())
             }
+            Err(failure) => Err(failure),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use glovebox_vfs::Vfs;
 
-use crate::mounts::{is_mountable, is_within};
+use crate::device::Device;
+use crate::mounts::is_mountable;
 use crate::table::{Descriptor, Target};
-use crate::{Mount, TOOLS_DEVICE, Wasi, WasiError};
+use crate::{Mount, Wasi, WasiError};
 
 impl Wasi {
     /// Puts another file system under a guest that comes from an image.
@@ -103,7 +104,7 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
         if !is_mountable(&mount.path) {
             return Err(WasiError::MountPath(mount.path.clone()));
         }
-        if is_within(&mount.path, TOOLS_DEVICE) {
+        if Device::claims(&mount.path) {
             return Err(WasiError::MountAtDevice(mount.path.clone()));
         }
         if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {

@@ -44,7 +44,7 @@ pub struct WasiConfig {
     ///
     /// A C library asks for its preopens once, so a guest that was snapshotted after that does not know mounts that
     /// were added later. It does send every path that no preopen of its own covers to `/`, and there mounts are looked up anew
-    /// each time. Besides, a path outside every mount then reaches us, is refused (`ENOTCAPABLE`) and recorded, where
+    /// each time. Besides, a path outside every mount then reaches us, is refused (`EACCES`, or `ENOENT` for a mere look) and recorded, where
     /// otherwise the library would refuse it in silence.
     pub root_preopen: bool,
     /// Limits.
@@ -89,8 +89,8 @@ pub enum WasiError {
     /// Not an absolute, normalized path.
     #[error("cannot mount at `{0}`; use an absolute path without `.`, `..` or doubled slashes")]
     MountPath(String),
-    /// A path that is the tools device's ([`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
-    #[error("`{0}` is where the tools device is; mount somewhere else")]
+    /// A path that is a device's ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
+    #[error("`{0}` is where a device is; mount somewhere else")]
     MountAtDevice(String),
     /// Two mounts at one path.
     #[error("`{0}` is mounted twice; give each mount a path of its own")]

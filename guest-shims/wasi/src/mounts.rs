@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use glovebox_vfs::RootId;
 
-use crate::{Errno, TOOLS_DEVICE};
+use crate::Errno;
+use crate::device::Device;
 
 /// A root of the file system at an absolute guest path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +27,15 @@ impl Mount {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Above {
     /// Inside a mount: its root, and the path from there.
-    Mounted { root: RootId, path: String },
+    Mounted {
+        root: RootId,
+        path: String,
+    },
     /// A directory that exists only because a mount lies below it, by its absolute path.
-    Virtual { path: String },
-    /// The tools device.
-    Tools,
+    Virtual {
+        path: String,
+    },
+    Device(Device),
 }
 
 /// Whether a path can be mounted at.
@@ -43,7 +48,8 @@ pub(crate) fn is_mountable(path: &str) -> bool {
 /// Resolves `path`, relative to the virtual directory `at`.
 ///
 /// The directories above the mounts hold no links, so this is lexical until a mount is reached; from there on the file
-/// system resolves, and refuses to leave the mount. Outside every mount: `ENOTCAPABLE`.
+/// system resolves, and refuses to leave the mount. Outside every mount: `ENOTCAPABLE`, which the caller
+/// answers as its call asks.
 pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, Errno> {
     if path.starts_with('/') {
         return Err(Errno::NotCapable);
@@ -74,14 +80,14 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
             name => {
                 here.push('/');
                 here.push_str(name);
-                if here == TOOLS_DEVICE {
+                if let Some(device) = Device::at(&here) {
                     // Nothing is below it, and a slash behind it asks for a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
-                    return if named { Ok(Above::Tools) } else { Err(Errno::NotDir) };
+                    return if named { Ok(Above::Device(device)) } else { Err(Errno::NotDir) };
                 }
                 if let Some(root) = find(mounts, &here) {
                     mounted = Some((root, rest));
-                } else if !is_above_a_mount(mounts, &here) && !is_within(TOOLS_DEVICE, &here) {
+                } else if !is_above_a_mount(mounts, &here) && !Device::any_below(&here) {
                     if mounted.is_some() {
                         break;
                     }
@@ -99,14 +105,17 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
         }
         None if here.is_empty() => Above::Virtual { path: "/".to_owned() },
         None if is_above_a_mount(mounts, &here) => Above::Virtual { path: here },
-        // The directories above the device do not exist but for its sake.
+        // The directories above the devices do not exist but for their sake.
         None => return Err(Errno::NotCapable),
     })
 }
 
-/// Whether `path`, relative to `/`, names the tools device.
-pub(crate) fn is_tools_device(path: &str) -> bool {
-    resolve(&[], "/", path) == Ok(Above::Tools)
+/// The device that `path`, relative to `/`, names.
+pub(crate) fn device(path: &str) -> Option<Device> {
+    match resolve(&[], "/", path) {
+        Ok(Above::Device(device)) => Some(device),
+        _ => None,
+    }
 }
 
 /// Whether an absolute path is `above` or lies below it.

@@ -35,7 +35,7 @@ pub(crate) const INPUT: u64 = FD_READ | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | 
 /// What standard output and standard error may: no seek, no tell.
 pub(crate) const OUTPUT: u64 = FD_WRITE | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// What a descriptor of the tools device may at most. It can neither seek nor tell (`ESPIPE`), but a character device without
+/// What a descriptor of a device may. The tools device can neither seek nor tell (`ESPIPE`), but a character device without
 /// the two rights is what the C library takes for a terminal.
 pub(crate) const DEVICE: u64 =
     FD_READ | FD_WRITE | FD_SEEK | FD_TELL | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;

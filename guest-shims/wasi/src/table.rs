@@ -2,6 +2,7 @@
 
 use glovebox_vfs::{FileKind, InodeId};
 
+use crate::device::Device;
 use crate::memory::size;
 use crate::{Errno, rights};
 
@@ -22,8 +23,7 @@ pub(crate) enum Target {
     Virtual {
         path: String,
     },
-    /// The tools device.
-    Tools,
+    Device(Device),
 }
 
 impl Target {
@@ -37,7 +37,17 @@ impl Target {
         match self {
             Self::File { inode, .. } => Some((*inode, FileKind::File)),
             Self::Directory { inode } => Some((*inode, FileKind::Directory)),
-            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } | Self::Tools => None,
+            Self::Stdin | Self::Stdout | Self::Stderr | Self::Virtual { .. } | Self::Device(_) => None,
+        }
+    }
+
+    /// The most that a descriptor of it may, and that what is opened beneath it may.
+    fn most_rights(&self) -> (u64, u64) {
+        match self {
+            Self::Stdin => (rights::INPUT, 0),
+            Self::Stdout | Self::Stderr => (rights::OUTPUT, 0),
+            Self::File { .. } | Self::Directory { .. } | Self::Virtual { .. } => (rights::ALL, rights::ALL),
+            Self::Device(_) => (rights::DEVICE, 0),
         }
     }
 }
@@ -55,12 +65,23 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     pub(crate) fn stdio(target: Target) -> Self {
-        let rights_base = if target == Target::Stdin { rights::INPUT } else { rights::OUTPUT };
-        Self { target, flags: 0, rights_base, rights_inheriting: 0, preopen: None }
+        Self::opened(target, 0, rights::ALL, 0)
+    }
+
+    /// A descriptor with what was asked for of the rights that make sense for it.
+    pub(crate) fn opened(target: Target, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
+        let (most_base, most_inheriting) = target.most_rights();
+        Self {
+            target,
+            flags,
+            rights_base: rights_base & most_base,
+            rights_inheriting: rights_inheriting & most_inheriting,
+            preopen: None,
+        }
     }
 
     pub(crate) fn preopen(target: Target, path: String) -> Self {
-        Self { target, flags: 0, rights_base: rights::ALL, rights_inheriting: rights::ALL, preopen: Some(path) }
+        Self { preopen: Some(path), ..Self::opened(target, 0, rights::ALL, rights::ALL) }
     }
 
     /// Whether the descriptor has all of `rights`; `ENOTCAPABLE` if not.

@@ -5,6 +5,9 @@ use crate::memory::{narrow, size};
 use crate::output::held_bytes;
 use crate::stdin::Source;
 
+/// Where the null device is for the guest. It is seen as [`TOOLS_DEVICE`] is.
+pub const NULL_DEVICE: &str = "/dev/null";
+
 /// Where the device is for the guest. It is seen through the preopen `/`, whatever is mounted, and listed nowhere.
 pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
 

@@ -16,7 +16,7 @@
     '37 ENAMETOOLONG 36 name too long|44 ENOENT 2 no such file or directory|48 ENOMEM 12 not enough memory|' +
     '51 ENOSPC 28 no space left on device|52 ENOSYS 38 function not implemented|54 ENOTDIR 20 not a directory|' +
     '55 ENOTEMPTY 39 directory not empty|63 EPERM 1 operation not permitted|69 EROFS 30 read-only file system|' +
-    '75 EXDEV 18 cross-device link not permitted|76 ENOENT 2 no such file or directory';
+    '75 EXDEV 18 cross-device link not permitted';
   const find = (index, value) => ERRORS.split('|').map((entry) => /^(\d+) (\w+) (\d+) (.*)$/.exec(entry).slice(1)).find((entry) => entry[index] === `${value}`);
   // By the names that are used here.
   const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ELOOP: 32, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };

@@ -2,6 +2,7 @@
 
 use glovebox_vfs::InodeId;
 
+use crate::device::Device;
 use crate::failure::Call;
 use crate::memory::{check, narrow, write_u64};
 use crate::table::{Descriptor, Target};
@@ -17,7 +18,7 @@ pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, sta
         Target::Stdin | Target::Stdout | Target::Stderr => layout::UNKNOWN,
         Target::File { .. } => layout::REGULAR,
         Target::Directory { .. } | Target::Virtual { .. } => layout::DIRECTORY,
-        Target::Tools => layout::CHARACTER_DEVICE,
+        Target::Device(_) => layout::CHARACTER_DEVICE,
     };
     Ok(host.write(stat, &layout::fdstat(file_type, *flags, *rights_base, *rights_inheriting))?)
 }
@@ -98,9 +99,18 @@ fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
             descriptor.require(right)?;
             Ok((inode, position))
         }
-        Target::Stdin | Target::Stdout | Target::Stderr | Target::Tools => Err(Errno::Spipe.into()),
+        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(_) => Err(Errno::Spipe.into()),
         Target::Directory { .. } | Target::Virtual { .. } => Err(Errno::Badf.into()),
     }
+}
+
+/// Whether a descriptor is of the null device, which stays at its beginning wherever it is moved.
+fn is_null(wasi: &Wasi, fd: u32, right: u64) -> Result<bool, Errno> {
+    let descriptor = wasi.table.get(fd)?;
+    if descriptor.target != Target::Device(Device::Null) {
+        return Ok(false);
+    }
+    descriptor.require(right).map(|()| true)
 }
 
 pub(super) fn fd_seek<H: Host>(
@@ -117,7 +127,11 @@ pub(super) fn fd_seek<H: Host>(
     check(host, position, 8)?;
     // Asking where one is needs less than moving.
     let asking = whence == CURRENT && offset == 0;
-    let (inode, current) = seekable(wasi, fd, if asking { rights::FD_TELL } else { rights::FD_SEEK })?;
+    let right = if asking { rights::FD_TELL } else { rights::FD_SEEK };
+    if is_null(wasi, fd, right)? {
+        return if whence > END { Err(Errno::Inval.into()) } else { write_u64(host, position, 0) };
+    }
+    let (inode, current) = seekable(wasi, fd, right)?;
     let from = match whence {
         SET => 0,
         CURRENT => current,
@@ -133,7 +147,7 @@ pub(super) fn fd_seek<H: Host>(
 }
 
 pub(super) fn fd_tell<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, position: u32) -> Call {
-    let (_, current) = seekable(wasi, fd, rights::FD_TELL)?;
+    let current = if is_null(wasi, fd, rights::FD_TELL)? { 0 } else { seekable(wasi, fd, rights::FD_TELL)?.1 };
     write_u64(host, position, current)
 }
 

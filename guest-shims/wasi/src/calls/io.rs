@@ -6,6 +6,7 @@
 
 use glovebox_vfs::InodeId;
 
+use crate::device::Device;
 use crate::failure::{Call, Failure};
 use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
 use crate::stdin::Source;
@@ -24,7 +25,8 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
             advance(wasi, fd, position.saturating_add(u64::from(count)))?;
             count
         }
-        Target::Tools => read_reply(wasi, host, &regions)?,
+        Target::Device(Device::Null) => 0,
+        Target::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
         Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
         Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
     };
@@ -41,12 +43,12 @@ pub(super) fn fd_pread<H: Host>(
     nread: u32,
 ) -> Call {
     check(host, nread, 4)?;
-    let inode = match positional(wasi, fd, rights::FD_READ)? {
-        Target::File { inode, .. } => inode,
-        _ => return Err(Errno::IsDir.into()),
-    };
+    let target = positional(wasi, fd, rights::FD_READ)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
-    let count = read_file(wasi, host, inode, offset, &regions)?;
+    let count = match target {
+        Target::File { inode, .. } => read_file(wasi, host, inode, offset, &regions)?,
+        _ => 0,
+    };
     write_u32(host, nread, count)
 }
 
@@ -76,7 +78,8 @@ pub(super) fn fd_write<H: Host>(
             }
             count
         }
-        Target::Tools => send_message(wasi, host, &regions)?,
+        Target::Device(Device::Null) => total_bytes(&regions),
+        Target::Device(Device::Tools) => send_message(wasi, host, &regions)?,
         Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } => {
             return Err(Errno::Badf.into());
         }
@@ -95,12 +98,12 @@ pub(super) fn fd_pwrite<H: Host>(
     nwritten: u32,
 ) -> Call {
     check(host, nwritten, 4)?;
-    let inode = match positional(wasi, fd, rights::FD_WRITE)? {
-        Target::File { inode, .. } => inode,
-        _ => return Err(Errno::Badf.into()),
-    };
+    let target = positional(wasi, fd, rights::FD_WRITE)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
-    let (count, _) = write_file(wasi, host, inode, Some(offset), &regions)?;
+    let count = match target {
+        Target::File { inode, .. } => write_file(wasi, host, inode, Some(offset), &regions)?.0,
+        _ => total_bytes(&regions),
+    };
     write_u32(host, nwritten, count)
 }
 
@@ -108,14 +111,21 @@ pub(super) fn fd_pwrite<H: Host>(
 /// opened for writing.
 fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
+    if matches!(descriptor.target, Target::Directory { .. } | Target::Virtual { .. }) {
+        return Err(Errno::IsDir);
+    }
     descriptor.require(rights::FD_READ).map_err(|_| Errno::Badf)?;
     Ok(descriptor.target.clone())
 }
 
+/// A file or the null device, with the right to read or write it anywhere.
 fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
-    if matches!(descriptor.target, Target::Stdin | Target::Stdout | Target::Stderr | Target::Tools) {
-        return Err(Errno::Spipe);
+    match descriptor.target {
+        Target::File { .. } | Target::Device(Device::Null) => {}
+        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(Device::Tools) => return Err(Errno::Spipe),
+        Target::Directory { .. } | Target::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
+        Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::Badf),
     }
     descriptor.require(right).map_err(|_| Errno::Badf)?;
     Ok(descriptor.target.clone())
@@ -247,9 +257,14 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
     Ok(count)
 }
 
+/// What all pieces have together; [`read_iovecs`] bounds it.
+fn total_bytes(regions: &[Region]) -> u32 {
+    regions.iter().fold(0, |sum, region| sum.saturating_add(region.len))
+}
+
 /// Hands one message to the host. Of one that is too long nothing is sent: half a message is none.
 fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
-    let total = regions.iter().fold(0_u32, |sum, region| sum.saturating_add(region.len));
+    let total = total_bytes(regions);
     if total == 0 {
         return Ok(0);
     }

@@ -3,7 +3,8 @@
 use glovebox_vfs::{FileKind, OpenOptions};
 
 use super::descriptor::fdflags;
-use crate::access::{Place, RealPlace, follow};
+use crate::access::{Place, Purpose, RealPlace, follow};
+use crate::device::Device;
 use crate::failure::Call;
 use crate::memory::{check, write_u32};
 use crate::table::{Descriptor, Target};
@@ -51,7 +52,10 @@ pub(super) fn path_open<H: Host>(
     if options.truncate {
         needed |= rights::PATH_FILESTAT_SET_SIZE;
     }
-    let place = wasi.place(host, fd, needed, path, path_len)?;
+    // To list a directory is to look at it.
+    let looks = options.directory && !options.create && !options.truncate && !options.write;
+    let purpose = if looks { Purpose::Look } else { Purpose::Use };
+    let place = wasi.place(host, fd, needed, purpose, path, path_len)?;
     // Rights that we do not know are ignored: some libraries ask for all 64 bits.
     let (rights_base, rights_inheriting) = (rights_base & rights::ALL, rights_inheriting & rights::ALL);
     let inherited = wasi.table.get(fd)?.rights_inheriting;
@@ -66,14 +70,11 @@ pub(super) fn path_open<H: Host>(
     let request = Request { options, rights_base, rights_inheriting, flags };
     let target = match place {
         Place::Virtual { path } => open_virtual(path, &request)?,
-        Place::Tools => open_tools(&request)?,
+        Place::Device(device) => open_device(device, &request)?,
         Place::Real(place) => open_real(wasi, host, &place, &request)?,
     };
-    let Request { mut rights_base, mut rights_inheriting, flags, .. } = request;
-    if target == Target::Tools {
-        (rights_base, rights_inheriting) = (rights_base & rights::DEVICE, 0);
-    }
-    let descriptor = Descriptor { target, flags, rights_base, rights_inheriting, preopen: None };
+    let Request { rights_base, rights_inheriting, flags, .. } = request;
+    let descriptor = Descriptor::opened(target, flags, rights_base, rights_inheriting);
     match wasi.table.insert(descriptor, wasi.limits.open_files) {
         Ok(fd) => write_u32(host, opened, fd),
         Err(refused) => {
@@ -97,7 +98,7 @@ fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
 }
 
 /// As for any device: there is nothing to create or to truncate.
-fn open_tools(request: &Request) -> Result<Target, Errno> {
+fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     let options = &request.options;
     if options.create && options.directory {
         Err(Errno::Inval)
@@ -106,7 +107,7 @@ fn open_tools(request: &Request) -> Result<Target, Errno> {
     } else if options.directory {
         Err(Errno::NotDir)
     } else {
-        Ok(Target::Tools)
+        Ok(Target::Device(device))
     }
 }
 

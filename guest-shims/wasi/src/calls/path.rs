@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{Vfs, VfsError};
 
-use crate::access::{Place, RealPlace, follow};
+use crate::access::{Place, Purpose, RealPlace, follow};
 use crate::failure::Call;
 use crate::memory::{check, narrow, read_path, size, write_u32};
 use crate::{Errno, Host, Wasi, prices, rights};
@@ -20,22 +20,23 @@ fn change<H: Host, T>(
 }
 
 pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.place(host, fd, rights::PATH_CREATE_DIRECTORY, path, path_len)?.real(Errno::Exist)?;
+    let place =
+        wasi.place(host, fd, rights::PATH_CREATE_DIRECTORY, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
     let place = wasi.where_made(place)?;
     change(wasi, host, &[&place], |vfs| vfs.create_dir(place.at, place.path.as_bytes()))?;
     Ok(())
 }
 
 pub(super) fn path_remove_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.place(host, fd, rights::PATH_REMOVE_DIRECTORY, path, path_len)?;
-    let otherwise = if matches!(place, Place::Tools) { Errno::NotDir } else { Errno::Busy };
+    let place = wasi.place(host, fd, rights::PATH_REMOVE_DIRECTORY, Purpose::Use, path, path_len)?;
+    let otherwise = if matches!(place, Place::Device(_)) { Errno::NotDir } else { Errno::Busy };
     let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.remove_dir(place.at, place.path.as_bytes()))
 }
 
 pub(super) fn path_unlink_file<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.place(host, fd, rights::PATH_UNLINK_FILE, path, path_len)?;
-    let otherwise = if matches!(place, Place::Tools) { Errno::Busy } else { Errno::IsDir };
+    let place = wasi.place(host, fd, rights::PATH_UNLINK_FILE, Purpose::Use, path, path_len)?;
+    let otherwise = if matches!(place, Place::Device(_)) { Errno::Busy } else { Errno::IsDir };
     let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.unlink(place.at, place.path.as_bytes()))
 }
@@ -51,8 +52,11 @@ pub(super) fn path_rename<H: Host>(
     new_path: u32,
     new_path_len: u32,
 ) -> Call {
-    let from = wasi.place(host, fd, rights::PATH_RENAME_SOURCE, old_path, old_path_len)?.real(Errno::Busy)?;
-    let to = wasi.place(host, new_fd, rights::PATH_RENAME_TARGET, new_path, new_path_len)?.real(Errno::Busy)?;
+    let from =
+        wasi.place(host, fd, rights::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?.real(Errno::Busy)?;
+    let to = wasi
+        .place(host, new_fd, rights::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?
+        .real(Errno::Busy)?;
     change(wasi, host, &[&from, &to], |vfs| vfs.rename(from.at, from.path.as_bytes(), to.at, to.path.as_bytes()))
 }
 
@@ -69,8 +73,10 @@ pub(super) fn path_link<H: Host>(
     new_path_len: u32,
 ) -> Call {
     let follow = follow(old_flags)?;
-    let from = wasi.place(host, old_fd, rights::PATH_LINK_SOURCE, old_path, old_path_len)?.real(Errno::Perm)?;
-    let to = wasi.place(host, new_fd, rights::PATH_LINK_TARGET, new_path, new_path_len)?.real(Errno::Exist)?;
+    let from =
+        wasi.place(host, old_fd, rights::PATH_LINK_SOURCE, Purpose::Use, old_path, old_path_len)?.real(Errno::Perm)?;
+    let to =
+        wasi.place(host, new_fd, rights::PATH_LINK_TARGET, Purpose::Use, new_path, new_path_len)?.real(Errno::Exist)?;
     change(wasi, host, &[&from, &to], |vfs| vfs.link(from.at, from.path.as_bytes(), follow, to.at, to.path.as_bytes()))
 }
 
@@ -84,9 +90,9 @@ pub(super) fn path_symlink<H: Host>(
     path_len: u32,
 ) -> Call {
     let target = read_path(host, target, target_len)?;
-    let place = wasi.place(host, fd, rights::PATH_SYMLINK, path, path_len)?.real(Errno::Exist)?;
+    let place = wasi.place(host, fd, rights::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
     // What would be refused for its target is logged by its target.
-    let shown = RealPlace { at: place.at, path: target.clone(), below: place.below.clone() };
+    let shown = RealPlace { path: target.clone(), below: place.below.clone(), ..place };
     change(wasi, host, &[&place, &shown], |vfs| vfs.symlink(target.as_bytes(), place.at, place.path.as_bytes()))
 }
 
@@ -104,7 +110,7 @@ pub(super) fn path_readlink<H: Host>(
 ) -> Call {
     check(host, used, 4)?;
     check(host, buf, u64::from(buf_len))?;
-    let place = wasi.place(host, fd, rights::PATH_READLINK, path, path_len)?.real(Errno::Inval)?;
+    let place = wasi.place(host, fd, rights::PATH_READLINK, Purpose::Look, path, path_len)?.real(Errno::Inval)?;
     let target = wasi.with_vfs(host, |vfs| vfs.read_link(place.at, place.path.as_bytes()));
     let target = wasi.watch(&[&place], target)?;
     let bytes = target.as_bytes();

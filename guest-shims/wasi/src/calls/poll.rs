@@ -1,6 +1,7 @@
 //! Waiting.
 
 use crate::clock::ClockId;
+use crate::device::Device;
 use crate::failure::Call;
 use crate::layout::{event, field};
 use crate::memory::{check, check_array, offset, read_array, write_u32};
@@ -139,7 +140,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
         }
         // A read answers at once only while there is some of a reply; else it waits for one, and how long it may is set by a
         // message. To wait here too would be a second way.
-        (Target::Tools, FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
+        (Target::Device(Device::Null), FD_READ) => (0, 0),
+        (Target::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })
 }

@@ -2,12 +2,13 @@
 
 use glovebox_vfs::InodeId;
 
-use crate::access::{Place, follow};
+use crate::access::{Place, Purpose, follow};
+use crate::device::Device;
 use crate::failure::Call;
 use crate::layout::{self, FileStat};
 use crate::mounts::virtual_inode;
 use crate::table::Target;
-use crate::{Errno, Host, TOOLS_DEVICE, Wasi, rights};
+use crate::{Errno, Host, Wasi, rights};
 
 pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
     let descriptor = wasi.table.get(fd)?;
@@ -15,7 +16,7 @@ pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, s
     let found = match descriptor.target.clone() {
         Target::File { inode, .. } | Target::Directory { inode } => stat_inode(wasi, host, inode)?,
         Target::Virtual { path } => virtual_stat(&path),
-        Target::Tools => device_stat(),
+        Target::Device(device) => device_stat(device),
         Target::Stdin | Target::Stdout | Target::Stderr => {
             FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
         }
@@ -33,9 +34,9 @@ pub(super) fn path_filestat_get<H: Host>(
     stat: u32,
 ) -> Call {
     let follow = follow(flags)?;
-    let found = match wasi.place(host, fd, rights::PATH_FILESTAT_GET, path, path_len)? {
+    let found = match wasi.place(host, fd, rights::PATH_FILESTAT_GET, Purpose::Look, path, path_len)? {
         Place::Virtual { path } => virtual_stat(&path),
-        Place::Tools => device_stat(),
+        Place::Device(device) => device_stat(device),
         Place::Real(place) => {
             let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
             let inode = wasi.watch(&[&place], looked_up)?;
@@ -53,8 +54,8 @@ fn virtual_stat(path: &str) -> FileStat {
     FileStat { inode: virtual_inode(path), file_type: layout::DIRECTORY, links: 1, ..FileStat::default() }
 }
 
-fn device_stat() -> FileStat {
-    let inode = virtual_inode(TOOLS_DEVICE);
+fn device_stat(device: Device) -> FileStat {
+    let inode = virtual_inode(device.path());
     FileStat { inode, file_type: layout::CHARACTER_DEVICE, links: 1, ..FileStat::default() }
 }
 
@@ -79,7 +80,7 @@ pub(super) fn fd_filestat_set_times<H: Host>(
     let descriptor = wasi.table.get(fd)?;
     let inode = match &descriptor.target {
         Target::File { inode, .. } | Target::Directory { inode } => *inode,
-        Target::Virtual { .. } | Target::Tools => return Err(Errno::Rofs.into()),
+        Target::Virtual { .. } | Target::Device(_) => return Err(Errno::Rofs.into()),
         Target::Stdin | Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
     };
     descriptor.require(rights::FD_FILESTAT_SET_TIMES)?;
@@ -99,7 +100,8 @@ pub(super) fn path_filestat_set_times<H: Host>(
     fst_flags: u32,
 ) -> Call {
     let follow = follow(flags)?;
-    let place = wasi.place(host, fd, rights::PATH_FILESTAT_SET_TIMES, path, path_len)?.real(Errno::Rofs)?;
+    let place =
+        wasi.place(host, fd, rights::PATH_FILESTAT_SET_TIMES, Purpose::Use, path, path_len)?.real(Errno::Rofs)?;
     let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
     let inode = wasi.watch(&[&place], looked_up)?;
     set_times(wasi, host, inode, atim, mtim, fst_flags)

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use glovebox_vfs::encoding::{Damaged, Decoder};
 use glovebox_vfs::{Access, FileKind, InodeId, RootId};
 
-use super::{DIRECTORY, FILE, PREOPEN, RestoreError, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use super::{DIRECTORY, FILE, NULL, PREOPEN, RestoreError, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
 use crate::clock::SavedClock;
+use crate::device::Device;
 use crate::mounts::is_above_a_mount;
 use crate::stdin::Stdin;
 use crate::table::{Descriptor, FIRST_FREE, Table, Target};
@@ -38,7 +39,7 @@ enum SavedTarget<'a> {
     File { number: u64, position: u64 },
     Directory { number: u64 },
     Virtual { path: &'a str },
-    Tools,
+    Device(Device),
 }
 
 impl Wasi {
@@ -173,12 +174,13 @@ impl Wasi {
                 }
                 (Target::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
-            SavedTarget::Tools => (Target::Tools, rights::DEVICE, 0),
+            SavedTarget::Device(device) => (Target::Device(device), rights::DEVICE, 0),
         };
         if rights_base & !most_base != 0 || rights_inheriting & !most_inheriting != 0 {
             return Err(Damaged("a descriptor has rights that it cannot have").into());
         }
-        Ok(Descriptor { target, flags, rights_base, rights_inheriting, preopen: None })
+        // Earlier releases gave files and directories rights that make no sense for them.
+        Ok(Descriptor::opened(target, flags, rights_base, rights_inheriting))
     }
 
     fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
@@ -198,7 +200,8 @@ impl<'a> Saved<'a> {
             FILE => SavedTarget::File { number: from.number()?, position: from.number()? },
             DIRECTORY => SavedTarget::Directory { number: from.number()? },
             VIRTUAL => SavedTarget::Virtual { path: from.text()? },
-            TOOLS => SavedTarget::Tools,
+            TOOLS => SavedTarget::Device(Device::Tools),
+            NULL => SavedTarget::Device(Device::Null),
             _ => return Err(Damaged("a descriptor refers to nothing known")),
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);

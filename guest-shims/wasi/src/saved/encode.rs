@@ -2,8 +2,9 @@
 
 use glovebox_vfs::encoding::Encoder;
 
-use super::{DIRECTORY, FILE, PREOPEN, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use super::{DIRECTORY, FILE, NULL, PREOPEN, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
 use crate::Wasi;
+use crate::device::Device;
 use crate::table::{Descriptor, Target};
 
 impl Wasi {
@@ -76,7 +77,8 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
             to.byte(VIRTUAL);
             to.text(path);
         }
-        Target::Tools => to.byte(TOOLS),
+        Target::Device(Device::Null) => to.byte(NULL),
+        Target::Device(Device::Tools) => to.byte(TOOLS),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);

@@ -25,3 +25,4 @@ const FILE: u8 = 4;
 const DIRECTORY: u8 = 5;
 const VIRTUAL: u8 = 6;
 const TOOLS: u8 = 7;
+const NULL: u8 = 8;

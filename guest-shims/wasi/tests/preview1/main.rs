@@ -13,6 +13,8 @@ mod limits;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod null_device;
+#[cfg(test)]
 mod paths;
 #[cfg(test)]
 mod polling;

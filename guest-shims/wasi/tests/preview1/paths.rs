@@ -197,11 +197,11 @@ fn no_path_leaves_the_workspace_and_each_attempt_is_recorded() {
     let mut guest = Guest::new();
     guest.make_dir("dir").unwrap();
     for path in ["../etc/passwd", "/etc/passwd", "dir/../../etc/passwd", ".."] {
-        assert_eq!(guest.open_to_read(path), Err(Errno::NotCapable), "{path}");
-        assert_eq!(guest.stat(APP, path), Err(Errno::NotCapable), "{path}");
-        assert_eq!(guest.make_dir(path), Err(Errno::NotCapable), "{path}");
-        assert_eq!(unlink(&mut guest, path), Err(Errno::NotCapable), "{path}");
-        assert_eq!(rename(&mut guest, "dir", path), Err(Errno::NotCapable), "{path}");
+        assert_eq!(guest.open_to_read(path), Err(Errno::Acces), "{path}");
+        assert_eq!(guest.stat(APP, path), Err(Errno::NoEnt), "{path}");
+        assert_eq!(guest.make_dir(path), Err(Errno::Acces), "{path}");
+        assert_eq!(unlink(&mut guest, path), Err(Errno::Acces), "{path}");
+        assert_eq!(rename(&mut guest, "dir", path), Err(Errno::Acces), "{path}");
     }
     let events = guest.wasi.take_events();
     let first_path = "/app/../etc/passwd".to_owned();
@@ -209,7 +209,7 @@ fn no_path_leaves_the_workspace_and_each_attempt_is_recorded() {
     assert!(guest.wasi.take_events().is_empty());
     assert_eq!(guest.stat(APP, "dir/..").unwrap().0, 3, "inside, `..` is ordinary");
 
-    assert_eq!(symlink(&mut guest, "/etc/passwd", "link"), Err(Errno::NotCapable));
+    assert_eq!(symlink(&mut guest, "/etc/passwd", "link"), Err(Errno::Acces));
     let long = format!("../{}", "é".repeat(500));
     assert!(guest.stat(APP, &long).is_err());
     let [SecurityEvent::PathEscape { count: 2, first_path }] = &guest.wasi.take_events()[..] else {
@@ -221,8 +221,52 @@ fn no_path_leaves_the_workspace_and_each_attempt_is_recorded() {
 #[test]
 fn a_link_that_points_outside_leads_nowhere() {
     let mut guest = Guest::new();
-    if symlink(&mut guest, "../../etc/passwd", "link").is_ok() {
-        assert_eq!(guest.open_to_read("link"), Err(Errno::NotCapable));
+    symlink(&mut guest, "../../etc/passwd", "link").unwrap();
+    assert_eq!(guest.open_to_read("link"), Err(Errno::Acces));
+    let len = guest.path("link");
+    assert_eq!(call!(guest, path_filestat_get(APP, 1, PATH, len, STAT)), Err(Errno::NoEnt));
+    call!(guest, path_filestat_get(APP, 0, PATH, len, STAT)).unwrap();
+    assert_eq!(guest.get(STAT + 16, 1), [7], "the link itself is inside");
+}
+
+#[test]
+fn looking_outside_finds_nothing_and_using_it_is_refused() {
+    let mut guest = Guest::new();
+    guest.file("file", b"");
+    let outside = guest.path("../x");
+    let file = guest.other_path("file");
+    for looked in [
+        call!(guest, path_filestat_get(APP, 0, PATH, outside, STAT)),
+        call!(guest, path_readlink(APP, PATH, outside, DATA, 100, OUT)),
+        guest.open_at(APP, "../x", DIRECTORY, READ, 0).map(|_| ()),
+    ] {
+        assert_eq!(looked, Err(Errno::NoEnt));
+    }
+    for used in [
+        guest.open_at(APP, "../x", DIRECTORY, ALL_RIGHTS, 0).map(|_| ()),
+        guest.open_at(APP, "../x", CREAT, READ, 0).map(|_| ()),
+        guest.open_at(APP, "../x", TRUNC, READ, 0).map(|_| ()),
+        guest.open_at(APP, "../x", 0, READ, 0).map(|_| ()),
+        call!(guest, path_filestat_set_times(APP, 0, PATH, outside, 0, 0, 0)),
+        call!(guest, path_remove_directory(APP, PATH, outside)),
+        call!(guest, path_link(APP, 0, PATH, outside, APP, OTHER_PATH, file)),
+        call!(guest, path_link(APP, 0, OTHER_PATH, file, APP, PATH, outside)),
+        call!(guest, path_rename(APP, PATH, outside, APP, OTHER_PATH, file)),
+    ] {
+        assert_eq!(used, Err(Errno::Acces));
+    }
+    let events = guest.wasi.take_events();
+    assert_eq!(events, [SecurityEvent::PathEscape { count: 12, first_path: "/app/../x".to_owned() }]);
+}
+
+#[test]
+fn a_directory_that_the_guest_opened_is_a_capability() {
+    let mut guest = Guest::new();
+    guest.make_dir("dir").unwrap();
+    let dir = guest.open_at(APP, "dir", DIRECTORY, READ, 0).unwrap();
+    for path in ["..", "../../etc/passwd", "/app/dir"] {
+        assert_eq!(guest.open_at(dir, path, 0, READ, 0), Err(Errno::NotCapable), "{path}");
+        assert_eq!(guest.stat(dir, path), Err(Errno::NoEnt), "{path}");
     }
 }
 

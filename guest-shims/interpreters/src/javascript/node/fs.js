@@ -125,9 +125,8 @@
     },
     rmdirSync(directory, options) {
       const name = pathOf(directory);
-      if (!rawStat(name)) throw failure(NUMBERS.ENOENT, 'rmdir', name);
-      if (!isTree(name)) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
-      if (options?.recursive) removeTree(name);
+      if (isLink(name) || (rawStat(name) && !isDirectory(name))) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
+      if (options?.recursive && isDirectory(name)) removeTree(name);
       else check(os.remove(name), 'rmdir', name);
     },
     symlinkSync: (from, to) => {

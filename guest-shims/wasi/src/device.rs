@@ -1,0 +1,42 @@
+//! The devices: files at fixed paths that the file system does not hold.
+//!
+//! They are seen through the preopen `/`, whatever is mounted, and listed nowhere.
+
+use crate::mounts::is_within;
+use crate::{NULL_DEVICE, TOOLS_DEVICE};
+
+/// A device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// [`NULL_DEVICE`]: reads are at the end of the file, writes are dropped.
+    Null,
+    /// [`TOOLS_DEVICE`].
+    Tools,
+}
+
+impl Device {
+    const ALL: [Self; 2] = [Self::Null, Self::Tools];
+
+    /// Its absolute path.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Null => NULL_DEVICE,
+            Self::Tools => TOOLS_DEVICE,
+        }
+    }
+
+    /// The device at an absolute path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|device| device.path() == path)
+    }
+
+    /// Whether an absolute path is that of a directory in which there is a device.
+    pub(crate) fn any_below(path: &str) -> bool {
+        Self::ALL.iter().any(|device| is_within(device.path(), path))
+    }
+
+    /// Whether an absolute path is a device's, or would lie in one.
+    pub(crate) fn claims(path: &str) -> bool {
+        Self::ALL.iter().any(|device| is_within(path, device.path()))
+    }
+}

@@ -1,0 +1,171 @@
+//! The null device: always empty, takes everything, holds nothing.
+
+use glovebox_vfs::{Access, VfsLimits};
+use glovebox_wasi::{Errno, Mount, NULL_DEVICE, Wasi, WasiConfig, WasiError, prices};
+
+use crate::support::{
+    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, Guest, IOVS, OTHER_PATH, OUT, PATH, READ, STAT, TRUNC, call,
+};
+
+const ROOT: u32 = 4;
+const DEVICE: &str = "dev/null";
+
+fn guest() -> Guest {
+    Guest::with(VfsLimits { bytes: 0, ..VfsLimits::default() }, |config| config.root_preopen = true)
+}
+
+fn open(guest: &mut Guest) -> u32 {
+    guest.open_at(ROOT, DEVICE, 0, ALL_RIGHTS, 0).unwrap()
+}
+
+#[test]
+fn reads_are_at_the_end_and_writes_are_swallowed() {
+    let mut guest = guest();
+    let held = guest.wasi.host_bytes();
+    for (oflags, flags) in [(0, 0), (CREAT, 0), (TRUNC, 0), (CREAT | TRUNC, APPEND)] {
+        let fd = guest.open_at(ROOT, DEVICE, oflags, ALL_RIGHTS, flags).unwrap();
+        assert_eq!(guest.read(fd, 100), Ok(Vec::new()));
+        assert_eq!(guest.write(fd, b"abc"), Ok(3));
+        assert_eq!(guest.write(fd, b""), Ok(0));
+        assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "what was written is gone");
+        let count = guest.iovs(&[(DATA, 10), (DATA, 0), (DATA + 5, 7)]);
+        call!(guest, fd_pread(fd, IOVS, count, 1 << 40, OUT)).unwrap();
+        assert_eq!(guest.u32_at(OUT), 0);
+        call!(guest, fd_pwrite(fd, IOVS, count, u64::MAX, OUT)).unwrap();
+        assert_eq!(guest.u32_at(OUT), 17);
+    }
+    assert_eq!(guest.wasi.host_bytes(), held, "nothing is held, with a workspace of no bytes");
+    assert!(guest.host.messages.is_empty());
+    assert!(guest.wasi.take_events().is_empty());
+}
+
+#[test]
+fn two_gigabytes_are_swallowed_unread_and_unheld() {
+    let mut guest = guest();
+    let fd = open(&mut guest);
+    let count = guest.iovs(&[(0, 1 << 20); 1024]);
+    let (charged, moved) = (guest.host.charged, guest.host.moved);
+    call!(guest, fd_write(fd, IOVS, count, OUT)).unwrap();
+    assert_eq!(guest.u32_at(OUT), 1 << 30);
+    assert_eq!(guest.host.charged - charged, prices::CALL + 1024 * prices::ELEMENT);
+    assert!(guest.host.moved - moved < 1 << 14);
+    let count = guest.iovs(&[(0, 1 << 20), (u32::MAX, 1)]);
+    assert_eq!(call!(guest, fd_write(fd, IOVS, count, OUT)), Err(Errno::Fault), "addresses are checked all the same");
+}
+
+#[test]
+fn it_stays_at_its_beginning_wherever_it_is_moved() {
+    let mut guest = guest();
+    let fd = open(&mut guest);
+    for (offset, whence) in [(0, 0), (5, 0), (-7, 1), (i64::MAX, 2)] {
+        guest.put(OUT, &[0xFF; 8]);
+        call!(guest, fd_seek(fd, offset, whence, OUT)).unwrap();
+        assert_eq!(guest.u64_at(OUT), 0);
+    }
+    assert_eq!(call!(guest, fd_seek(fd, 0, 3, OUT)), Err(Errno::Inval));
+    call!(guest, fd_tell(fd, OUT)).unwrap();
+    assert_eq!(guest.u64_at(OUT), 0);
+    let other = guest.open_at(ROOT, DEVICE, 0, 1 << 1, 0).unwrap();
+    assert_eq!(call!(guest, fd_seek(other, 0, 0, OUT)), Err(Errno::NotCapable));
+    assert_eq!(call!(guest, fd_filestat_set_size(fd, 0)), Err(Errno::Inval));
+    assert_eq!(call!(guest, fd_filestat_set_times(fd, 0, 0, 0)), Err(Errno::Rofs));
+    assert_eq!(call!(guest, fd_readdir(fd, DATA, 100, 0, OUT)), Err(Errno::NotDir));
+}
+
+#[test]
+fn it_is_a_character_device_and_no_terminal() {
+    let mut guest = guest();
+    let (kind, inode, size) = guest.stat(ROOT, DEVICE).unwrap();
+    assert_eq!((kind, size), (2, 0));
+    assert_ne!(inode, guest.stat(ROOT, "dev/glovebox/tools").unwrap().1);
+    let fd = open(&mut guest);
+    call!(guest, fd_filestat_get(fd, STAT)).unwrap();
+    assert_eq!((guest.get(STAT + 16, 1), guest.u64_at(STAT + 8)), (vec![2], inode));
+    call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
+    // wasi-libc, `isatty`: a character device without the rights to seek and tell.
+    assert_eq!((guest.get(STAT, 1), guest.u64_at(STAT + 8) & (1 << 2 | 1 << 5)), (vec![2], 1 << 2 | 1 << 5));
+    assert_eq!(guest.u64_at(STAT + 16), 0, "nothing is opened beneath it");
+    for event_type in [1, 2] {
+        guest.put(DATA, &[0; 48]);
+        guest.put(DATA + 8, &[event_type]);
+        guest.put(DATA + 16, &fd.to_le_bytes());
+        call!(guest, poll_oneoff(DATA, DATA + 100, 1, OUT)).unwrap();
+        assert_eq!(guest.u32_at(OUT), 1, "it is always ready");
+    }
+}
+
+#[test]
+fn it_is_found_by_its_path_and_by_no_other() {
+    let mut guest = guest();
+    for path in ["./dev/null", "dev//null", "app/../dev/./null"] {
+        // A path that leads out of a mount is refused, wherever it comes back in.
+        let found = guest.open_at(ROOT, path, 0, READ, 0);
+        assert_eq!(found.is_ok(), !path.starts_with("app"), "{path}");
+    }
+    for path in ["dev/null/", "dev/null/x", "dev/null/.."] {
+        assert_eq!(guest.open_at(ROOT, path, 0, READ, 0), Err(Errno::NotDir), "{path}");
+    }
+    for path in ["dev", "dev/nul", "dev/nullx", "dev/zero"] {
+        assert_eq!(guest.open_at(ROOT, path, 0, READ, 0), Err(Errno::Acces), "{path}");
+        assert_eq!(guest.stat(ROOT, path), Err(Errno::NoEnt), "{path}");
+    }
+    assert_eq!(guest.open_at(ROOT, DEVICE, CREAT | EXCL, READ, 0), Err(Errno::Exist));
+    assert_eq!(guest.open_at(ROOT, DEVICE, DIRECTORY, READ, 0), Err(Errno::NotDir));
+    assert_eq!(guest.open(DEVICE, 0), Err(Errno::NoEnt), "not beneath a mount");
+    assert_eq!(guest.names(ROOT, 4096), [".", "..", "app"]);
+}
+
+#[test]
+fn its_name_can_be_neither_taken_nor_removed_nor_moved() {
+    let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
+    guest.file("file", b"");
+    let (device, file) = (guest.path(DEVICE), guest.other_path("file"));
+    for refused in [
+        call!(guest, path_unlink_file(ROOT, PATH, device)),
+        call!(guest, path_remove_directory(ROOT, PATH, device)),
+        call!(guest, path_create_directory(ROOT, PATH, device)),
+        call!(guest, path_filestat_set_times(ROOT, 0, PATH, device, 0, 0, 0)),
+        call!(guest, path_symlink(OTHER_PATH, file, ROOT, PATH, device)),
+        call!(guest, path_link(ROOT, 0, PATH, device, APP, OTHER_PATH, file)),
+        call!(guest, path_link(APP, 0, OTHER_PATH, file, ROOT, PATH, device)),
+        call!(guest, path_rename(ROOT, PATH, device, APP, OTHER_PATH, file)),
+        call!(guest, path_rename(APP, OTHER_PATH, file, ROOT, PATH, device)),
+    ] {
+        assert!(refused.is_err());
+    }
+    assert!(guest.stat(ROOT, DEVICE).is_ok() && guest.stat(APP, "file").is_ok());
+    for path in [NULL_DEVICE.to_owned(), format!("{NULL_DEVICE}/x")] {
+        let root = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
+        let refused = guest.wasi.add_mount(Mount::new(path.clone(), root));
+        assert_eq!(refused, Err(WasiError::MountAtDevice(path)));
+    }
+}
+
+#[test]
+fn no_mount_hides_it() {
+    let mut vfs = glovebox_vfs::Vfs::new(VfsLimits::default());
+    let root = vfs.add_root(Access::ReadWrite);
+    vfs.write_file(root, DEVICE, b"false").unwrap();
+    let mut config = WasiConfig::new(vfs);
+    config.mounts.push(Mount::new("/", root));
+    let mut guest = Guest { wasi: Wasi::new(config).unwrap(), ..Guest::new() };
+    let fd = guest.open_at(3, DEVICE, TRUNC, ALL_RIGHTS, 0).unwrap();
+    assert_eq!(guest.read(fd, 10), Ok(Vec::new()));
+    assert_eq!(guest.wasi.vfs_mut().read_file(root, DEVICE, 10).unwrap(), b"false");
+}
+
+#[test]
+fn a_descriptor_of_it_is_forked_and_put_down_like_any() {
+    let mut guest = guest();
+    let fd = open(&mut guest);
+    let reader = guest.open_at(ROOT, DEVICE, 0, 1 << 1, 0).unwrap();
+    let mut fork = Guest { wasi: guest.wasi.clone(), ..Guest::new() };
+    assert_eq!(fork.write(fd, b"in the fork"), Ok(11));
+    let saved = guest.wasi.save();
+    let mut resumed = self::guest();
+    resumed.wasi.restore(&saved).unwrap();
+    assert_eq!(resumed.wasi.save(), saved);
+    assert_eq!((resumed.write(fd, b"abc"), resumed.read(fd, 3)), (Ok(3), Ok(Vec::new())));
+    assert_eq!(resumed.write(reader, b"x"), Err(Errno::Badf), "rights are kept");
+    assert_eq!(resumed.host.messages.len(), 0);
+}
