@@ -1,10 +1,13 @@
 //! Rights and flags of preview 1.
 
+pub(crate) const FD_DATASYNC: u64 = 1;
 pub(crate) const FD_READ: u64 = 1 << 1;
 pub(crate) const FD_SEEK: u64 = 1 << 2;
 pub(crate) const FD_FDSTAT_SET_FLAGS: u64 = 1 << 3;
+pub(crate) const FD_SYNC: u64 = 1 << 4;
 pub(crate) const FD_TELL: u64 = 1 << 5;
 pub(crate) const FD_WRITE: u64 = 1 << 6;
+pub(crate) const FD_ADVISE: u64 = 1 << 7;
 pub(crate) const FD_ALLOCATE: u64 = 1 << 8;
 pub(crate) const PATH_CREATE_DIRECTORY: u64 = 1 << 9;
 pub(crate) const PATH_CREATE_FILE: u64 = 1 << 10;
@@ -28,6 +31,26 @@ pub(crate) const POLL_FD_READWRITE: u64 = 1 << 27;
 
 /// Every right but the two of sockets.
 pub(crate) const ALL: u64 = (1 << 28) - 1;
+
+/// What a file may: nothing with paths.
+pub(crate) const FILE: u64 = FD_DATASYNC
+    | FD_READ
+    | FD_SEEK
+    | FD_FDSTAT_SET_FLAGS
+    | FD_SYNC
+    | FD_TELL
+    | FD_WRITE
+    | FD_ADVISE
+    | FD_ALLOCATE
+    | FD_FILESTAT_GET
+    | FD_FILESTAT_SET_SIZE
+    | FD_FILESTAT_SET_TIMES
+    | POLL_FD_READWRITE;
+
+/// What a directory itself may. It has no bytes and no position: `path_open` refuses to open one for writing, and what
+/// it reports can be asked for again. What is opened beneath it may have [`ALL`].
+pub(crate) const DIRECTORY_BASE: u64 = ALL
+    & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
 
 /// What standard input may: no seek, no tell.
 pub(crate) const INPUT: u64 = FD_READ | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;

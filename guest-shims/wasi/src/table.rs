@@ -46,7 +46,8 @@ impl Target {
         match self {
             Self::Stdin => (rights::INPUT, 0),
             Self::Stdout | Self::Stderr => (rights::OUTPUT, 0),
-            Self::File { .. } | Self::Directory { .. } | Self::Virtual { .. } => (rights::ALL, rights::ALL),
+            Self::File { .. } => (rights::FILE, 0),
+            Self::Directory { .. } | Self::Virtual { .. } => (rights::DIRECTORY_BASE, rights::ALL),
             Self::Device(_) => (rights::DEVICE, 0),
         }
     }

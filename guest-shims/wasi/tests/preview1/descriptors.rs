@@ -1,6 +1,7 @@
+use glovebox_vfs::VfsLimits;
 use glovebox_wasi::Errno;
 
-use crate::support::{ALL_RIGHTS, APP, CREAT, DATA, DIRECTORY, Guest, OUT, READ, STAT, TRUNC, call};
+use crate::support::{ALL_RIGHTS, APP, CREAT, DATA, DIRECTORY, FILE_RIGHTS, Guest, OUT, PATH, READ, STAT, TRUNC, call};
 
 #[test]
 fn preopens_begin_at_three_and_end_with_ebadf() {
@@ -21,11 +22,12 @@ fn fdstat_tells_type_flags_and_rights() {
     let mut guest = Guest::new();
     call!(guest, fd_fdstat_get(APP, STAT)).unwrap();
     assert_eq!(guest.get(STAT, 1), [3]);
-    assert_eq!((guest.u64_at(STAT + 8), guest.u64_at(STAT + 16)), (ALL_RIGHTS, ALL_RIGHTS));
+    let inheriting = guest.u64_at(STAT + 16);
+    assert_eq!(inheriting, ALL_RIGHTS);
     let fd = guest.open_at(APP, "file", CREAT, READ, 0b101).unwrap();
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
     assert_eq!(guest.get(STAT, 4), [4, 0, 0b101, 0]);
-    assert_eq!(guest.u64_at(STAT + 8), READ);
+    assert_eq!((guest.u64_at(STAT + 8), guest.u64_at(STAT + 16)), (READ & FILE_RIGHTS, 0), "nothing with paths");
     assert_eq!(call!(guest, fd_fdstat_get(99, STAT)), Err(Errno::Badf));
     assert_eq!(call!(guest, fd_fdstat_get(fd, u32::MAX - 22)), Err(Errno::Fault));
 }
@@ -46,13 +48,41 @@ fn flags_can_be_set_and_unknown_ones_are_invalid() {
 }
 
 #[test]
+fn the_rights_that_are_reported_can_be_asked_for_again() {
+    let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
+    guest.make_dir("dir").unwrap();
+    guest.file("file", b"abc");
+    let open = |guest: &mut Guest, at: u32, path: &str, base: u64, inheriting: u64| {
+        let len = guest.path(path);
+        call!(*guest, path_open(at, 0, PATH, len, 0, base, inheriting, 0, OUT)).map(|()| guest.u32_at(OUT))
+    };
+    let rights = |guest: &mut Guest, fd: u32| {
+        call!(*guest, fd_fdstat_get(fd, STAT)).unwrap();
+        (guest.u64_at(STAT + 8), guest.u64_at(STAT + 16))
+    };
+    let (root, dir, file) = (4, guest.open_to_read("dir").unwrap(), guest.open("file", 0).unwrap());
+    for (fd, at, path) in [(APP, APP, "."), (root, root, "."), (dir, APP, "dir"), (dir, dir, "."), (file, APP, "file")]
+    {
+        let (base, inheriting) = rights(&mut guest, fd);
+        let again = open(&mut guest, at, path, base, inheriting).unwrap();
+        assert_eq!(rights(&mut guest, again), (base, inheriting), "{path}");
+    }
+    // What a directory cannot do it does not report, though it was asked for.
+    for (right, answer) in [(1 << 1, Ok(0)), (1 << 2, Ok(0)), (1 << 5, Ok(0)), (1 << 6, Err(Errno::IsDir))] {
+        let opened = open(&mut guest, APP, "dir", right, 0);
+        assert_eq!(opened.map(|fd| rights(&mut guest, fd).0), answer, "{right:#x}");
+    }
+    assert_eq!(guest.read(APP, 1), Err(Errno::IsDir));
+}
+
+#[test]
 fn rights_can_be_given_up_but_not_gained() {
     let mut guest = Guest::new();
     let fd = guest.open("file", CREAT).unwrap();
-    call!(guest, fd_fdstat_set_rights(fd, READ, 0)).unwrap();
+    call!(guest, fd_fdstat_set_rights(fd, READ & FILE_RIGHTS, 0)).unwrap();
     assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
-    assert_eq!(call!(guest, fd_fdstat_set_rights(fd, ALL_RIGHTS, 0)), Err(Errno::NotCapable));
-    assert_eq!(call!(guest, fd_fdstat_set_rights(fd, READ, 1)), Err(Errno::NotCapable));
+    assert_eq!(call!(guest, fd_fdstat_set_rights(fd, FILE_RIGHTS, 0)), Err(Errno::NotCapable));
+    assert_eq!(call!(guest, fd_fdstat_set_rights(fd, 0, 1)), Err(Errno::NotCapable));
     assert_eq!(call!(guest, fd_fdstat_set_rights(50, 0, 0)), Err(Errno::Badf));
 }
 
@@ -61,7 +91,7 @@ fn a_directory_opened_with_fewer_rights_passes_on_no_more() {
     let mut guest = Guest::new();
     guest.make_dir("dir").unwrap();
     let len = guest.path("dir");
-    call!(guest, path_open(APP, 0, crate::support::PATH, len, DIRECTORY, READ, READ, 0, OUT)).unwrap();
+    call!(guest, path_open(APP, 0, PATH, len, DIRECTORY, READ, READ, 0, OUT)).unwrap();
     let dir = guest.u32_at(OUT);
     assert_eq!(guest.open_at(dir, "file", CREAT, ALL_RIGHTS, 0), Err(Errno::NotCapable));
     assert_eq!(guest.open_at(dir, "file", CREAT, READ, 0), Ok(dir + 1));
@@ -242,11 +272,11 @@ fn times_can_be_given_taken_now_or_left_alone() {
         assert_eq!(call!(guest, fd_filestat_set_times(fd, 0, 0, flags)), Err(Errno::Inval));
     }
     let len = guest.path("file");
-    call!(guest, path_filestat_set_times(APP, 0, crate::support::PATH, len, 5, 6, 1 | 4)).unwrap();
+    call!(guest, path_filestat_set_times(APP, 0, PATH, len, 5, 6, 1 | 4)).unwrap();
     call!(guest, fd_filestat_get(fd, STAT)).unwrap();
     assert_eq!((guest.u64_at(STAT + 40), guest.u64_at(STAT + 48)), (5, 6));
-    assert_eq!(call!(guest, path_filestat_set_times(APP, 2, crate::support::PATH, len, 5, 6, 0)), Err(Errno::Inval));
+    assert_eq!(call!(guest, path_filestat_set_times(APP, 2, PATH, len, 5, 6, 0)), Err(Errno::Inval));
     let len = guest.path("none");
-    let missing = call!(guest, path_filestat_set_times(APP, 0, crate::support::PATH, len, 5, 6, 0));
+    let missing = call!(guest, path_filestat_set_times(APP, 0, PATH, len, 5, 6, 0));
     assert_eq!(missing, Err(Errno::NoEnt));
 }

@@ -71,7 +71,7 @@ impl Argument for u32 {
 
 impl Argument for u64 {
     fn plausible(name: &str, random: &mut Random) -> Self {
-        if name.starts_with("rights") { random.pick(&[ALL_RIGHTS, READ]) } else { random.below(5_000) }
+        if name.starts_with("rights") { random.pick(&[ALL_RIGHTS, READ, 0]) } else { random.below(5_000) }
     }
 
     fn nonsense(random: &mut Random) -> Self {

@@ -14,6 +14,8 @@ pub(crate) const IOVS: u32 = 0x5000;
 pub(crate) const DATA: u32 = 0x10000;
 
 pub(crate) const ALL_RIGHTS: u64 = (1 << 28) - 1;
+/// All that a file may: the rights of `fd_*`, but `fd_readdir`, and of polling.
+pub(crate) const FILE_RIGHTS: u64 = 0b1000_1110_0000_0000_0001_1111_1111;
 pub(crate) const READ: u64 = ALL_RIGHTS & !(1 | 1 << 6 | 1 << 8 | 1 << 22);
 pub(crate) const CREAT: u32 = 1;
 pub(crate) const DIRECTORY: u32 = 2;
