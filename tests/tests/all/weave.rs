@@ -11,7 +11,7 @@ use glovebox_runtimes::{
     rewrite::{GlobalKind, MutableGlobal},
     weave::{self, Guest, WeaveOptions},
 };
-use wasmtime::{Config, Engine, Instance, Memory, Module, Store, Val, WasmParams, WasmResults};
+use wasmtime::{Engine, Instance, Memory, Module, Store, Val, WasmParams, WasmResults};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -66,9 +66,7 @@ impl Woven {
             exports: &exports,
         };
         let woven = weave::weave(&shim(), &vec![guest; guests], options).unwrap();
-        let mut config = Config::new();
-        config.wasm_exceptions(true);
-        let engine = Engine::new(&config).unwrap();
+        let engine = Engine::default();
         let module = Module::new(&engine, &woven.core).unwrap();
         let mut store = Store::new(&engine, ());
         let instance = Instance::new(&mut store, &module, &[]).unwrap();

@@ -31,8 +31,6 @@ _STACK_BYTES = 512 << 10
 @functools.cache
 def _engine(stack_bytes: int) -> wasmtime.Engine:
     config = wasmtime.Config()
-    # One exception unwinds a script that is over a limit.
-    config.wasm_exceptions = True
     config.max_wasm_stack = stack_bytes
     # Compiling a provider takes seconds; Wasmtime keeps what it has compiled in the user's cache directory.
     config.cache = True

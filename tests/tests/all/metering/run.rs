@@ -58,7 +58,6 @@ impl Counting {
             .consume_fuel(matches!(meter, Meter::Wasmtime))
             // As the engine: its checks change what Wasmtime sees of constants.
             .epoch_interruption(true)
-            .wasm_exceptions(true)
             .cranelift_opt_level(OptLevel::None)
             // Frames of the woven code are larger, and no budget here is used up before this stack is.
             .max_wasm_stack(8 << 20)
