@@ -63,5 +63,5 @@ pub use programs::{
     whole_matrix,
 };
 pub use sandboxes::{fixed, sandbox, sandbox_on, short};
-pub use scenarios::{Claims, Scenarios};
+pub use scenarios::{Claims, Scenarios, lost_citations};
 pub use step::{Action, CaseTool, Step};

@@ -21,8 +21,9 @@ fn asked(world: &World) -> Vec<String> {
 }
 
 // scenario: add-javascript-change: What Changes, the QuickJS binary, with a program that fetches it
-// scenario: add-javascript-change: What Changes, the QuickJS binary, with a program that fetches it
-/// Scenarios "Use default WASM binary", "Handle missing binary gracefully" and "Provide … download script".
+// scenario: javascript-runtime: Handle missing binary gracefully
+// scenario: javascript-runtime: Provide PowerShell download script
+// scenario: quickjs-prd: 5.3 CI has the runtime and runs a smoke test
 #[test]
 fn fetched_once_verified_and_then_offline() {
     let world = World::with_wheels();
@@ -68,6 +69,7 @@ fn a_wrong_checksum_is_refused_with_both_values_and_leaves_nothing() {
     assert_eq!(world.files("binaries"), [""; 0]);
 }
 
+// scenario: repl-sandbox: IndexURL with fallbacks
 #[test]
 fn sources_are_tried_in_order_until_one_does() {
     let world = World::with_wheels();

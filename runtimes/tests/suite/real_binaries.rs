@@ -64,6 +64,55 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
     assert!(!after.has_start && !after.has_names);
 }
 
+/// What the binaries of JavaScript may ask their host for, all of it WASI's: files, clocks, the environment, waiting and ending. Nothing
+/// of it is random numbers, other processes or sockets.
+const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
+    "args_get",
+    "args_sizes_get",
+    "clock_time_get",
+    "environ_get",
+    "environ_sizes_get",
+    "fd_close",
+    "fd_fdstat_get",
+    "fd_fdstat_set_flags",
+    "fd_prestat_dir_name",
+    "fd_prestat_get",
+    "fd_read",
+    "fd_readdir",
+    "fd_seek",
+    "fd_write",
+    "path_create_directory",
+    "path_filestat_get",
+    "path_filestat_set_times",
+    "path_open",
+    "path_remove_directory",
+    "path_rename",
+    "path_unlink_file",
+    "poll_oneoff",
+    "proc_exit",
+];
+
+// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
+// scenario: javascript-runtime: No network access
+// scenario: quickjs-prd: 2.1 goal 4, no network
+#[test]
+fn the_binaries_of_javascript_import_no_socket_and_nothing_but_wasi() {
+    for name in ["javascript", "javascript-0.11"] {
+        let Some(binary) = load(name) else { continue };
+        let mut count = 0;
+        for payload in wasmparser::Parser::new(0).parse_all(&binary.bytes) {
+            let wasmparser::Payload::ImportSection(imports) = payload.unwrap() else { continue };
+            for import in imports.into_imports() {
+                let import = import.unwrap();
+                assert_eq!(import.module, "wasi_snapshot_preview1", "{name}: {}", import.name);
+                assert!(IMPORTS_OF_JAVASCRIPT.contains(&import.name), "{name} imports `{}`", import.name);
+                count += 1;
+            }
+        }
+        assert!(count >= 20, "{name}: {count} imports");
+    }
+}
+
 #[test]
 fn cpython_fits_its_recipe() {
     fits_its_recipe("python", ModuleKind::Command);

@@ -1,1 +1,1 @@
-console.log(JSON.stringify(scriptArgs.slice(1)));
+console.log(JSON.stringify(scriptArgs));

@@ -1,4 +1,4 @@
 import json
 import sys
 
-print(json.dumps(sys.argv[1:]))
+print(json.dumps(sys.argv))

@@ -1,6 +1,4 @@
+import urllib3; print('OK')
 import sys
 
 print(sys.path[-1])
-import six
-
-print(six.__name__)

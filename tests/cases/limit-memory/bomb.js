@@ -1,1 +1,3 @@
-let x = new Array(100_000_000).fill(0)
+let x = new Array(100_000_000)
+console.log(x.length)
+x.fill(0)

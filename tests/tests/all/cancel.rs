@@ -47,6 +47,7 @@ fn a_loop_is_cancelled() {
     }
 }
 
+// scenario: repl-sandbox: Cancel without worker
 #[test]
 fn a_wait_is_cancelled() {
     for (language, source) in SLEEPS {
@@ -73,6 +74,7 @@ fn an_execution_is_cancelled_when_its_time_is_over() {
     }
 }
 
+// scenario: repl-sandbox: Cancel with worker isolation
 #[test]
 fn a_script_sees_the_exception_when_its_time_is_over() {
     let source = "
@@ -211,6 +213,34 @@ fn a_session_that_was_cancelled_says_so() {
 
 // scenario: repl-sandbox: Stdout callback
 // scenario: repl-sandbox: Stderr callback
+#[test]
+fn a_listener_hears_a_printed_line_as_one_piece() {
+    let scripts = [
+        (
+            Language::Python,
+            "import sys\nprint('one')\nprint('t', end='')\nprint('wo')\nprint('e', file=sys.stderr)\nprint('three\\nfour')",
+        ),
+        (
+            Language::JavaScript,
+            "console.log('one'); std.out.puts('t'); std.out.puts('wo\\n'); console.error('e'); console.log('three\\nfour')",
+        ),
+    ];
+    for (language, source) in scripts {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = Arc::clone(&heard);
+        let request = Request::new(source).on_output(move |stream, bytes| {
+            listener.lock().unwrap().push((stream, String::from_utf8_lossy(bytes).into_owned()));
+        });
+        assert!(sandbox(language, |_| {}).run(request).unwrap().is_success());
+        let of =
+            |wanted| heard.lock().unwrap().iter().filter(|each| each.0 == wanted).map(|each| each.1.clone()).collect();
+        let (stdout, stderr): (Vec<String>, Vec<String>) = (of(Stream::Stdout), of(Stream::Stderr));
+        assert_eq!(stdout[..2], ["one\n", "two\n"], "{language}");
+        assert!(stdout[2].starts_with("three\nfour"), "{language}: what is written at once is not cut: {stdout:?}");
+        assert_eq!(stderr, ["e\n"], "{language}");
+    }
+}
+
 #[test]
 fn output_is_heard_while_the_guest_runs() {
     let scripts = [

@@ -129,6 +129,7 @@ fn every_row_about_python_is_so() {
     assert!(check("python.md", Language::Python) >= 90);
 }
 
+// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
 #[test]
 fn every_row_about_javascript_is_so() {
     assert!(check("javascript.md", Language::JavaScript) >= 50);

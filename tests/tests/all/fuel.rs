@@ -151,8 +151,6 @@ fn the_first_call_costs_what_the_second_costs() {
 
 // scenario: quickjs-prd: 7 risk, an upgrade of QuickJS-NG breaks scripts
 // scenario: add-javascript-change: Impact, Python is not changed
-// scenario: quickjs-prd: 7 risk, an upgrade of QuickJS-NG breaks scripts
-// scenario: add-javascript-change: Impact, Python is not changed
 #[test]
 fn fuel_goldens() {
     let mut goldens = Goldens::open("fuel.toml");

@@ -223,7 +223,6 @@ fn page() -> String {
 }
 
 // scenario: quickjs-prd: 7 risk, models confuse QuickJS and Node
-// scenario: quickjs-prd: 7 risk, models confuse QuickJS and Node
 #[test]
 fn the_page_is_what_is_said() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);

@@ -62,6 +62,7 @@ fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
 }
 
 // scenario: repl-sandbox: Cleanup on destroy
+// scenario: repl-sandbox: Worker termination cleanup
 #[test]
 fn many_idle_python_sessions_hold_little_and_leave_nothing() {
     let source = "x = [1, 2, 3]; print(x)";

@@ -88,6 +88,28 @@ fn many_sessions_together_stay_within_their_limit() {
     assert!(sandboxes.iter().all(|sandbox| sandbox.session().unwrap().execute("1").unwrap().is_success()));
 }
 
+// scenario: python-runtime: Capture memory usage
+// scenario: javascript-runtime: Capture memory usage
+#[test]
+fn memory_used_is_what_a_script_allocates_and_the_interpreter_beside_it() {
+    let scripts = [
+        (Language::Python, "", "data = bytearray(10_000_000)", 10_000_000),
+        (Language::JavaScript, "", "const data = new Uint8Array(5_000_000).fill(1)", 5_000_000),
+    ];
+    for (language, empty, allocates, bytes) in scripts {
+        let sandbox = sandbox(language, |_| {});
+        let used = |source: &str| sandbox.execute(source).unwrap().memory_used_bytes;
+        let (without, with) = (used(empty), used(allocates));
+        assert!(with >= bytes, "{language}: {with} bytes");
+        // The heap has a little room, and grows by whole pages.
+        let grown = with - without;
+        assert!(
+            grown.abs_diff(bytes) < 1 << 20,
+            "{language}: {grown} bytes more than the {without} of an empty script"
+        );
+    }
+}
+
 #[test]
 fn a_megabyte_of_input_arrives_whole() {
     let input = "0123456789abcde\n".repeat(1 << 16);

@@ -33,9 +33,9 @@ const HELLO: &str = r#"(module
         (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 20)))
         (call $exit (i32.const 3))))"#;
 
-// scenario: python-runtime: Use custom WASM binary
 // scenario: javascript-runtime: Use custom WASM binary
 // scenario: javascript-runtime: Use QuickJS WASM binary
+// scenario: repl-sandbox: Custom indexURL string
 #[test]
 fn any_other_binary_runs_as_a_plain_command() {
     let dir = TempDir::new().unwrap();
@@ -58,6 +58,27 @@ fn any_other_binary_runs_as_a_plain_command() {
     }
     assert!(matches!(sandbox.session(), Err(ExecuteError::NotPrepared { .. })));
     assert!(matches!(sandbox.validate("x"), Err(ExecuteError::NotPrepared { .. })));
+}
+
+// scenario: python-runtime: Capture fuel consumption
+// scenario: javascript-runtime: Capture fuel consumption
+#[test]
+fn fuel_is_the_number_of_instructions_that_were_executed() {
+    let dir = TempDir::new().unwrap();
+    // Five instructions a round.
+    for (language, rounds) in [(Language::JavaScript, 100_000), (Language::Python, 200_000)] {
+        let body = "(loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
+        let text = format!(
+            "(module (memory (export \"memory\") 1)
+                (func (export \"_start\") (local $n i32) (local.set $n (i32.const {rounds})) {body}))"
+        );
+        let path = program(&dir, "rounds.wasm", &text);
+        let mut limits = glovebox::Limits::default();
+        limits.fuel = 2_000_000_000;
+        let sandbox = Sandbox::builder(engine()).language(language).runtime_path(&path).limits(limits).build().unwrap();
+        let fuel = sandbox.execute("").unwrap().fuel_consumed;
+        assert!((rounds * 5..rounds * 5 + 100).contains(&fuel), "{language}: {fuel} for {rounds} rounds");
+    }
 }
 
 #[test]
@@ -163,8 +184,6 @@ fn a_start_function_that_does_not_end_is_stopped_and_named() {
     }
 }
 
-// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
-// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
 #[test]
 fn what_is_no_usable_binary_is_an_error_that_names_it() {
     let dir = TempDir::new().unwrap();
@@ -203,18 +222,19 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn a_missing_binary_is_named_with_a_way_out() {
     let error = chain(&custom(Path::new("/no/such/dir/python-custom.wasm")).build().unwrap_err());
     assert!(error.contains("/no/such/dir/python-custom.wasm"), "{error}");
-    assert!(
-        error.contains("check the path") || error.contains("glovebox runtimes") || error.contains("give"),
-        "it says what to do: {error}"
-    );
+    assert!(error.contains("type `glovebox runtimes fetch`"), "it says what to do: {error}");
 }
 
 // scenario: python-runtime: Use default WASM binary
 // scenario: javascript-runtime: Use default WASM binary
+// scenario: javascript-runtime: Use QuickJS WASM binary
+// scenario: javascript-runtime: Include runtime in metadata
+// scenario: javascript-runtime: Inherit from BaseSandbox
+// scenario: python-runtime: Reuse existing host layer logic
+// scenario: python-runtime: Provide shared initialization
 // scenario: quickjs-prd: 4.2 step 1, locate the runtime
 // scenario: add-javascript-change: What Changes, the factory makes JavaScript sandboxes
-// scenario: quickjs-prd: 4.2 step 1, locate the runtime
-// scenario: add-javascript-change: What Changes, the factory makes JavaScript sandboxes
+// scenario: repl-sandbox: Create with config
 #[test]
 fn each_language_has_its_default_runtime() {
     for language in Language::ALL {
@@ -230,6 +250,8 @@ fn each_language_has_its_default_runtime() {
     }
 }
 
+// scenario: python-runtime: Use custom WASM binary
+// scenario: quickjs-prd: 4.1 the published QuickJS-NG binary, pinned
 #[test]
 fn every_runtime_of_the_manifest_says_hello() {
     for info in engine().runtimes().unwrap() {
@@ -252,6 +274,7 @@ fn every_runtime_of_the_manifest_says_hello() {
     }
 }
 
+// scenario: quickjs-prd: FR-JS-FS-2
 #[test]
 fn unprepared_runs_give_the_same_output() {
     let scripts = [

@@ -1,9 +1,9 @@
-//! Every scenario of the requirements is shown by a case or a test, or says why it is not.
+//! Every scenario of the requirements is shown by a case or a test, or says what is otherwise.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use glovebox::Language;
-use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_cases};
+use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_cases, lost_citations};
 
 const PAGE: &str = "docs/scenarios.md";
 
@@ -38,6 +38,20 @@ fn the_page_names_every_scenario_and_what_shows_it() {
     assert!(held == page, "{PAGE} is not what cases and tests claim; run with BLESS=1");
 }
 
+#[test]
+fn sentences_and_cases_name_only_what_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut texts: Vec<String> = Scenarios::load().unwrap().sentences().map(str::to_owned).collect();
+    texts.extend(
+        fs::read_dir(cases_dir())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter_map(|path| path.is_dir().then(|| fs::read_to_string(path.join("case.toml")).unwrap())),
+    );
+    let lost: Vec<String> = texts.iter().flat_map(|text| lost_citations(text, &root)).collect();
+    assert_eq!(lost, [""; 0]);
+}
+
 // scenario: javascript-runtime: Exclude binary from version control
 #[test]
 fn no_binary_of_a_runtime_can_be_committed() {
@@ -48,14 +62,17 @@ fn no_binary_of_a_runtime_can_be_committed() {
 }
 
 // scenario: javascript-runtime: Document binary source and version
-// scenario: quickjs-prd: 2.1 goal 2, a published runtime by version, without a C toolchain
-// scenario: quickjs-prd: 2.1 goal 2, a published runtime by version, without a C toolchain
 #[test]
-fn the_readme_names_every_runtime_with_version_checksum_and_source() {
+fn the_readme_names_every_runtime_with_version_checksum_licence_and_source() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
     for entry in glovebox_runtimes::Manifest::builtin().unwrap().runtimes() {
-        assert!(readme.contains(&entry.version), "the README lacks version {} of `{}`", entry.version, entry.name);
-        assert!(readme.contains(&entry.sha256.to_string()), "the README lacks the checksum of `{}`", entry.name);
+        let checksum = entry.sha256.to_string();
+        let line = readme.lines().find(|line| line.contains(&checksum));
+        let line = line.unwrap_or_else(|| panic!("the README lacks the checksum of `{}`", entry.name));
+        let source = format!("]({})", entry.homepage);
+        for told in [&entry.name, &entry.version, &entry.licence, &source] {
+            assert!(line.contains(told.as_str()), "the README does not say `{told}` of `{}`", entry.name);
+        }
     }
 }
 
@@ -84,10 +101,11 @@ fn the_packages_of_javascript_are_pure_and_small() {
 
 // scenario: add-javascript-change: What Changes, tests of the boundaries
 // scenario: add-javascript-change: Security, every security test of Python has its like in JavaScript
+// scenario: javascript-runtime: Use separate host function for JavaScript
 #[test]
 fn the_boundaries_are_tested_in_both_languages() {
     /// Beginnings of the names of cases that are about what a sandbox denies.
-    const BOUNDARIES: [&str; 9] = [
+    const BOUNDARIES: [&str; 10] = [
         "deep-",
         "descriptors-",
         "file-climb",
@@ -97,14 +115,16 @@ fn the_boundaries_are_tested_in_both_languages() {
         "nested-",
         "network-",
         "recursion-",
+        "subprocess-",
     ];
     /// What only Python has, with the case that stands for it in JavaScript.
-    const PYTHON_ONLY: [(&str, &str); 5] = [
+    const PYTHON_ONLY: [(&str, &str); 6] = [
         ("interrupt-python-asyncio", "javascript-interrupt-promises"),
         ("interrupt-python-fuel", "javascript-interrupt"),
         ("interrupt-python-handler", "javascript-interrupt"),
         ("interrupt-python-time", "javascript-interrupt-native"),
         ("network-python", "network-javascript"),
+        ("subprocess-python", "subprocess-javascript"),
     ];
     let cases = load_cases(&cases_dir()).unwrap();
     let has = |name: &str, language| cases.iter().any(|case| case.name == name && case.language == language);

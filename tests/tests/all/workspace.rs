@@ -12,6 +12,7 @@ fn in_dir(language: Language, dir: &Path) -> glovebox::Sandbox {
 
 // scenario: python-runtime: Set workspace path
 // scenario: javascript-runtime: Set workspace path
+// scenario: javascript-runtime: Populate all SandboxResult fields
 #[test]
 fn the_workspace_is_named_in_the_result() {
     let dir = TempDir::new().unwrap();
@@ -22,10 +23,9 @@ fn the_workspace_is_named_in_the_result() {
     }
 }
 
+// scenario: javascript-runtime: Mount workspace at /app
 // scenario: quickjs-prd: Cross-runtime file visibility
 // scenario: quickjs-prd: FR-JS-FS-1
-// scenario: quickjs-prd: 2.1 goal 1, the same workspace at /app
-// scenario: add-javascript-change: Why, the best language for each task
 // scenario: quickjs-prd: 2.1 goal 1, the same workspace at /app
 // scenario: add-javascript-change: Why, the best language for each task
 #[test]

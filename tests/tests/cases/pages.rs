@@ -38,10 +38,6 @@ fn pages() -> Vec<(PathBuf, String)> {
 /// Languages of blocks that are programs, or parts of one.
 const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 
-// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
-// scenario: add-javascript-change: What Changes, documentation with examples
-// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
-// scenario: add-javascript-change: What Changes, documentation with examples
 /// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in a programming language do.
 fn code_is_that_of_files() -> Result<(), Failed> {
     let mut count = 0;

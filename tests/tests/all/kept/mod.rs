@@ -12,16 +12,15 @@ use std::{
 };
 
 use glovebox::{
-    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune,
+    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request,
     ResumeError, Sandbox, Save, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError, SkipReason,
-    StoredSession,
+    StoredSession, Timestamp,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
 
 use support::{COUNT, COUNT_JS, id, is_live, javascript, open, python, run};
 
-// scenario: javascript-runtime: Update session metadata after execution
 #[test]
 fn a_session_outlives_its_process() {
     let dir = tempdir().unwrap();
@@ -39,22 +38,40 @@ fn a_session_outlives_its_process() {
     }
 }
 
+// scenario: javascript-runtime: Update session metadata after execution
 #[test]
-fn the_time_of_creation_stays() {
+fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
+    type Open = fn(&Sessions, &str) -> KeptSession;
+    for (of_language, count) in [(python as Open, COUNT), (javascript as Open, COUNT_JS)] {
+        let dir = tempdir().unwrap();
+        let record = |sessions: &Sessions| sessions.store().record(&id("a")).unwrap().unwrap();
+        let sessions = open(dir.path(), |_| {});
+        let session = of_language(&sessions, "a");
+        let created = record(&sessions);
+        std::thread::sleep(Duration::from_millis(5));
+        let before = Timestamp::now();
+        run(&session, count);
+        let later = record(&sessions);
+        assert_eq!(created.created_at, later.created_at);
+        assert!(created.updated_at < before && before <= later.updated_at && later.updated_at <= Timestamp::now());
+        drop((session, sessions));
+        let sessions = open(dir.path(), |_| {});
+        run(&of_language(&sessions, "a"), count);
+        assert_eq!(record(&sessions).created_at, created.created_at);
+        assert!(record(&sessions).updated_at > later.updated_at);
+    }
+}
+
+// scenario: javascript-runtime: Accept session_id in constructor
+#[test]
+fn the_id_that_the_caller_gives_is_the_sessions() {
     let dir = tempdir().unwrap();
-    let record = |sessions: &Sessions| sessions.store().record(&id("a")).unwrap().unwrap();
     let sessions = open(dir.path(), |_| {});
-    let session = python(&sessions, "a");
-    let created = record(&sessions);
-    std::thread::sleep(Duration::from_millis(5));
-    run(&session, COUNT);
-    let later = record(&sessions);
-    assert_eq!(created.created_at, later.created_at);
-    assert!(created.updated_at < later.updated_at);
-    drop((session, sessions));
-    let sessions = open(dir.path(), |_| {});
-    run(&python(&sessions, "a"), COUNT);
-    assert_eq!(record(&sessions).created_at, created.created_at);
+    let session = javascript(&sessions, "test-session-123");
+    assert_eq!(session.execute("1").unwrap().session_id.as_deref(), Some("test-session-123"));
+    assert_eq!(sessions.list().unwrap()[0].stored.id.as_str(), "test-session-123");
+    let fresh = sandbox(Language::JavaScript, |_| {}).run(Request::new("1").session_id("test-session-123")).unwrap();
+    assert_eq!(fresh.session_id.as_deref(), Some("test-session-123"));
 }
 
 #[test]
