@@ -29,7 +29,7 @@ const AT_EVERY_PUSH: [&str; 12] = [
     "everywhere-abuse",
 ];
 /// Those whose tools take minutes.
-const IN_THE_WHOLE_MATRIX: [&str; 3] = ["agent-javascript", "agent-python", "everywhere-figures"];
+const IN_THE_WHOLE_MATRIX: [&str; 4] = ["agent-javascript", "agent-python", "everywhere-figures", "runner-component"];
 
 /// Whether the whole matrix is asked for, `GLOVEBOX_TESTS=full`, as `.ci/full` does. Else it is what runs at every push.
 #[must_use]

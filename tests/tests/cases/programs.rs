@@ -44,6 +44,10 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }));
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
+    if whole_matrix() {
+        // The same as `cargo component build` makes it.
+        trials.push(program_trial("programs/runner-component", "runner-component", the_first_program_runs_scripts));
+    }
     for (program, allowed) in IMPORTS {
         if !built_at_every_push(program.trim_start_matches("agent-")) && !whole_matrix() {
             continue;
