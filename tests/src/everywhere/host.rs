@@ -67,8 +67,16 @@ impl Host {
     /// # Errors
     /// The line that installs it.
     pub fn invoke(component: &Path, call: &str) -> Result<Command, String> {
+        Self::invoke_with(component, call, &[])
+    }
+
+    /// The same with options of `wasmtime run`.
+    ///
+    /// # Errors
+    /// The line that installs it.
+    pub fn invoke_with(component: &Path, call: &str, options: &[&str]) -> Result<Command, String> {
         let mut command = wasmtime()?;
-        command.args(["--invoke", call]).arg(component);
+        command.args(options).args(["--invoke", call]).arg(component);
         Ok(command)
     }
 

@@ -13,7 +13,7 @@ use wasmtime::{
 
 /// What can be seen of an execution.
 #[derive(Debug, PartialEq)]
-struct Seen {
+pub(crate) struct Seen {
     outcome: String,
     stdout: Vec<u8>,
     fuel: u64,
@@ -29,7 +29,7 @@ const JAVASCRIPT: [&str; 3] = [
 const PYTHON: [&str; 2] =
     ["print(1)", "import json\nd = {str(i): i * i for i in range(40)}\nprint(json.dumps(d)[-9:])\nd['none']"];
 
-fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
+pub(crate) fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     let execution = sandbox.execute(source).unwrap();
     Seen {
         outcome: short(&execution.outcome),
@@ -40,7 +40,7 @@ fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
 }
 
 /// The engine's sandbox with this budget: on images without libraries, as providers have.
-fn engine_with(language: Language, fuel: u64) -> Sandbox {
+pub(crate) fn engine_with(language: Language, fuel: u64) -> Sandbox {
     sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);
         policy.entropy = Entropy::Seeded(0);
@@ -49,28 +49,40 @@ fn engine_with(language: Language, fuel: u64) -> Sandbox {
     })
 }
 
+/// A closed provider of one language, compiled.
+pub(crate) struct Compiled {
+    engine: Engine,
+    component: Component,
+    language: Language,
+}
+
+impl Compiled {
+    pub(crate) fn new(mut config: Config, path: &Path, language: Language) -> wasmtime::Result<Self> {
+        config.cranelift_opt_level(OptLevel::None);
+        let engine = Engine::new(&config)?;
+        let component = Component::new(&engine, fs::read(path)?)?;
+        Ok(Self { engine, component, language })
+    }
+
+    pub(crate) fn instance(&self) -> wasmtime::Result<Provider> {
+        let mut store = Store::new(&self.engine, ());
+        let instance = Linker::new(&self.engine).instantiate(&mut store, &self.component)?;
+        let sandbox = instance.get_export_index(&mut store, None, "glovebox:sandbox/sandbox@0.1.0").unwrap();
+        let execute = instance.get_export_index(&mut store, Some(&sandbox), "execute").unwrap();
+        let execute = instance.get_func(&mut store, execute).unwrap();
+        Ok(Provider { store, execute, language: self.language })
+    }
+}
+
 /// One instance of a provider, which answers all calls.
-struct Provider {
+pub(crate) struct Provider {
     store: Store<()>,
     execute: Func,
     language: Language,
 }
 
 impl Provider {
-    fn new(path: &Path, language: Language) -> Self {
-        let mut config = Config::new();
-        config.wasm_exceptions(true).cranelift_opt_level(OptLevel::None);
-        let engine = Engine::new(&config).unwrap();
-        let component = Component::new(&engine, fs::read(path).unwrap()).unwrap();
-        let mut store = Store::new(&engine, ());
-        let instance = Linker::new(&engine).instantiate(&mut store, &component).unwrap();
-        let sandbox = instance.get_export_index(&mut store, None, "glovebox:sandbox/sandbox@0.1.0").unwrap();
-        let execute = instance.get_export_index(&mut store, Some(&sandbox), "execute").unwrap();
-        let execute = instance.get_func(&mut store, execute).unwrap();
-        Self { store, execute, language }
-    }
-
-    fn execute(&mut self, source: &str, fuel: u64) -> Seen {
+    pub(crate) fn execute(&mut self, source: &str, fuel: u64) -> Seen {
         let record = |fields: Vec<(&str, Val)>| {
             Val::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
         };
@@ -157,7 +169,7 @@ fn budgets(total: u64, first: u64, last: u64, between: usize) -> Vec<u64> {
 }
 
 fn compare(path: &Path, language: Language, scripts: &[&str], (first, last, between): (u64, u64, usize)) {
-    let mut provider = Provider::new(path, language);
+    let mut provider = Compiled::new(Config::new(), path, language).unwrap().instance().unwrap();
     for (place, source) in scripts.iter().enumerate() {
         let whole = in_engine(&engine_with(language, 10_000_000_000), source);
         assert_eq!(whole, provider.execute(source, 10_000_000_000), "{source}");

@@ -1,9 +1,13 @@
 //! The providers themselves, as those meet them who take one: their size and what they import, what `wasmtime run --invoke` answers, and
 //! the types that jco generates.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use glovebox_tests::{Case, everywhere::Host, missing_trial, provider_path, trial_with, wasmtime_path};
+use glovebox_tests::{Case, everywhere::Host, missing_trial, provider_path, trial_with, wasmtime_path, whole_matrix};
 use libtest_mimic::{Failed, Trial};
 use wit_component::DecodedWasm;
 use wit_parser::Resolve;
@@ -47,6 +51,12 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         for language in languages.iter().filter(|_| closed) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
+        }
+        // Compiled anew for a pool, for a quarter of a minute where there is Python in it.
+        if closed && (whole_matrix() || languages == &["javascript"]) {
+            let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
+            let run = move |path: PathBuf| pooled(&path, languages[0], languages.len() + 1);
+            trials.push(trial_with(trial("pooled"), needed, run));
         }
     }
     let built = provider_path("glovebox").and_then(|_| Host::node().map(drop));
@@ -117,6 +127,20 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// `execute` with the pool that `wasmtime serve` has by default, and with room in it for a module of so many memories and tables.
+fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> {
+    let call = format!("execute({language}, {{source: \"\"}}, {{:}})");
+    let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");
+    let refused = Host::invoke_with(path, &call, &["-O", "pooling-allocator=y"])?.output()?;
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let told = format!("defined memories count of {per_module} exceeds the per-instance limit of 1");
+    if refused.status.success() || !reason.contains(&told) {
+        return Err(format!("without room it ended with {}: {reason}", refused.status).into());
+    }
+    let said = succeeded(Host::invoke_with(path, &call, &["-O", "pooling-allocator=y", "-O", &room])?)?;
+    if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
 }
 
 /// The program `typed.mts` against the declarations, and what it prints.

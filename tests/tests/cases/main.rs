@@ -22,6 +22,7 @@ mod everywhere_hostile;
 mod everywhere_providers;
 mod hostile;
 mod pages;
+mod pooled;
 mod programs;
 
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ struct Suite {
     trials: fn(&[Case]) -> Vec<Trial>,
 }
 
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 10] = [
     Suite { name: "conformance", needs_components: false, trials: conformance::trials },
     Suite { name: "hostile", needs_components: false, trials: hostile::trials },
     Suite { name: "everywhere", needs_components: true, trials: everywhere::trials },
@@ -44,6 +45,7 @@ const SUITES: [Suite; 9] = [
     Suite { name: "everywhere_providers", needs_components: true, trials: everywhere_providers::trials },
     Suite { name: "conformance_component", needs_components: true, trials: conformance_component::trials },
     Suite { name: "budgets", needs_components: true, trials: budgets::trials },
+    Suite { name: "pooled", needs_components: true, trials: pooled::trials },
     Suite { name: "programs", needs_components: true, trials: programs::trials },
     Suite { name: "pages", needs_components: true, trials: pages::trials },
 ];

@@ -1,0 +1,78 @@
+//! The closed providers in a pool, as a server has them, `wasmtime serve` for one: each instance is put where another one was.
+
+use std::path::Path;
+
+use glovebox::Language;
+use glovebox_tests::{Case, provider_path, trial_with, whole_matrix};
+use libtest_mimic::{Failed, Trial};
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::budgets::{Compiled, engine_with, in_engine};
+
+/// How many instances there may be at once.
+const INSTANCES: u32 = 2;
+
+const FUEL: u64 = 20_000_000;
+
+pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
+    // Compiling the one of Python takes longer than all else here.
+    let languages = Language::ALL.into_iter().filter(|language| *language == Language::JavaScript || whole_matrix());
+    let trial = |language| {
+        let provider = provider_path(&format!("glovebox-{language}-closed"));
+        trial_with(format!("pooled/{language}"), provider, move |path| each_instance_is_new(&path, language))
+    };
+    languages.map(trial).collect()
+}
+
+/// As `wasmtime serve` has it, but for the number of instances, and of the memories and tables in a module.
+fn pool(per_module: u32) -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(INSTANCES)
+        .total_core_instances(INSTANCES * 20)
+        .total_memories(INSTANCES * per_module)
+        .total_tables(INSTANCES * per_module)
+        .max_memories_per_module(per_module)
+        .max_tables_per_module(per_module);
+    let mut config = Config::new();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
+    // Wasmtime's default, a memory and a table in a module, is too little: docs/embed-anywhere.md says so.
+    let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory for a module takes it")?;
+    let refused = format!("{refused:?}");
+    if !refused.contains("defined memories count of 2 exceeds the per-instance limit of 1") {
+        return Err(refused.into());
+    }
+    let compiled = Compiled::new(pool(2), path, language)?;
+    let scripts = match language {
+        Language::Python => [
+            "import builtins, os\nprint(hasattr(builtins, 'left'), os.listdir())\nbuiltins.left = 'x' * 1_000_000\nopen('left', 'w').write('x')",
+            "raise ValueError('left')",
+            "while True: pass",
+        ],
+        Language::JavaScript => [
+            "console.log('left' in globalThis, os.readdir('.')[0].length); globalThis.left = 'x'.repeat(1_000_000); std.open('left', 'w').puts('x')",
+            "throw new Error('left')",
+            "for (;;);",
+        ],
+    };
+    let expected: Vec<_> = scripts.iter().map(|source| in_engine(&engine_with(language, FUEL), source)).collect();
+    for round in 0..6 {
+        // Both places are taken, by instances of which the ones before have left traces.
+        let (mut one, mut two) = (compiled.instance()?, compiled.instance()?);
+        if compiled.instance().is_ok() {
+            return Err("there is a third instance in a pool of two".into());
+        }
+        for (source, expected) in scripts.iter().zip(&expected) {
+            for provider in [&mut one, &mut two] {
+                let seen = provider.execute(source, FUEL);
+                if seen != *expected {
+                    return Err(format!("round {round}, {source:?}: {seen:?}\nand not {expected:?}").into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
