@@ -88,6 +88,8 @@ _BLOCKS = "block", "open"
 def is_certain(text, start, tail, kind):
     """Whether a statement begins at `start` and none behind it, unless that is in long quotes, as far as the text alone tells:
     not where brackets may be open, nor where the line above may go on."""
+    if not start and kind in ("simple", "other"):
+        return ";" not in tail
     if kind == "open":
         line = tail.partition("\n")[0]
         if line[0] == "@" or not line.endswith(":") or _CHOICE(line) or not _BALANCED(line):
