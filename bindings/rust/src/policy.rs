@@ -52,7 +52,7 @@ impl Default for Limits {
 
 impl Limits {
     setters! {
-        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 10,000,000,000.
+        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms` lets a script use.
         fuel: u64,
         /// Fuel kept for a last word, at most a tenth of all. Default 100,000,000.
         fuel_reserve: u64,

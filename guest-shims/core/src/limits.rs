@@ -21,9 +21,11 @@ const TOOL_ENVELOPE_BYTES: u64 = 4096;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Fuel: roughly one unit per WebAssembly operator, plus what host work costs. Default 10 billion,
-    /// which an interpreter at work uses up in about a second here: five million empty turns of a Python loop. Booting the
-    /// interpreter is not on the bill.
+    /// Fuel: roughly one unit per WebAssembly operator, plus what host work costs. Default 400 billion. On a machine of 2026
+    /// interpreters use up 6 to 18 billion a second, and 29 at the most, in long multiplications and copies: within the default
+    /// of `timeout_ms` a script meets that limit first, and this one bounds the work where time says little, on a machine that
+    /// is faster, or under a provider that has no clock. Set it lower for results that do not depend on the machine. Booting
+    /// the interpreter is not on the bill.
     /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     pub fuel: u64,
     /// How much of `fuel` is kept for a last word. Default 100 million (about 10 ms of work), and never more than a
@@ -104,7 +106,7 @@ macro_rules! with_limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            fuel: 10_000_000_000,
+            fuel: 400_000_000_000,
             fuel_reserve: 100_000_000,
             timeout_ms: 10_000,
             timeout_reserve_ms: 100,

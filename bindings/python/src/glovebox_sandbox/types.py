@@ -55,7 +55,8 @@ class Limits:
 
     fuel: int | None = None
     """Fuel: about one unit per WebAssembly operator, plus what host work costs. At 0 left the guest is unwound.
-    Booting the interpreter is not on the bill. At least 1. Default 10,000,000,000.
+    Booting the interpreter is not on the bill. At least 1. Default 400,000,000,000: so much that a script meets the
+    default of `timeout-ms` first. Where there is no clock, it is all that ends a loop, after a minute or so.
     """
 
     fuel_reserve: int | None = None

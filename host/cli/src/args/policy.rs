@@ -78,7 +78,7 @@ pub(crate) struct GrantArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
-    /// Work, about one unit per WebAssembly operator [default: 10000000000]
+    /// Work, about one unit per WebAssembly operator; by default time comes first [default: 400000000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
