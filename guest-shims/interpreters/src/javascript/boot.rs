@@ -284,6 +284,7 @@ impl Booted<'_> {
         self.at.report = self.function(shared, "report")?;
         self.at.complain = self.function(shared, "complain")?;
         self.at.forget = self.function(shared, "forget")?;
+        self.at.uncaught = self.function(shared, "uncaught")?;
         self.at.show = self.function(shared, "show")?;
         self.at.find = self.function(shared, "find")?;
         self.at.assign = self.function(shared, "assign")?;

@@ -27,7 +27,7 @@
   const OutOfRange = RangeError;
 
   // What the host reads after each call, in this order: see `state.rs`.
-  const words = new Int32Array(new ArrayBuffer(40));
+  const words = new Int32Array(new ArrayBuffer(48));
   const times = new Float64Array(words.buffer);
   const WAITING = 0;
   const EXITED = 1;
@@ -36,6 +36,7 @@
   const OLD_ORIGIN = 3;
   const LITTER = 8;
   const LEAVING = 9;
+  const LISTENING = 10;
   $.buffer = words.buffer;
 
   // A heap of timers by due time, then by age, without a prototype: numeric setters on `Array.prototype` are a
@@ -190,13 +191,30 @@
     words[LEAVING] = code;
   };
 
+  // What a script has done about errors that nobody caught: nothing, until it listens to `process`.
+  let heed;
+  $.listen = (how) => {
+    heed = how;
+    words[LISTENING] = 1;
+  };
+  // Promises of microtasks that threw: of these the script knows nothing, to it they are plain errors.
+  const thrown = new WeakMap();
+  // Offers an error that nobody caught, and the promise that was rejected with it, to the script. Says whether it was taken; throws
+  // what a listener threw.
+  $.uncaught = (error, promise) => (heed(error, weakGet(thrown, promise) ? undefined : promise) ? 1 : 0);
+
   const settled = PromiseClass.resolve();
   // No look-up of `Promise[Symbol.species]`, which is a script's to replace.
   defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
   const queueMicrotask = (callback) => {
     if (typeof callback !== 'function') throw new Failure('the microtask must be a function');
-    then(settled, () => {
-      callback();
+    const promise = then(settled, () => {
+      try {
+        callback();
+      } catch (error) {
+        weakSet(thrown, promise, true);
+        throw error;
+      }
     });
   };
 

@@ -173,10 +173,14 @@ impl Booted<'_> {
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {
                     *module = program.module();
                 }
-                return Ok(Ending::Threw(thrown));
+                return match self.uncaught(thrown, JsValue::UNDEFINED)? {
+                    Some(thrown) => Ok(Ending::Threw(thrown)),
+                    None => self.drain(JsValue::UNDEFINED),
+                };
             }
         };
-        let mut ending = self.drain()?;
+        let main = if grammar.is_async() { result } else { JsValue::UNDEFINED };
+        let mut ending = self.drain(main)?;
         // A promise that is pending may go on in a later execution.
         if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
             *module = program.module();
@@ -213,7 +217,7 @@ impl Booted<'_> {
         let shown = self.show(value)?;
         self.guest.free(value)?;
         match shown {
-            Ok(shown) => Ok(match self.drain()? {
+            Ok(shown) => Ok(match self.drain(JsValue::UNDEFINED)? {
                 Ending::Done(_) => Ending::Done(Some(shown)),
                 other => other,
             }),
@@ -221,12 +225,30 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails.
-    fn drain(&mut self) -> Result<Ending, DriverError> {
+    /// Offers what nobody caught to the script's own listeners, with the promise that was rejected with it, or `undefined`. Takes
+    /// it over, and gives back what ends the execution: nothing where a listener took it, what a listener threw where one did.
+    fn uncaught(&mut self, thrown: JsValue, promise: JsValue) -> Result<Option<JsValue>, DriverError> {
+        if !self.is_listening()? || self.state()?.exit.is_some() || self.is_interrupted()? {
+            return Ok(Some(thrown));
+        }
+        let taken = self.guest.apply(JsValue::object(self.at.uncaught), &[thrown, promise])?;
+        if taken == JsValue::int(0) {
+            return Ok(Some(thrown));
+        }
+        self.guest.free(thrown)?;
+        if taken.is_exception() { Ok(Some(self.guest.exception()?)) } else { Ok(None) }
+    }
+
+    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails that the script
+    /// does not listen for. `main` is the promise that the script itself is, or `undefined`.
+    fn drain(&mut self, main: JsValue) -> Result<Ending, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
                 if !completed {
-                    return Ok(Ending::Threw(self.guest.exception()?));
+                    let thrown = self.guest.exception()?;
+                    if let Some(thrown) = self.uncaught(thrown, JsValue::UNDEFINED)? {
+                        return Ok(Ending::Threw(thrown));
+                    }
                 }
             }
             let state = self.state()?;
@@ -234,15 +256,22 @@ impl Booted<'_> {
                 return Ok(Ending::Done(None));
             }
             // As in Node: what nobody handles by the time the jobs are done fails the run.
-            if let Some((_, reason)) = self.rejection()? {
-                let held = self.guest.hold(reason)?;
-                return Ok(Ending::Threw(held));
+            if let Some((promise, reason)) = self.rejection()? {
+                let (promise, reason) = (self.guest.hold(promise)?, self.guest.hold(reason)?);
+                self.guest.handled(promise, reason)?;
+                let ended = self.uncaught(reason, if promise == main { JsValue::UNDEFINED } else { promise })?;
+                self.guest.free(promise)?;
+                match ended {
+                    Some(thrown) => return Ok(Ending::Threw(thrown)),
+                    None => continue,
+                }
             }
             if state.waiting == 0 {
                 return Ok(Ending::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
+                // It is ours, or the host has stopped it.
                 return Ok(Ending::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {
@@ -251,7 +280,11 @@ impl Booted<'_> {
             let result = self.guest.apply(callback, &[])?;
             self.guest.free(callback)?;
             if result.is_exception() {
-                return Ok(Ending::Threw(self.guest.exception()?));
+                let thrown = self.guest.exception()?;
+                match self.uncaught(thrown, JsValue::UNDEFINED)? {
+                    Some(thrown) => return Ok(Ending::Threw(thrown)),
+                    None => continue,
+                }
             }
             self.guest.free(result)?;
         }

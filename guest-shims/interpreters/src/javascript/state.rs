@@ -64,6 +64,7 @@ addresses! {
     tick,
     reset,
     forget,
+    uncaught,
     prepare,
     facts,
     report,
@@ -86,6 +87,7 @@ const INPUT_OFFSET: u32 = 12;
 /// Behind the two doubles that `globals.js` leaves at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
+const LISTENING_OFFSET: u32 = 40;
 
 /// What the boot scripts say between two calls.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +132,11 @@ impl<'a> Booted<'a> {
     /// Whether the execution left something to forget.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
+    }
+
+    /// Whether the script has listeners that may want to know of an error that nobody caught.
+    pub(super) fn is_listening(&mut self) -> Result<bool, DriverError> {
+        Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
     }
 
     /// The exit code of a script that ends by itself, where it is not zero.

@@ -78,8 +78,13 @@
   };
   hrtime.bigint = () => BigInt(Math.floor(now() * 1e6));
 
-  let isLeaving = false;
   let exitCode;
+  // Whether the listeners of `exit` have been called, or are.
+  let isLeaving = false;
+  const leave = (code) => {
+    isLeaving = true;
+    emitter.emit('exit', code);
+  };
   const process = Object.assign(emitter, {
     title: 'node',
     version: `v${version}`,
@@ -106,15 +111,8 @@
       if (result < 0) throw coded(Error, 'ENOTDIR', `ENOTDIR: not a directory, chdir '${directory}'`);
     },
     exit(code = exitCode) {
-      if (!isLeaving) {
-        isLeaving = true;
-        try {
-          if (code !== undefined) process.exitCode = code;
-          emitter.emit('exit', exitCode ?? 0);
-        } finally {
-          isLeaving = false;
-        }
-      }
+      if (code !== undefined) process.exitCode = code;
+      if (!isLeaving) leave(exitCode ?? 0);
       $.overrides.std.exit(exitCode ?? 0);
     },
     nextTick(callback, ...args) {
@@ -152,12 +150,54 @@
   });
   Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
 
-  // Whoever waits for the end is told of it when nothing is left to do, or at `exit`.
+  // As Node words it, where what a promise was rejected with is no error.
+  const unhandled = (reason) =>
+    coded(Error, 'ERR_UNHANDLED_REJECTION',
+      'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +
+      `handled with .catch(). The promise rejected with the reason "${typeof reason === 'string' ? reason : $.inspect(reason, 0)}".`);
+
+  // What nobody caught, with the promise if it is of one. Whether a listener took it; otherwise the script ends, and is told so.
+  const heed = (thrown, promise) => {
+    let error = thrown;
+    let origin = 'uncaughtException';
+    if (promise !== undefined) {
+      try {
+        if (emitter.emit('unhandledRejection', thrown, promise)) return true;
+        origin = 'unhandledRejection';
+      } catch (another) {
+        error = another;
+      }
+    }
+    const isError = typeof error === 'object' && error !== null && 'stack' in error;
+    const told = origin === 'unhandledRejection' && !isError ? unhandled(error) : error;
+    emitter.emit('uncaughtExceptionMonitor', told, origin);
+    if (emitter.emit('uncaughtException', told, origin)) {
+      isLeaving = false;
+      return true;
+    }
+    if (!isLeaving) {
+      process.exitCode = 1;
+      try {
+        leave(1);
+      } catch {
+        // The error that the script ends with is the first one.
+      }
+    }
+    if (error !== thrown) throw error;
+    return false;
+  };
+
+  const HEEDED = { __proto__: null, exit: true, uncaughtException: true, uncaughtExceptionMonitor: true, unhandledRejection: true };
+  // Whoever waits for the end is told of it when nothing is left to do, at `exit`, or when the script fails.
   emitter.on('newListener', (name) => {
+    if (name in HEEDED) $.listen(heed);
     if (name !== 'exit' && name !== 'beforeExit') return;
     $.lastly(() => {
       emitter.emit('beforeExit', exitCode ?? 0);
-      $.lastly(() => emitter.emit('exit', exitCode ?? 0));
+      $.lastly(() => {
+        if (!isLeaving) leave(exitCode ?? 0);
+        isLeaving = false;
+      });
     });
   });
 
@@ -171,6 +211,7 @@
   $.entering();
   $.resetProcess = () => {
     exitCode = undefined;
+    isLeaving = false;
   };
 
   const osModule = {
