@@ -86,10 +86,12 @@ impl Boot for JavaScript {
 
 impl Driver for JavaScript {
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        // What is left when there is no memory for the error either: one without its text, or `null`.
+        // What is left when there is no memory for the error either: one without its text, `null`, or nothing at all.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
-        let thrown_null = raised.type_name.is_empty() && raised.message == "null";
-        unsayable || thrown_null || (raised.type_name.as_str(), raised.message.as_str()) == OUT_OF_MEMORY
+        let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
+        // Some parts of the interpreter say where.
+        let (type_name, message) = OUT_OF_MEMORY;
+        unsayable || thrown_null || (raised.type_name == type_name && raised.message.starts_with(message))
     }
 
     /// Gives `Math.random` a state of its own, straight into the context.

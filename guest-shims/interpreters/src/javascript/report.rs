@@ -124,12 +124,14 @@ impl Booted<'_> {
             answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         }
         if answer.is_exception() {
-            // Describing a value takes memory; where none is left, that is what happened to the script too.
             let failure = self.guest.exception()?;
-            let text = self.guest.text(failure)?.unwrap_or_default();
+            let text = self.guest.text(failure)?;
             self.guest.free(failure)?;
-            // Without memory for the error, QuickJS throws `null`.
-            let facts = if failure.is_null() || text == Facts::out_of_memory().traceback {
+            // Describing a value takes memory; where none is left, that is what happened to the script too. Without memory for
+            // the error, QuickJS throws `null`, or one that cannot be made text either.
+            let is_memory =
+                failure.is_null() || text == Some(Facts::out_of_memory().traceback) || self.is_exhausted()?;
+            let facts = if is_memory {
                 Facts::out_of_memory()
             } else {
                 Facts { traceback: UNDESCRIBED.to_owned(), message: UNDESCRIBED.to_owned(), ..Facts::default() }
@@ -146,6 +148,11 @@ impl Booted<'_> {
             stack: self.text_property(answer, "stack")?,
         };
         self.guest.free(answer)?;
+        // It was described, and there was no memory to take the description out.
+        let is_lost = facts.traceback.is_empty() || (facts.type_name.is_empty() && facts.message.is_empty());
+        if is_lost && self.is_exhausted()? {
+            return Ok(Facts::out_of_memory());
+        }
         Ok(facts)
     }
 
@@ -174,7 +181,8 @@ impl Booted<'_> {
 
     /// Prints what was thrown to standard error, and says what it was; takes the value over.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
-        if thrown.is_null() && self.is_exhausted()? {
+        // No script can throw what is not initialised: it stands for an error that there was no memory for.
+        if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.complain(&facts.traceback)?;
             return Ok(facts.into_raised(name));
