@@ -62,6 +62,6 @@ pub use programs::{
     build_components, missing_trial, program_path, program_trial, provider_path, trial_with, wasmtime_path,
     whole_matrix,
 };
-pub use sandboxes::{fixed, sandbox, sandbox_on, short};
+pub use sandboxes::{fixed, sandbox, sandbox_on, short, spare_bytes};
 pub use scenarios::{Claims, Scenarios, lost_citations};
 pub use step::{Action, CaseTool, Step};

@@ -22,6 +22,11 @@ pub fn fixed(policy: &mut Policy) {
     policy.entropy = Entropy::Seeded(7);
 }
 
+/// What `limits.memory_bytes` does not count of a language's linear memory: the image, which counts as 2 MiB.
+pub fn spare_bytes(language: Language) -> u64 {
+    engine().prepare(language.name()).expect("the image can be prepared").memory_bytes - (2 << 20)
+}
+
 /// An outcome in a word or two, exact enough to expect: `completed`, `exited 3`, `raised ValueError`,
 /// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
 #[must_use]

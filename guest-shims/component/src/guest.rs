@@ -31,7 +31,7 @@ impl Guest {
         limits: &Limits,
         run: Run,
     ) -> Result<Self, SandboxError> {
-        let mut state = State::new(wasi, limits.memory_bytes, run);
+        let mut state = State::new(wasi, runtime.memory_limit(limits), run);
         if !state.limiter.grow(0, runtime.memory_bytes(), None) {
             return Err(SandboxError::Unavailable(format!(
                 "`limits.memory-bytes` has no room for `{}` and what its guest begins with",

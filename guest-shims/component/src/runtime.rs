@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use glovebox_core::Language;
+use glovebox_core::{Language, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
 use crate::{GlobalDescription, GuestDescription, ImageRuns, memory::PAGE_BYTES, session::Residence};
@@ -90,6 +90,12 @@ impl Runtime {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.memory_pages) * PAGE_BYTES
+    }
+
+    /// How much memory a guest of it may have under these limits.
+    #[must_use]
+    pub fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
+        MemoryLimit::of_image(limits.memory_bytes, self.memory_bytes())
     }
 
     /// The number of a function that drivers call.

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{GuestWorld, LIBRARY_PATH, WORKSPACE, check_request, files::Snapshot, name_limit};
+use glovebox_core::{GuestWorld, LIBRARY_PATH, MemoryLimit, WORKSPACE, check_request, files::Snapshot, name_limit};
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
@@ -65,7 +65,7 @@ impl Sandbox {
         policy: Policy,
         toolbox: Rc<Toolbox>,
     ) -> Result<Self, SandboxError> {
-        let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, runtime.memory_bytes());
+        let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, MemoryLimit::least(runtime.memory_bytes()));
         if needed_bytes > limit_bytes {
             return Err(SandboxError::InvalidPolicy(format!(
                 "`limits.memory-bytes` is {limit_bytes}; `{}` alone takes {needed_bytes}",

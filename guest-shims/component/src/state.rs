@@ -1,6 +1,6 @@
 //! What is kept for a guest beside its memory.
 
-use glovebox_core::MemoryLimiter;
+use glovebox_core::{MemoryLimit, MemoryLimiter};
 use glovebox_wasi::{Stop, Wasi};
 
 use crate::{
@@ -27,8 +27,8 @@ pub struct State {
 impl State {
     /// For a guest that is asleep, with a memory of this size.
     #[must_use]
-    pub fn new(wasi: Wasi, limit_bytes: u64, run: Run) -> Self {
-        let limiter = MemoryLimiter::new(limit_bytes, wasi.host_bytes());
+    pub fn new(wasi: Wasi, limit: MemoryLimit, run: Run) -> Self {
+        let limiter = MemoryLimiter::new(limit, wasi.host_bytes());
         Self { wasi, limiter, run, ..Self::default() }
     }
 

@@ -48,7 +48,7 @@ pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
-pub use memory::MemoryLimiter;
+pub use memory::{MemoryLimit, MemoryLimiter};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};

@@ -7,10 +7,48 @@ use crate::{session::Reservation, tools::Account};
 /// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
-/// Holds linear memory and what the host keeps for the guest under one limit.
+/// What an image counts as, however large: about what an interpreter itself writes to of it.
+const IMAGE_BYTES: u64 = 2 << 20;
+
+/// How much memory a guest may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// `limits.memory_bytes`.
+    pub bytes: u64,
+    /// What is not counted of its linear memory: the image that it begins as.
+    spare_bytes: u64,
+}
+
+impl MemoryLimit {
+    /// For a guest that begins as an image with a linear memory of this size.
+    #[must_use]
+    pub fn of_image(bytes: u64, image_bytes: u64) -> Self {
+        Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::least(image_bytes)) }
+    }
+
+    /// What an image with a linear memory of this size counts as.
+    #[must_use]
+    pub fn least(image_bytes: u64) -> u64 {
+        image_bytes.min(IMAGE_BYTES)
+    }
+
+    /// What is counted of a linear memory.
+    #[must_use]
+    pub fn counted(&self, linear_bytes: u64) -> u64 {
+        linear_bytes.saturating_sub(self.spare_bytes)
+    }
+}
+
+impl From<u64> for MemoryLimit {
+    fn from(bytes: u64) -> Self {
+        Self { bytes, spare_bytes: 0 }
+    }
+}
+
+/// Holds linear memory, as far as it is counted, and what the host keeps for the guest under one limit.
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
-    limit_bytes: u64,
+    limit: MemoryLimit,
     /// What of it linear memory may not take.
     reserve_bytes: u64,
     /// What the host holds beside calls of tools: kept current by every WASI call.
@@ -31,30 +69,31 @@ pub struct MemoryLimiter {
 impl MemoryLimiter {
     /// For a guest that has no memory yet, and that the host holds this much for.
     #[must_use]
-    pub fn new(limit_bytes: u64, host_bytes: u64) -> Self {
-        let reserve_bytes = OUTPUT_RESERVE_BYTES.min(limit_bytes / 8);
-        let mut limiter = Self { limit_bytes, reserve_bytes, ..Self::default() };
+    pub fn new(limit: impl Into<MemoryLimit>, host_bytes: u64) -> Self {
+        let limit = limit.into();
+        let reserve_bytes = OUTPUT_RESERVE_BYTES.min(limit.bytes / 8);
+        let mut limiter = Self { limit, reserve_bytes, ..Self::default() };
         limiter.set_host_bytes(host_bytes);
         limiter.see_peak();
         limiter
     }
 
-    /// Linear memory, in bytes.
+    /// What is counted of linear memory, in bytes.
     #[must_use]
     pub fn linear_bytes(&self) -> u64 {
-        self.linear_bytes
+        self.limit.counted(self.linear_bytes)
     }
 
-    /// What of the limit the guest's files and output cannot have: linear memory, what calls of tools hold, and what other
+    /// What of the limit the guest's files and output cannot have: what is counted of linear memory, what calls of tools hold, and what other
     /// sessions have taken.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
-        let taken = self.linear_bytes.saturating_add(self.tools.held_bytes());
+        let taken = self.linear_bytes().saturating_add(self.tools.held_bytes());
         match &self.reservation {
             None => taken,
             Some(reservation) => {
                 let host_bytes = self.reserved_host_bytes.saturating_add(reservation.available_bytes());
-                taken.max(self.limit_bytes.saturating_sub(host_bytes))
+                taken.max(self.limit.bytes.saturating_sub(host_bytes))
             }
         }
     }
@@ -91,7 +130,7 @@ impl MemoryLimiter {
             reservation.add(more);
             self.reserved_host_bytes = bytes;
         }
-        self.tools.set_room(self.limit_bytes.saturating_sub(self.linear_bytes.saturating_add(bytes)));
+        self.tools.set_room(self.limit.bytes.saturating_sub(self.linear_bytes().saturating_add(bytes)));
     }
 
     /// What is in use now may be the most.
@@ -121,13 +160,14 @@ impl MemoryLimiter {
     /// grown.
     pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
         let grown = desired.saturating_sub(current);
-        let sum = self.sum_bytes().saturating_add(grown);
+        let linear_bytes = self.linear_bytes.saturating_add(grown);
+        let counted_bytes = self.limit.counted(linear_bytes);
+        let sum = counted_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes());
         // The memory that an instance begins with is not the guest's to choose.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
-        let linear_bytes = self.linear_bytes.saturating_add(grown);
-        let others = linear_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
+        let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
         let fits = maximum.is_none_or(|most| desired <= most)
-            && self.limit_bytes.checked_sub(others).is_some_and(|left| {
+            && self.limit.bytes.checked_sub(others).is_some_and(|left| {
                 // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
@@ -143,7 +183,7 @@ impl MemoryLimiter {
     }
 
     fn sum_bytes(&self) -> u64 {
-        self.linear_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes())
+        self.linear_bytes().saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes())
     }
 }
 
@@ -154,7 +194,7 @@ mod tests {
 
     /// Nothing is kept free.
     fn limiter(limit_bytes: u64) -> MemoryLimiter {
-        MemoryLimiter { limit_bytes, ..MemoryLimiter::default() }
+        MemoryLimiter { limit: limit_bytes.into(), ..MemoryLimiter::default() }
     }
 
     #[test]
@@ -222,6 +262,29 @@ mod tests {
         limiter.give_back_reservation();
         assert_eq!(other.check(&limits, 30), Ok(()));
         assert_eq!(limiter.taken_bytes(), 45);
+    }
+
+    #[test]
+    fn an_image_counts_as_little_however_large_it_is() {
+        const MIB: u64 = 1 << 20;
+        let mut limiter = MemoryLimiter::new(MemoryLimit::of_image(10 * MIB, 60 * MIB), 0);
+        limiter.free_all();
+        limiter.set_host_bytes(MIB);
+        assert!(limiter.grow(0, 60 * MIB, None), "the image");
+        assert_eq!((limiter.taken_bytes(), limiter.used_bytes()), (2 * MIB, 3 * MIB));
+        assert!(limiter.grow(60 * MIB, 67 * MIB - 1, None), "under");
+        assert!(limiter.grow(67 * MIB - 1, 67 * MIB, None), "at");
+        assert!(!limiter.grow(67 * MIB, 67 * MIB + 1, None), "over");
+        assert_eq!(limiter.refused_bytes(), Some(10 * MIB + 1));
+        assert_eq!(limiter.used_bytes(), 10 * MIB, "it is never more than the limit");
+    }
+
+    #[test]
+    fn a_small_image_counts_as_it_is() {
+        let limit = MemoryLimit::of_image(100, 10);
+        assert_eq!((limit.counted(10), limit.counted(11), limit.counted(0)), (10, 11, 0));
+        let limit = MemoryLimit::of_image(100, IMAGE_BYTES + 1);
+        assert_eq!((limit.counted(IMAGE_BYTES + 1), limit.counted(IMAGE_BYTES + 2)), (IMAGE_BYTES, IMAGE_BYTES + 1));
     }
 
     #[test]

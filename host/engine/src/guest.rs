@@ -1,6 +1,6 @@
 //! One guest: an instance of a runtime with its state, and how it is run.
 
-use glovebox_core::{After, Ending, Pokes, Ran, Spent};
+use glovebox_core::{After, Ending, MemoryLimit, Pokes, Ran, Spent};
 use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::{Stop, Wasi};
@@ -27,14 +27,14 @@ pub(crate) fn instantiate(
     inner: &Inner,
     pre: &InstancePre<State>,
     wasi: Box<Wasi>,
-    memory_limit_bytes: u64,
+    memory: MemoryLimit,
     run: Run,
 ) -> Result<GuestMachine, ExecuteError> {
-    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory_limit_bytes, run))? {
+    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory, run))? {
         // The pool is full: what waits in it for another script makes room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let State { wasi, run, .. } = store.into_data();
-            instantiate_once(inner, pre, State::new(wasi, memory_limit_bytes, run))?
+            instantiate_once(inner, pre, State::new(wasi, memory, run))?
         }
         made => made,
     };
@@ -112,7 +112,7 @@ impl Guest {
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        Self::awake(runtime, instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?, limits)
+        Self::awake(runtime, instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?, limits)
     }
 
     /// Makes a guest that runs one script, of an instance that has run others where there is one.
@@ -129,7 +129,7 @@ impl Guest {
         let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
         machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
         machine.store.set_epoch_deadline(1);
-        if let Err(refused) = machine.renew(State::new(wasi, limits.memory_bytes, run)) {
+        if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), run)) {
             // A new one is refused as well, and that says why.
             let State { wasi, run, .. } = *refused;
             recycled.put_back(machine);
@@ -154,7 +154,7 @@ impl Guest {
         limits: &Limits,
         run: Run,
     ) -> Result<Self, ExecuteError> {
-        let machine = instantiate(inner, &runtime.pre, wasi, limits.memory_bytes, run)?;
+        let machine = instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?;
         Ok(Self { machine, fuel_limit: limits.fuel })
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn module(
     let wasi =
         boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
-    let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST, run)
+    let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST.into(), run)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
 
@@ -98,7 +98,7 @@ fn compile_packages(
             .map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
-    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST, run)
+    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST.into(), run)
         .map_err(|error| error.to_string())?;
     match machine.call(Callee::Export("_start"), &[]) {
         Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => {}

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use glovebox_core::{Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
 use wasmtime::{InstancePre, Module};
@@ -73,6 +74,11 @@ impl Runtime {
             Drive::Image(image) => Some(image),
             Drive::Command { .. } => None,
         }
+    }
+
+    /// How much memory a guest of it may have under these limits.
+    pub(crate) fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
+        MemoryLimit::of_image(limits.memory_bytes, self.image().map_or(0, |image| image.memory_bytes))
     }
 }
 

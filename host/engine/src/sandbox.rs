@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use glovebox_core::{After, GuestWorld, LIBRARY_PATH};
+use glovebox_core::{After, GuestWorld, LIBRARY_PATH, MemoryLimit};
 use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
@@ -148,11 +148,12 @@ impl SandboxBuilder {
         if let Some(wanted) = self.language.filter(|wanted| *wanted != runtime.language) {
             return Err(BuildError::Language { name: runtime.name.clone(), has: runtime.language, wanted });
         }
-        if let Some(image) = runtime.image().filter(|image| image.memory_bytes > self.policy.limits.memory_bytes) {
+        let needed_bytes = runtime.image().map_or(0, |image| MemoryLimit::least(image.memory_bytes));
+        if needed_bytes > self.policy.limits.memory_bytes {
             return Err(BuildError::Memory {
                 name: runtime.name.clone(),
                 limit_bytes: self.policy.limits.memory_bytes,
-                needed_bytes: image.memory_bytes,
+                needed_bytes,
             });
         }
         if self.policy.auto_persist_globals && runtime.image().is_none() {
@@ -364,7 +365,8 @@ impl Sandbox {
         let setting = Setting::new(self, Request::new("")).map_err(said)?;
         let wasi = self.wasi(&setting, &self.0.workspace.files().map_err(said)?).map_err(said)?;
         let pre = &self.0.runtime.pre;
-        let mut new = guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX, Run::over()).map_err(said)?;
+        let mut new =
+            guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX.into(), Run::over()).map_err(said)?;
         recycled.compare(&mut new, pristine.globals())
     }
 

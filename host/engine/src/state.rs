@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use glovebox_core::MemoryLimiter;
+use glovebox_core::{MemoryLimit, MemoryLimiter};
 use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
 
@@ -20,8 +20,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(wasi: Box<Wasi>, memory_limit_bytes: u64, run: Run) -> Self {
-        let limiter = GuestLimiter::new(MemoryLimiter::new(memory_limit_bytes, wasi.host_bytes()));
+    pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, run: Run) -> Self {
+        let limiter = GuestLimiter::new(MemoryLimiter::new(memory, wasi.host_bytes()));
         Self { limiter, wasi, memory: None, run }
     }
 }

@@ -1,7 +1,7 @@
 //! Limits that data cases cannot show: sessions, input sizes, impossible values.
 
 use glovebox::{Language, Limits, Policy, Request, Sandbox};
-use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short};
+use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short, spare_bytes};
 
 #[test]
 fn sessions_are_counted_and_given_back() {
@@ -149,6 +149,30 @@ fn a_memory_limit_without_room_for_the_interpreter_is_an_error_that_says_so() {
     limits.memory_bytes = 1 << 20;
     let error = Sandbox::builder(engine()).language(Language::Python).limits(limits).build().unwrap_err().to_string();
     assert!(error.contains("memory_bytes"), "{error}");
+}
+
+#[test]
+fn memory_is_limited_beside_the_image() {
+    const LIMIT_BYTES: u64 = 64_000_000;
+    const PAGE_BYTES: u64 = 64 << 10;
+    for (language, before, after) in
+        [(Language::Python, "x = bytearray(", ")"), (Language::JavaScript, "var x = new Uint8Array(", ").fill(1)")]
+    {
+        let sandbox = sandbox(language, |policy| policy.limits.memory_bytes = LIMIT_BYTES);
+        let take = |bytes: u64| sandbox.execute(&format!("{before}{bytes}{after}")).unwrap();
+        // The largest that there is memory for, to a page.
+        let (mut at, mut over) = (10_000_000, LIMIT_BYTES + spare_bytes(language));
+        while over - at > PAGE_BYTES {
+            let bytes = (at + over) / 2;
+            let fits = take(bytes).is_success();
+            (at, over) = if fits { (bytes, over) } else { (at, bytes) };
+        }
+        let used = take(at).memory_used_bytes;
+        // What is kept free for output, and what the allocator leaves over.
+        assert!(used <= LIMIT_BYTES && used + (1 << 20) > LIMIT_BYTES, "{language}: {at} took {used}");
+        assert_eq!(short(&take(over).outcome), "exhausted memory", "{language}");
+        assert!(take(10_000_000).is_success(), "{language}: usable after");
+    }
 }
 
 #[test]

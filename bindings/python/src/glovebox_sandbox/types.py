@@ -76,8 +76,9 @@ class Limits:
     """
 
     memory_bytes: int | None = None
-    """Bytes of linear memory, files and captured output together. The guest sees an allocation fail, or `ENOSPC`.
-    At least 1,048,576, and more than the interpreter itself takes; at most 4,294,967,296. Default 134,217,728.
+    """Bytes of linear memory, files and captured output together. The interpreter's image counts as 2,097,152 of them,
+    however large it is: an execution holds at most this much and the image. The guest sees an allocation fail, or
+    `ENOSPC`. At least 1,048,576, and more than an image counts as; at most 4,294,967,296. Default 134,217,728.
     """
 
     stdout_bytes: int | None = None

@@ -98,7 +98,7 @@ impl Session {
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
         let mut wasi = sandbox.wasi(Vec::new())?;
-        wasi.set_linear_memory_bytes(saved.memory_bytes);
+        wasi.set_linear_memory_bytes(sandbox.runtime.memory_limit(limits).counted(saved.memory_bytes));
         wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
         let state = Checkpoint {
             memory_bytes: saved.memory_bytes,

@@ -7,6 +7,7 @@ use super::{
     header::Envelope,
     seal::{Seal, SealKind},
 };
+use crate::MemoryLimit;
 
 /// Reads a session, if it is authentic, of this image, and within the caps.
 pub fn decode(
@@ -27,8 +28,9 @@ pub fn decode(
             runtime: image.runtime.to_owned(),
         });
     }
-    if info.memory_bytes > caps.memory_bytes {
-        let (bytes, most) = (info.memory_bytes, caps.memory_bytes);
+    let counted_bytes = MemoryLimit::of_image(caps.memory_bytes, image.memory_bytes).counted(info.memory_bytes);
+    if counted_bytes > caps.memory_bytes {
+        let (bytes, most) = (counted_bytes, caps.memory_bytes);
         return Err(ResumeError::TooLarge { what: "linear memory", key: "memory_bytes", bytes, most });
     }
     if info.memory_bytes < image.memory_bytes {

@@ -166,7 +166,8 @@ impl Sandbox {
         let setting = Setting::new(self, Request::new(""))?;
         let files = inner.workspace.files()?;
         let mut wasi = self.wasi(&setting, &files)?;
-        wasi.set_linear_memory_bytes(saved.memory_bytes);
+        let limit = inner.runtime.memory_limit(&inner.policy.limits);
+        wasi.set_linear_memory_bytes(limit.counted(saved.memory_bytes));
         wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
         let state = Checkpoint {
             memory_bytes: saved.memory_bytes,

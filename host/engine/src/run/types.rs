@@ -85,7 +85,7 @@ impl Setting<'_> {
             interrupted: None,
             value: None,
             fuel_consumed: *fuel,
-            memory_used_bytes: guest.machine.memory().len() as u64,
+            memory_used_bytes: guest.machine.store.data().limiter.memory.used_bytes(),
             memory_refused_bytes: None,
             after,
         })

@@ -53,7 +53,8 @@ impl EngineCheckpoint for Checkpoint {
     fn remounted(&self, sandbox: &Sandbox) -> Result<Wasi, ExecuteError> {
         let setting = Setting::new(sandbox, Request::new(""))?;
         let mut wasi = sandbox.wasi(&setting, &sandbox.0.workspace.files()?)?;
-        wasi.set_linear_memory_bytes(self.memory_bytes);
+        let limit = sandbox.0.runtime.memory_limit(&sandbox.0.policy.limits);
+        wasi.set_linear_memory_bytes(limit.counted(self.memory_bytes));
         wasi.restore(&self.wasi.save())
             .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be taken up again: {error}")))?;
         Ok(wasi)
