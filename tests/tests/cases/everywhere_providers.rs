@@ -53,7 +53,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
         }
         // Compiled anew for a pool, for a quarter of a minute where there is Python in it.
-        if closed && (whole_matrix() || languages == &["javascript"]) {
+        if closed && (whole_matrix() || languages == ["javascript"]) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             let run = move |path: PathBuf| pooled(&path, languages[0], languages.len() + 1);
             trials.push(trial_with(trial("pooled"), needed, run));

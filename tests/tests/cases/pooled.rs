@@ -29,7 +29,8 @@ fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(INSTANCES * 20)
-        .total_memories(INSTANCES * per_module)
+        // One more for the heap of what is thrown.
+        .total_memories(INSTANCES * (per_module + 1))
         .total_tables(INSTANCES * per_module)
         .max_memories_per_module(per_module)
         .max_tables_per_module(per_module);
