@@ -1,5 +1,6 @@
 //! Running pip, or npm, as a child process that can neither hang nor outlive its purpose.
 
+use glovebox_vfs::escaped;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -24,13 +25,13 @@ const LOG_TAIL_BYTES: u64 = 8 << 10;
 pub(crate) enum CommandError {
     #[error("none of {0} works")]
     NoneWorks(String),
-    #[error("`{program}` cannot be run: {source}")]
+    #[error("`{program}` cannot be run: {source}", program = escaped(.program))]
     Spawn { program: String, source: io::Error },
-    #[error("`{program}` failed: {reason}")]
+    #[error("`{program}` failed: {reason}", program = escaped(.program))]
     Failed { program: String, reason: String },
-    #[error("`{program}` was stopped after {} s", timeout.as_secs())]
+    #[error("`{program}` was stopped after {} s", timeout.as_secs(), program = escaped(.program))]
     TimedOut { program: String, timeout: Duration },
-    #[error("`{program}` was stopped after it had written {bytes} bytes")]
+    #[error("`{program}` was stopped after it had written {bytes} bytes", program = escaped(.program))]
     TooBig { program: String, bytes: u64 },
     #[error("cancelled")]
     Cancelled,

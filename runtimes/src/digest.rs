@@ -1,5 +1,6 @@
 //! SHA-256 values: what a binary, a recipe or an image is known by.
 
+use glovebox_vfs::escaped;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::str::FromStr;
@@ -13,7 +14,7 @@ pub struct Digest([u8; 32]);
 
 /// A text that is no SHA-256 value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no sha256: 64 hexadecimal digits are expected")]
+#[error("`{name}` is no sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
 pub struct DigestError(String);
 
 impl Digest {

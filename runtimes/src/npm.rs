@@ -1,5 +1,6 @@
 //! Taking a module out of a downloaded npm package.
 
+use glovebox_vfs::escaped;
 use std::{
     fs::File,
     io::{self, Read},
@@ -28,11 +29,11 @@ pub(crate) enum NpmError {
     NoPackage,
     #[error("the package cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    #[error("the package has no file `{0}`")]
+    #[error("the package has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("`{file}` has {bytes} bytes, more than it can have with a module of {expected}")]
+    #[error("`{file}` has {bytes} bytes, more than it can have with a module of {expected}", file = escaped(.file))]
     TooLong { file: String, bytes: u64, expected: u64 },
-    #[error("`{0}` has no module in it: no `Buffer.from('…', 'base64')` that can be decoded")]
+    #[error("`{name}` has no module in it: no `Buffer.from('…', 'base64')` that can be decoded", name = escaped(.0))]
     NoModule(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: usize },

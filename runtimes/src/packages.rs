@@ -1,5 +1,6 @@
 //! The pinned Python packages: which there are, fetched once, verified, read.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -90,7 +91,7 @@ impl PackageList {
 pub enum PackageError {
     /// pip did not bring them.
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or go without them: `--no-packages` (`EngineConfig::packages`)",
-        failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), directory.display())]
+        failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
         /// What was tried, and why it did not do.
         failures: Vec<FetchFailure>,
@@ -113,7 +114,7 @@ pub enum PackageError {
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
     /// A file in the cache is not what was fetched.
-    #[error("`{}` is not package `{name}`: {problem}; remove it, and it is fetched again", path.display())]
+    #[error("`{}` is not package `{name}`: {problem}; remove it, and it is fetched again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// The package.
         name: String,
@@ -123,7 +124,7 @@ pub enum PackageError {
         problem: String,
     },
     /// A wheel cannot be used.
-    #[error("the wheel of `{name}` cannot be used: {source}")]
+    #[error("the wheel of `{name}` cannot be used: {source}", name = escaped(.name))]
     Wheel {
         /// The package.
         name: String,

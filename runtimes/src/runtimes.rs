@@ -1,5 +1,6 @@
 //! The pinned binaries in the cache: fetched once, verified, read.
 
+use glovebox_vfs::escaped;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::{
 #[non_exhaustive]
 pub enum RuntimeError {
     /// It was never fetched.
-    #[error("runtime `{name}` is not there: no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", path.display())]
+    #[error("runtime `{name}` is not there: no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
         /// The runtime.
         name: String,
@@ -24,13 +25,16 @@ pub enum RuntimeError {
         path: PathBuf,
     },
     /// A file named by the user does not exist.
-    #[error("there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones", path.display())]
+    #[error(
+        "there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones",
+        escaped(path)
+    )]
     NoSuchFile {
         /// The file.
         path: PathBuf,
     },
     /// A file named by the user is too big, too small, or no file.
-    #[error("`{}` cannot be a WebAssembly module: {problem}", path.display())]
+    #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// The file.
         path: PathBuf,
@@ -38,7 +42,7 @@ pub enum RuntimeError {
         problem: String,
     },
     /// A file in the cache has another length or checksum than its pin.
-    #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", path.display())]
+    #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
     Corrupt {
         /// The runtime.
         name: String,
@@ -50,7 +54,7 @@ pub enum RuntimeError {
         got: String,
     },
     /// The manifest names no such recipe.
-    #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names")]
+    #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// The runtime.
         name: String,
@@ -64,10 +68,10 @@ pub enum RuntimeError {
     #[error(transparent)]
     ToolUnavailable(#[from] Box<ToolUnavailable>),
     /// The fetch was told to give up.
-    #[error("cancelled while fetching `{0}`")]
+    #[error("cancelled while fetching `{name}`", name = escaped(.0))]
     Cancelled(String),
     /// A file could not be read.
-    #[error("cannot read `{}`: {source}", path.display())]
+    #[error("cannot read `{}`: {source}", escaped(path))]
     Read {
         /// The file.
         path: PathBuf,

@@ -1,5 +1,6 @@
 //! Tools: pinned modules that are no interpreters, but that a script goes through before its interpreter has it.
 
+use glovebox_vfs::escaped;
 use std::{io::Write, path::PathBuf};
 
 use serde::Deserialize;
@@ -68,7 +69,7 @@ impl std::fmt::Display for ToolSource {
 
 /// No source gave a tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), path.display())]
+#[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
 pub struct ToolUnavailable {
     /// The tool.
     pub name: String,

@@ -1,5 +1,6 @@
 //! Taking one file out of a downloaded wheel.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,11 +20,11 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub(crate) enum WheelError {
     #[error("pip reported success but left no wheel")]
     NoWheel,
-    #[error("the wheel cannot be read: {0}")]
+    #[error("the wheel cannot be read: {name}", name = escaped_text(.0))]
     Unreadable(String),
-    #[error("the wheel has no file `{0}`")]
+    #[error("the wheel has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("pip reported success but left no `{0}`")]
+    #[error("pip reported success but left no `{name}`", name = escaped(.0))]
     NotLeft(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: String },

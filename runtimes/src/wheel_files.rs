@@ -1,5 +1,6 @@
 //! The files of a wheel, which may come from anybody.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 
@@ -38,7 +39,7 @@ pub enum Compiled {
 #[non_exhaustive]
 pub enum WheelFault {
     /// No zip archive, or a damaged one.
-    #[error("it is no wheel: {0}")]
+    #[error("it is no wheel: {name}", name = escaped_text(.0))]
     Unreadable(String),
     /// Too many files.
     #[error("it has more than {WHEEL_FILES_MOST} files")]
@@ -47,18 +48,18 @@ pub enum WheelFault {
     #[error("it has more than {WHEEL_BYTES_MOST} bytes")]
     TooLarge,
     /// A name that would lead out, or that the guest's file system cannot hold.
-    #[error("the path `{0}` in it is not plain")]
+    #[error("the path `{name}` in it is not plain", name = escaped(.0))]
     Path(String),
     /// Two files of one name, or a file where another has a directory.
-    #[error("the path `{0}` is in it twice")]
+    #[error("the path `{name}` is in it twice", name = escaped(.0))]
     Twice(String),
     /// A link or another thing that is no file.
-    #[error("`{0}` in it is no plain file")]
+    #[error("`{name}` in it is no plain file", name = escaped(.0))]
     NotAFile(String),
     /// Code for a processor.
     #[error(
-        "`{0}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
-         that is pure Python (`…-none-any.whl`)"
+        "`{name}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
+         that is pure Python (`…-none-any.whl`)", name = escaped(.0)
     )]
     Compiled(String),
 }

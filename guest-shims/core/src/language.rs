@@ -1,5 +1,6 @@
 //! The languages scripts are written in.
 
+use glovebox_vfs::escaped;
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ impl fmt::Display for Language {
 
 /// The name is no language's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown language `{0}`; use `python` or `javascript`")]
+#[error("unknown language `{name}`; use `python` or `javascript`", name = escaped(.0))]
 pub struct UnknownLanguage(pub String);
 
 impl FromStr for Language {

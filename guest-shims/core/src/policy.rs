@@ -1,5 +1,6 @@
 //! What a policy says in every backend.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeMap;
 
 use glovebox_wasi::Entropy as WasiEntropy;
@@ -79,7 +80,7 @@ pub enum PolicyError {
     #[error("{0}")]
     Session(String),
     /// An environment variable cannot be.
-    #[error("`env.{key}`: {reason}")]
+    #[error("`env.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
     Env {
         /// The variable.
         key: String,
@@ -101,7 +102,7 @@ pub enum PolicyError {
         most: usize,
     },
     /// A mount cannot be.
-    #[error("mount `{mount}`: {reason}")]
+    #[error("mount `{mount}`: {reason}", mount = escaped(.mount), reason = escaped_text(.reason))]
     Mount {
         /// The mount, as given.
         mount: String,

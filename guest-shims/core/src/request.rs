@@ -1,6 +1,7 @@
 //! What one execution is asked to do, held to its limits before anything runs.
 
 use crate::Limits;
+use glovebox_vfs::escaped;
 
 /// The most bytes a script's name may have, as for any path.
 const NAME_BYTES_MOST: usize = 4096;
@@ -25,7 +26,7 @@ pub enum RequestError {
         most: u64,
     },
     /// A script's name holds a NUL byte or is too long; its beginning.
-    #[error("the script's name `{0}` cannot be used; it must be at most 4096 bytes without NUL")]
+    #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
 }
 

@@ -1,5 +1,6 @@
 //! What a driver may do to a guest.
 
+use glovebox_vfs::escaped;
 use glovebox_wasi::{Errno, Lying, Stop, Wasi};
 
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
@@ -28,7 +29,7 @@ pub enum MachineError {
     #[error("the guest was unwound")]
     Stopped(Stop),
     /// The guest has no such export, table slot or global, or it has another type.
-    #[error("the guest has no usable `{0}`; its binary does not fit its recipe")]
+    #[error("the guest has no usable `{name}`; its binary does not fit its recipe", name = escaped(.0))]
     Missing(String),
     /// An address lies outside the guest's linear memory.
     #[error("address {0:#x} lies outside the guest's memory")]

@@ -268,10 +268,8 @@ struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars().take(SHOWN_CHARS) {
-            f.write_char(if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c })?;
-        }
-        Ok(())
+        let shown: String = self.0.chars().take(SHOWN_CHARS).collect();
+        glovebox_vfs::escaped_text(&shown).fmt(f)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What goes into an interpreter and what comes out, in the same words for every language.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -137,13 +138,13 @@ pub enum DriverError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The image lacks an anchor.
-    #[error("the prepared image has no anchor `{0}`; prepare it again")]
+    #[error("the prepared image has no anchor `{name}`; prepare it again", name = escaped(.0))]
     Anchor(String),
     /// The interpreter did not do what its recipe says, at preparation.
     #[error("the interpreter did not boot as its recipe says: {0}")]
     Boot(String),
     /// The guest sent back something its driver never sends: it damaged itself.
-    #[error("the guest's driver sent no usable report: {0}")]
+    #[error("the guest's driver sent no usable report: {name}", name = escaped_text(.0))]
     Report(String),
 }
 

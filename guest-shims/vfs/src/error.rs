@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::escaped::escaped;
+
 /// Why an operation of a [`Vfs`](crate::Vfs) was refused. Nothing was changed when one is returned.
 ///
 /// Each names the WASI preview 1 errno that the guest sees for it.
@@ -70,7 +72,7 @@ pub enum VfsError {
 
 /// An operation of the embedder failed on one path.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("`{path}`: {reason}")]
+#[error("`{path}`: {reason}", path = escaped(.path))]
 #[non_exhaustive]
 pub struct FileError {
     /// The path as the embedder gave it.

@@ -36,6 +36,7 @@
 //! * [`MountSource`] supplies a root that the embedder has elsewhere.
 //! * [`Vfs::save`] and [`Vfs::restore`] carry it to another process, [`RestoreError`] says what is not accepted;
 //!   [`encoding`] is for those who save more beside it.
+//! * [`escaped`] makes names harmless in messages: of all that shows names, nothing lies lower than this crate.
 //! * [`Changes`] and [`CommitStep`] say what a guest did, for a report and for writing it back.
 //!
 //! What it does not protect against: a [`MountSource`] that answers for more than it should (the
@@ -51,6 +52,7 @@ mod directory;
 pub mod encoding;
 mod entries;
 mod error;
+mod escaped;
 mod files;
 mod host;
 mod inode;
@@ -71,6 +73,7 @@ pub use changes::Changes;
 pub use commit::CommitStep;
 pub use directory::DirEntry;
 pub use error::{FileError, VfsError};
+pub use escaped::{Escaped, escaped, escaped_text};
 pub use inode::{FileKind, InodeId, RootId, Stat};
 pub use limits::VfsLimits;
 pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};

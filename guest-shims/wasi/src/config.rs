@@ -1,6 +1,7 @@
 //! What a guest is given and how much of it.
 
 use glovebox_vfs::Vfs;
+use glovebox_vfs::escaped;
 
 use crate::{Clock, Entropy, Mount, StringError};
 
@@ -87,21 +88,21 @@ pub enum WasiError {
     #[error("the guest's arguments or environment cannot be passed on")]
     String(#[from] StringError),
     /// Not an absolute, normalized path.
-    #[error("cannot mount at `{0}`; use an absolute path without `.`, `..` or doubled slashes")]
+    #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
     /// A path that is a device's ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
-    #[error("`{0}` is where a device is; mount somewhere else")]
+    #[error("`{name}` is where a device is; mount somewhere else", name = escaped(.0))]
     MountAtDevice(String),
     /// Two mounts at one path.
-    #[error("`{0}` is mounted twice; give each mount a path of its own")]
+    #[error("`{name}` is mounted twice; give each mount a path of its own", name = escaped(.0))]
     MountTwice(String),
     /// The mount's root is not one of this file system.
-    #[error("the file system has no root for `{0}`; add the root to the same file system first")]
+    #[error("the file system has no root for `{name}`; add the root to the same file system first", name = escaped(.0))]
     UnknownRoot(String),
     /// A preopen of the image has no mount.
-    #[error("the image was made with `{0}` preopened; mount something there")]
+    #[error("the image was made with `{name}` preopened; mount something there", name = escaped(.0))]
     PreopenWithoutMount(String),
     /// More mounts than descriptors.
-    #[error("no descriptor is left to preopen `{0}`; raise the limit on open files")]
+    #[error("no descriptor is left to preopen `{name}`; raise the limit on open files", name = escaped(.0))]
     TooManyMounts(String),
 }

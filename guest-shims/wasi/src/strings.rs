@@ -3,6 +3,7 @@
 use crate::failure::Call;
 use crate::memory::{check, narrow, write_u32};
 use crate::{Errno, Host, prices};
+use glovebox_vfs::escaped;
 
 /// An argument or environment variable that cannot be passed to a guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +13,7 @@ pub enum StringError {
     #[error("`{0:?}` contains a NUL character; remove it")]
     Nul(String),
     /// A variable's name is empty or contains `=`.
-    #[error("`{0}` is no name for an environment variable; it must not be empty or contain `=`")]
+    #[error("`{name}` is no name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]
     Name(String),
 }
 

@@ -1,5 +1,6 @@
 //! Host files that are written whole or not at all.
 
+use glovebox::escaped;
 use std::{
     fs,
     io::{self, Write},
@@ -22,7 +23,7 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     put(path, bytes, mode).map_err(|error| {
-        Hinted::new(format!("cannot write `{}`", path.display()), "name a file in a directory you can write to")
+        Hinted::new(format!("cannot write `{}`", escaped(path)), "name a file in a directory you can write to")
             .because(error)
             .into()
     })

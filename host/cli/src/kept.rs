@@ -5,6 +5,7 @@ use std::{fs::File, io::Read, path::Path, sync::Arc};
 use glovebox::{
     CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, KeptSession, Language, NewSession, Request,
     Sandbox, Session, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StorePolicy,
+    escaped,
 };
 
 use crate::{
@@ -39,7 +40,7 @@ impl Shelf {
             None => state::create()?.join(SESSIONS),
         };
         let store = DirectoryStore::open(&dir).map_err(|error| {
-            Hinted::new(format!("cannot keep sessions in `{}`", dir.display()), NOT_OURS_REMEDY).because(error)
+            Hinted::new(format!("cannot keep sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
         })?;
         Ok(Self { store: Arc::new(store), key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
@@ -192,7 +193,7 @@ fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         Hinted::new(reason, "`openssl rand -hex 32 > FILE` makes one; keep it to yourself (`chmod 600 FILE`)")
     };
-    let what = format!("key file `{}`", path.display());
+    let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();
     let most = u64::try_from(SessionKey::BYTES_MOST).unwrap_or(u64::MAX).saturating_add(2);
     File::open(path)

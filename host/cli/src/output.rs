@@ -98,7 +98,7 @@ pub(crate) fn advise(execution: &Execution) {
             dimmed(&format!("- {step}"));
         }
         if let Some(Correction { line, text }) = &advice.correction {
-            dimmed(&format!("  line {line}: {}", printable(text)));
+            dimmed(&format!("  line {line}: {text}"));
         }
     }
 }

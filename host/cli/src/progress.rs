@@ -10,13 +10,10 @@ use std::{
     time::Duration,
 };
 
-use glovebox::Progress;
+use glovebox::{Progress, escaped_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{
-    interrupt,
-    terminal::{note, printable},
-};
+use crate::{interrupt, terminal::note};
 
 /// A step shorter than this is not worth a line in a log.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
@@ -52,7 +49,7 @@ impl Progress for Steps {
     }
 
     fn message(&self, text: &str) {
-        let text = printable(text);
+        let text = escaped_text(text).to_string();
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*display, Display::Idle) {
             *display = if stderr().is_terminal() { Display::Bar(bar()) } else { Display::Lines(lines()) };

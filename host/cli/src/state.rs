@@ -1,5 +1,6 @@
 //! Where what should outlast a process, and is nobody else's business, is kept.
 
+use glovebox::escaped;
 use std::{env, fs, io, os::unix::fs::DirBuilderExt, path::PathBuf};
 
 use crate::terminal::Hinted;
@@ -24,7 +25,7 @@ pub(crate) fn create() -> anyhow::Result<PathBuf> {
     let dir = dir()?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {
         Hinted::new(
-            format!("cannot make the state directory `{}`", dir.display()),
+            format!("cannot make the state directory `{}`", escaped(&dir)),
             "set XDG_STATE_HOME to a directory you can write to",
         )
         .because(error)

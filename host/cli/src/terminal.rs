@@ -7,6 +7,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use glovebox::escaped_text;
 
 /// glovebox itself failed: no guest is to blame. `timeout(1)` uses the same number for the same thing.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
@@ -59,12 +60,12 @@ impl Error for Hinted {
 
 /// Writes an error, what caused it and what to do about it to standard error.
 pub(crate) fn report(error: &anyhow::Error) {
-    let mut text = format!("{BAD}error:{BAD:#} {}\n", printable(&error.to_string()));
+    let mut text = format!("{BAD}error:{BAD:#} {}\n", lines(&error.to_string()));
     let mut said = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Many messages already end in their cause.
         if !said.contains(&cause) {
-            let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", printable(&cause));
+            let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", lines(&cause));
             said.push_str(&cause);
         }
     }
@@ -78,12 +79,12 @@ pub(crate) fn report(error: &anyhow::Error) {
 /// Writes a line of our own that only adds to what was said.
 pub(crate) fn dimmed(text: &str) {
     let style = Style::new().dimmed();
-    let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
+    let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", escaped_text(text));
 }
 
 /// Writes a line of our own, marked as such, to standard error among the guest's.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {text}");
+    let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {}", escaped_text(text));
 }
 
 /// Writes text to standard output, in colour where that is wanted.
@@ -160,6 +161,12 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
+/// Text of ours that may have several lines. Names in it were escaped where it was written; what else came from a guest or a
+/// file must not seem to be what it is not.
+fn lines(text: &str) -> String {
+    text.split('\n').map(|line| escaped_text(line).to_string()).collect::<Vec<_>>().join("\n")
+}
+
 /// Text with every control character but line ends and tabs escaped: what a guest chose must not drive the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -203,10 +210,12 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows in aligned columns, the first in bold. Cells are plain text.
+/// Rows in aligned columns, the first in bold. Whatever a cell says, it stays on its line and in its column.
 pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();
     let mut widths = [0; N];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -235,6 +244,15 @@ mod tests {
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\nc\\u{9b}d");
+    }
+
+    #[test]
+    fn no_cell_of_a_table_writes_a_row() {
+        let rows = [["a".into(), "b".into()], ["x\n1  forged\u{2028}".into(), "\u{202e}y".into()]];
+        let text = table([Align::Left; 2], &rows);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains(r"x\n1  forged\u{2028}  \u{202e}y"), "{text}");
+        assert_eq!(super::lines("a\nb\rc\u{feff}"), "a\nb\\rc\\u{feff}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::{cell::Cell, collections::BTreeMap, env::consts};
 
 use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError};
@@ -19,7 +20,7 @@ pub enum CompileError {
     #[error(transparent)]
     Store(#[from] PreparedError),
     /// The bytes are no component that this Wasmtime engine can run.
-    #[error("it does not compile: {0}")]
+    #[error("it does not compile: {name}", name = escaped_text(.0))]
     Compile(String),
     /// The operating system gave no stack to compile on.
     #[error("no stack to compile a component on")]
@@ -46,7 +47,7 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
     let built = match open() {
         // A damaged one is compiled again: nobody but its user knows it by a name.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
-            tracing::warn!(path = %path.display(), "compiling a damaged component again");
+            tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
             store.remove(&key.parts().runtime)?;
             open()
         }

@@ -1,5 +1,6 @@
 //! What goes wrong on our side, or the caller's. Never what a guest did: that is an [`Outcome`](crate::Outcome).
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::{io, path::PathBuf};
 
 use glovebox_core::{RequestError, session::TooMany};
@@ -39,7 +40,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Store(#[from] glovebox_runtimes::PreparedError),
     /// The binary is no WebAssembly that can be prepared.
-    #[error("`{name}` cannot be prepared")]
+    #[error("`{name}` cannot be prepared", name = escaped(.name))]
     Rewrite {
         /// The runtime.
         name: String,
@@ -47,7 +48,7 @@ pub enum RuntimeError {
         source: RewriteError,
     },
     /// The binary does not compile or cannot be linked.
-    #[error("`{name}` cannot be loaded: {reason}")]
+    #[error("`{name}` cannot be loaded: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Load {
         /// The runtime.
         name: String,
@@ -55,7 +56,7 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The interpreter did not boot.
-    #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command")]
+    #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
     Boot {
         /// The runtime.
         name: String,
@@ -84,7 +85,7 @@ pub enum BuildError {
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
     /// A file given for the workspace does not fit its limits.
-    #[error("workspace file `{path}`: {reason}")]
+    #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
         /// The file.
         path: String,
@@ -93,14 +94,14 @@ pub enum BuildError {
     },
     /// The policy keeps globals in the workspace, and only a prepared interpreter tells them.
     #[error(
-        "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime"
+        "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime", name = escaped(.name)
     )]
     NotPersisting {
         /// The runtime.
         name: String,
     },
     /// The memory limit leaves no room for the interpreter itself.
-    #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}")]
+    #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}", name = escaped(.name))]
     Memory {
         /// The runtime.
         name: String,
@@ -110,7 +111,7 @@ pub enum BuildError {
         needed_bytes: u64,
     },
     /// The binary is for the other language.
-    #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime")]
+    #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime", name = escaped(.name))]
     Language {
         /// The runtime.
         name: String,
@@ -142,7 +143,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// A script's name holds a NUL byte or is too long.
-    #[error("the script's name `{0}` cannot be used; it must be at most 4096 bytes without NUL")]
+    #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
     /// No instance could be made: the pool is full, or memory is out.
     #[error("no instance could be made: {reason}")]
@@ -162,7 +163,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The guest ran, but its files could not be brought back to a host directory; nothing there has changed.
-    #[error("the files could not be written back to `{}`; nothing there was changed", host.display())]
+    #[error("the files could not be written back to `{}`; nothing there was changed", escaped(host))]
     Commit {
         /// The directory.
         host: PathBuf,
@@ -173,7 +174,7 @@ pub enum ExecuteError {
     },
     /// The session has ended: it was closed, its guest left by exiting for good, or it was unwound with no checkpoint to
     /// go back to (or under [`OnUnwind::End`](crate::OnUnwind::End)).
-    #[error("session `{id}` has ended: {reason}; open another one")]
+    #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
         /// The session.
         id: String,
@@ -181,7 +182,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// The session is executing, and the request was not to wait, or waited as long as an execution may take.
-    #[error("session `{id}` is busy; nothing was run")]
+    #[error("session `{id}` is busy; nothing was run", id = escaped(.id))]
     SessionBusy {
         /// The session.
         id: String,
@@ -200,13 +201,13 @@ pub enum ExecuteError {
     #[error("a fork has a copy of its session's files; it cannot be put into a shared workspace")]
     ForkWorkspace,
     /// This cannot be a session's id.
-    #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front")]
+    #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front", id = escaped(.id))]
     SessionId {
         /// What was asked for, its beginning.
         id: String,
     },
     /// There is no such state to go back to.
-    #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)))]
+    #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// The session.
         id: String,
@@ -214,7 +215,7 @@ pub enum ExecuteError {
         wanted: Option<CheckpointId>,
     },
     /// A variable could not be read or set.
-    #[error("variable `{name}`: {reason}")]
+    #[error("variable `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Variable {
         /// The variable.
         name: String,
@@ -222,7 +223,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// A value for a variable is more than `limits.stdin_bytes`.
-    #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}")]
+    #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}", name = escaped(.name))]
     ValueTooLarge {
         /// The variable.
         name: String,
@@ -242,7 +243,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// A script is TypeScript, and what removes its types could not be had.
-    #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}")]
+    #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}", name = escaped(.name))]
     TypeScript {
         /// The script's name.
         name: String,
@@ -250,7 +251,7 @@ pub enum ExecuteError {
         source: Box<RuntimeError>,
     },
     /// Sessions and validation call into a prepared interpreter.
-    #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names")]
+    #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names", name = escaped(.name))]
     NotPrepared {
         /// The runtime.
         name: String,

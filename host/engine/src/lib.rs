@@ -101,7 +101,7 @@ pub use glovebox_core::{
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet};
-pub use glovebox_vfs::{FileKind, SourceError, VfsError};
+pub use glovebox_vfs::{Escaped, FileKind, SourceError, VfsError, escaped, escaped_text};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,

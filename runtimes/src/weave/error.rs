@@ -1,5 +1,6 @@
 //! Why modules cannot be woven together.
 
+use glovebox_vfs::escaped;
 use std::convert::Infallible;
 
 use wasm_encoder::reencode;
@@ -9,7 +10,7 @@ use wasm_encoder::reencode;
 #[non_exhaustive]
 pub enum WeaveError {
     /// The bytes are no module that weaving knows how to handle.
-    #[error("`{module}` is no WebAssembly module that can be woven: {source}")]
+    #[error("`{module}` is no WebAssembly module that can be woven: {source}", module = escaped(.module))]
     Invalid {
         /// The guest's name, or `the shim`.
         module: String,
@@ -17,7 +18,7 @@ pub enum WeaveError {
         source: wasmparser::Error,
     },
     /// The module does something that the woven one cannot do.
-    #[error("`{module}` cannot be woven: {what}")]
+    #[error("`{module}` cannot be woven: {what}", module = escaped(.module))]
     Unsupported {
         /// The guest's name, or `the shim`.
         module: String,

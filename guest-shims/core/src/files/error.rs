@@ -1,12 +1,13 @@
 //! Why an operation on files was refused.
 
 use glovebox_vfs::VfsError;
+use glovebox_vfs::escaped;
 
 /// An operation on a workspace's files was refused. The workspace is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// The path is none inside the workspace.
-    #[error("`{path}` {reason}")]
+    #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
         /// As it was given.
         path: String,
@@ -14,7 +15,7 @@ pub enum FileError {
         reason: &'static str,
     },
     /// The pattern is none.
-    #[error("`{pattern}` is no pattern of file names: {reason}")]
+    #[error("`{pattern}` is no pattern of file names: {reason}", pattern = escaped(.pattern))]
     Pattern {
         /// As it was given.
         pattern: String,
@@ -22,13 +23,13 @@ pub enum FileError {
         reason: String,
     },
     /// Something has this name already, an empty file included.
-    #[error("`{path}` exists; choose another name or allow replacing it")]
+    #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// Relative to the workspace.
         path: String,
     },
     /// The file system refused it: nothing is there, it is a directory, a quota is reached.
-    #[error("could not {action} `{path}`")]
+    #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
         /// What was being done.
         action: &'static str,

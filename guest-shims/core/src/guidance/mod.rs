@@ -200,13 +200,9 @@ fn is_fenced(source: &str) -> bool {
 fn quoted(text: &str) -> String {
     const CHARS_MOST: usize = 100;
     let mut chars = text.chars();
-    let shown: String = chars
-        .by_ref()
-        .take(CHARS_MOST)
-        .map(|char| if char.is_control() || char == '`' { '\u{fffd}' } else { char })
-        .collect();
+    let shown: String = chars.by_ref().take(CHARS_MOST).collect();
     let rest = if chars.next().is_some() { "…" } else { "" };
-    format!("`{shown}{rest}`")
+    format!("`{}{rest}`", glovebox_vfs::escaped(&shown))
 }
 
 #[cfg(test)]

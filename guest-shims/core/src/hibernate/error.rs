@@ -1,5 +1,6 @@
 //! Why a session could not be made from bytes.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::convert::Infallible;
 
 /// A session could not be made from bytes. `S`: why there is none, whatever the bytes are.
@@ -20,7 +21,7 @@ pub enum ResumeError<S = Infallible> {
         known: u16,
     },
     /// They are not what was written, or never were a session.
-    #[error("the hibernated session is damaged: {reason}; use another copy of it")]
+    #[error("the hibernated session is damaged: {reason}; use another copy of it", reason = escaped_text(.reason))]
     Damaged {
         /// What is wrong.
         reason: String,
@@ -40,7 +41,7 @@ pub enum ResumeError<S = Infallible> {
     NotAuthentic,
     /// They belong to another image.
     #[error(
-        "the hibernated session belongs to the image {found} of `{found_runtime}`, and this sandbox runs {expected} of `{runtime}`; resume it with the same version of Glovebox and that runtime"
+        "the hibernated session belongs to the image {found} of `{found_runtime}`, and this sandbox runs {expected} of `{runtime}`; resume it with the same version of Glovebox and that runtime", found = escaped_text(.found), found_runtime = escaped(.found_runtime), runtime = escaped(.runtime)
     )]
     Image {
         /// The identity that they name.
@@ -66,7 +67,7 @@ pub enum ResumeError<S = Infallible> {
     },
     /// Their files or descriptors cannot be in a sandbox of this policy.
     #[error(
-        "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with"
+        "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with", reason = escaped_text(.reason)
     )]
     Files {
         /// Why.

@@ -1,5 +1,6 @@
 //! How tools and their calls fail.
 
+use glovebox_vfs::escaped;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -123,15 +124,15 @@ impl From<ToolError> for Failure {
 pub enum ToolDefinitionError {
     /// The name is none that scripts could write.
     #[error(
-        "tool `{0}`: a name is 1 to 64 letters, digits and underscores, begins with a letter, and is neither a \
-         keyword nor what `tools` has itself"
+        "tool `{name}`: a name is 1 to 64 letters, digits and underscores, begins with a letter, and is neither a \
+         keyword nor what `tools` has itself", name = escaped(.0)
     )]
     Name(String),
     /// Two tools have this name.
-    #[error("tool `{0}` is registered twice; give one of them another name")]
+    #[error("tool `{name}` is registered twice; give one of them another name", name = escaped(.0))]
     Duplicate(String),
     /// The schema cannot be.
-    #[error("tool `{name}`: its schema cannot be used: {reason}")]
+    #[error("tool `{name}`: its schema cannot be used: {reason}", name = escaped(.name))]
     Schema {
         /// The tool.
         name: String,
@@ -140,7 +141,7 @@ pub enum ToolDefinitionError {
     },
     /// Nothing answers its calls.
     #[error(
-        "tool `{0}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`"
+        "tool `{name}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`", name = escaped(.0)
     )]
     NoHandler(String),
     /// All descriptions and schemas together are too long.

@@ -97,6 +97,6 @@ fn there_is_no_state_where_only_an_empty_one_is() {
 
 #[test]
 fn a_guests_words_stay_within_their_line() {
-    assert_eq!(Shown("a\nb\u{1b}[31m\u{2028}é\r\0").to_string(), "a b [31m é  ");
+    assert_eq!(Shown("a\nb\u{1b}[31m\u{2028}é\r\0").to_string(), r"a\nb\u{1b}[31m\u{2028}é\r\u{0}");
     assert_eq!(Shown(&"é".repeat(1_000)).to_string().chars().count(), SHOWN_CHARS);
 }

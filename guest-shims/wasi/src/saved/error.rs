@@ -1,6 +1,7 @@
 //! Why a state cannot be restored.
 
 use glovebox_vfs::encoding::Damaged;
+use glovebox_vfs::{escaped, escaped_text};
 
 /// Why saved bytes were refused. The state is then what it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +15,8 @@ pub enum RestoreError {
     Version(u8),
     /// Other paths are mounted than when it was saved, or in another order.
     #[error(
-        "the state was saved with mounts at {saved}, and here they are at {present}; mount the same paths in the same order"
+        "the state was saved with mounts at {saved}, and here they are at {present}; mount the same paths in the same order",
+        saved = escaped_text(.saved), present = escaped_text(.present)
     )]
     OtherMounts {
         /// What was mounted.
@@ -34,7 +36,7 @@ pub enum RestoreError {
     #[error("what is left of standard input is over the memory limit; raise it")]
     Memory,
     /// A file is open for writing in a mount that is read-only now.
-    #[error("a file in `{0}` is open for writing and the mount is read-only now; mount it read-write")]
+    #[error("a file in `{name}` is open for writing and the mount is read-only now; mount it read-write", name = escaped(.0))]
     ReadOnly(String),
     /// The file system was refused.
     #[error(transparent)]

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use glovebox::{Clock, Commit, Entropy, Mount, Policy};
+use glovebox::{Clock, Commit, Entropy, Mount, Policy, escaped};
 
 use super::quantity::{bytes, count, count_u32};
 use crate::terminal::Hinted;
@@ -275,12 +275,12 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 fn read(path: &Path) -> anyhow::Result<Policy> {
     let text = read_bounded(path).map_err(|error| {
         Hinted::new(
-            format!("cannot read policy file `{}`", path.display()),
+            format!("cannot read policy file `{}`", escaped(path)),
             "`glovebox policy show > policy.toml` writes one to start from",
         )
         .because(error)
     })?;
-    let mut policy = Policy::from_toml(&text).with_context(|| format!("policy file `{}`", path.display()))?;
+    let mut policy = Policy::from_toml(&text).with_context(|| format!("policy file `{}`", escaped(path)))?;
     let base = path.parent().unwrap_or(Path::new(""));
     if let Some(workspace) = &mut policy.workspace {
         *workspace = base.join(&workspace);

@@ -9,7 +9,8 @@ use std::{
 
 use clap::Args;
 use glovebox::{
-    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore, ToolInfo,
+    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore, ToolInfo, escaped,
+    escaped_text,
 };
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ use crate::{
     interrupt,
     kept::{NOT_OURS_REMEDY, SESSIONS},
     state,
-    terminal::{BAD, CARE, GOOD, bytes, out, out_json, printable},
+    terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
 /// A guest's memory reserves its whole 32-bit range of addresses, and its guard regions.
@@ -81,7 +82,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
         Ok(host) => {
             findings.push(Finding::ok(
                 "cache directory",
-                format!("`{}`: only you can write to it", host.engine.cache_dir().display()),
+                format!("`{}`: only you can write to it", escaped(host.engine.cache_dir())),
             ));
             match host.engine.runtimes() {
                 Ok(runtimes) => findings.extend(runtimes.iter().map(|runtime| verified(&host.engine, runtime))),
@@ -123,7 +124,7 @@ fn rendered(findings: &[Finding]) -> String {
             Status::Warning => (CARE, "warning"),
             Status::Wrong => (BAD, "wrong  "),
         };
-        let _ = writeln!(text, "{style}{word}{style:#}  {check:<width$}  {}", printable(detail));
+        let _ = writeln!(text, "{style}{word}{style:#}  {check:<width$}  {}", escaped_text(detail));
         if let Some(remedy) = remedy {
             let _ = writeln!(text, "         {:<width$}  {remedy}", "");
         }
@@ -207,12 +208,12 @@ fn sessions() -> Finding {
                 entries.iter().filter(|entry| entry.damage.is_some()).map(|entry| entry.id.as_str()).collect();
             if damaged.is_empty() {
                 let size = entries.iter().map(|entry| entry.stored_bytes).sum();
-                return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), dir.display(), bytes(size)));
+                return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), escaped(&dir), bytes(size)));
             }
             Finding::bad(
                 Status::Warning,
                 name,
-                format!("damaged in `{}`: {}", dir.display(), damaged.join(", ")),
+                format!("damaged in `{}`: {}", escaped(&dir), damaged.join(", ")),
                 "restore their files from a copy, or `glovebox session delete` them",
             )
         }

@@ -12,6 +12,7 @@ use clap::Args;
 use glovebox::{
     Resource,
     component::{SandboxHost, Usage},
+    escaped, escaped_text,
 };
 use glovebox_application::{
     AppOutcome, Application, Applications, Ended, Export, InvokeError, LoadError, RunError, ToolsComponent,
@@ -24,7 +25,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     output::show_value,
-    terminal::{Hinted, err_json, note, printable},
+    terminal::{Hinted, err_json, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -169,16 +170,16 @@ fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let file = File::open(path)
-        .map_err(|error| Hinted::new(format!("cannot read `{}`", path.display()), "check the path").because(error))?;
+        .map_err(|error| Hinted::new(format!("cannot read `{}`", escaped(path)), "check the path").because(error))?;
     let mut bytes = Vec::new();
-    file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > TEXT_BYTES {
-        let message = format!("`{}` is larger than {TEXT_BYTES} bytes", path.display());
+        let message = format!("`{}` is larger than {TEXT_BYTES} bytes", escaped(path));
         return Err(Hinted::new(message, "give it as a binary, such as `wasm-tools parse` makes").into());
     }
     let binary = wat::Parser::new()
         .parse_bytes(Some(path), &bytes)
-        .with_context(|| format!("`{}` is no component as text", path.display()))?;
+        .with_context(|| format!("`{}` is no component as text", escaped(path)))?;
     Ok(Some(binary.into_owned()))
 }
 
@@ -192,7 +193,7 @@ fn explain(outcome: &AppOutcome) {
         // Its own doing, which its own output tells.
         _ => return,
     };
-    note(&printable(&format!("{}{flag}", outcome.describe())));
+    note(&format!("{}{flag}", outcome.describe()));
 }
 
 fn report(ended: &Ended) -> Report<'_> {
@@ -264,7 +265,7 @@ fn listed(exports: &[Export]) -> String {
     }
     let line = |export: &Export| {
         let not = if export.is_invocable { "" } else { "  (has a resource, so it cannot be invoked)" };
-        format!("\n    {}{not}", printable(&export.signature))
+        format!("\n    {}{not}", escaped_text(&export.signature))
     };
     format!(":{}", exports.iter().map(line).collect::<String>())
 }

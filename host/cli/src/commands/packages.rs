@@ -4,7 +4,7 @@ use std::{fs::File, path::Path};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{OwnPackage, OwnPackages, PackageList};
+use glovebox::{OwnPackage, OwnPackages, PackageList, escaped};
 use glovebox_runtimes::{normal_package_name, read_wheel};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::{
     interrupt,
     progress::Steps,
     state,
-    terminal::{Align, Hinted, note, out, out_json, printable, table},
+    terminal::{Align, Hinted, note, out, out_json, table},
 };
 
 /// Our own package, which is no wheel.
@@ -134,7 +134,7 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     let rows = packages.iter().map(|package| {
         let from = if package.bundled { "bundled" } else { "own" };
         let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
-        texts.map(printable)
+        texts.map(str::to_owned)
     });
     let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
     out(&table([Align::Left; 5], &rows))?;
@@ -142,7 +142,7 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
 }
 
 fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
-    OwnPackages::open(dir).with_context(|| format!("cannot keep packages in `{}`", dir.display()))
+    OwnPackages::open(dir).with_context(|| format!("cannot keep packages in `{}`", escaped(dir)))
 }
 
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
@@ -159,8 +159,9 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
         let (file, bytes) = wheel(&own, wanted)?;
         let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;
         if !args.json {
-            let text = format!("added {} {}, sha256 {}\n", package.name, package.version, package.sha256);
-            out(&printable_lines(&text))?;
+            let text =
+                format!("added {} {}, sha256 {}\n", escaped(&package.name), escaped(&package.version), package.sha256);
+            out(&text)?;
         }
         added.push(package);
     }
@@ -185,11 +186,6 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Guarded against what a wheel's metadata may hold, all but the end of the line.
-fn printable_lines(text: &str) -> String {
-    format!("{}\n", printable(text.trim_end_matches('\n')))
-}
-
 /// A wheel's file name and bytes.
 fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
@@ -207,7 +203,7 @@ fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
         )
         .into());
     };
-    let bytes = File::open(path).and_then(read_wheel).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let bytes = File::open(path).and_then(read_wheel).with_context(|| format!("cannot read `{}`", escaped(path)))?;
     Ok((file.to_owned(), bytes))
 }
 

@@ -4,7 +4,9 @@ use std::{fs::File, io, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{CancelToken, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError};
+use glovebox::{
+    CancelToken, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError, escaped,
+};
 
 use crate::{
     args::{PolicyArgs, RuntimeArgs, SourceArgs, StoreArgs},
@@ -236,7 +238,7 @@ fn read_stdin(args: &RunArgs, policy: &Policy) -> anyhow::Result<Vec<u8>> {
             bounded("standard input", io::stdin().lock(), most_bytes, "--stdin-bytes")
         }
         Some(path) => {
-            let what = format!("input file `{}`", path.display());
+            let what = format!("input file `{}`", escaped(path));
             let file = File::open(path).map_err(|error| {
                 Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
             })?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{Diagnostic, Policy};
+use glovebox::{Diagnostic, Policy, escaped, escaped_text};
 use serde::Serialize;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     source::Source,
-    terminal::{BAD, HEAD, out_json, printable},
+    terminal::{BAD, HEAD, out_json},
 };
 
 const AFTER_HELP: &str = "\
@@ -75,7 +75,7 @@ fn print(label: &str, diagnostics: &[Diagnostic]) {
     let mut err = anstream::stderr().lock();
     for Diagnostic { line, column, message } in diagnostics {
         // Parsers quote the source, and the source may hold anything.
-        let (label, message) = (printable(label), printable(message));
+        let (label, message) = (escaped(label), escaped_text(message));
         let _ = writeln!(err, "{HEAD}{label}:{line}:{column}:{HEAD:#} {BAD}{message}{BAD:#}");
     }
 }

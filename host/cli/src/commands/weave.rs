@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::RuntimeInfo;
+use glovebox::{RuntimeInfo, escaped};
 use glovebox_runtimes::{
     Digest, Progress as _,
     weave::{self, WeaveOptions, Woven},
@@ -111,7 +111,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
 
 fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
     fs::read(&args.shim).map_err(|error| {
-        let message = format!("cannot read the shim `{}`", args.shim.display());
+        let message = format!("cannot read the shim `{}`", escaped(&args.shim));
         Hinted::new(message, "build it with `guest-shims/component/build`, or say where it is with --shim FILE")
             .because(error)
             .into()

@@ -1,5 +1,6 @@
 //! Why an operation on files was refused.
 
+use glovebox_vfs::escaped;
 use std::{io, path::PathBuf};
 
 use glovebox_core::files::FileError;
@@ -12,7 +13,7 @@ use crate::{ExecuteError, mount::MountError};
 #[non_exhaustive]
 pub enum FilesError {
     /// The path is none inside the workspace.
-    #[error("`{path}` {reason}")]
+    #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
         /// As it was given.
         path: String,
@@ -20,7 +21,7 @@ pub enum FilesError {
         reason: &'static str,
     },
     /// The pattern is none.
-    #[error("`{pattern}` is no pattern of file names: {reason}")]
+    #[error("`{pattern}` is no pattern of file names: {reason}", pattern = escaped(.pattern))]
     Pattern {
         /// As it was given.
         pattern: String,
@@ -28,13 +29,13 @@ pub enum FilesError {
         reason: String,
     },
     /// Something has this name already, an empty file included.
-    #[error("`{path}` exists; choose another name or allow replacing it")]
+    #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// Relative to the workspace, or to the host directory copied to.
         path: String,
     },
     /// The file system refused it: nothing is there, it is a directory, a quota is reached.
-    #[error("could not {action} `{path}`")]
+    #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
         /// What was being done.
         action: &'static str,
@@ -45,19 +46,19 @@ pub enum FilesError {
         source: VfsError,
     },
     /// The path on the host that was named is a symbolic link; none is followed.
-    #[error("`{}` is a symbolic link; name the place it leads to", path.display())]
+    #[error("`{}` is a symbolic link; name the place it leads to", escaped(path))]
     HostLink {
         /// As it was given.
         path: PathBuf,
     },
     /// The path on the host that was named is neither a file nor a directory, or has no name that can be used.
-    #[error("`{}` is neither a file nor a directory with a name in UTF-8; name one that is", path.display())]
+    #[error("`{}` is neither a file nor a directory with a name in UTF-8; name one that is", escaped(path))]
     HostPath {
         /// As it was given.
         path: PathBuf,
     },
     /// The host's files could not be read.
-    #[error("could not read `{}` on the host", path.display())]
+    #[error("could not read `{}` on the host", escaped(path))]
     HostRead {
         /// The place that was named.
         path: PathBuf,
@@ -69,7 +70,7 @@ pub enum FilesError {
     #[error(transparent)]
     Host(#[from] MountError),
     /// The archive is damaged, or holds what is not taken: devices, sparse files, names that lead out.
-    #[error("the archive is refused at `{entry}`: {reason}")]
+    #[error("the archive is refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
         /// The name of the entry, clipped.
         entry: String,

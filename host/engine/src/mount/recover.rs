@@ -1,5 +1,6 @@
 //! What an earlier commit left behind when its process died.
 
+use glovebox_vfs::escaped;
 use std::path::Path;
 
 use super::error::MountError;
@@ -51,7 +52,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     }
     if !recovery.is_empty() {
         tracing::warn!(
-            directory = %path.display(),
+            directory = %escaped(path),
             finished = recovery.finished_count,
             undone = recovery.undone_count,
             discarded = recovery.discarded_count,

@@ -1,5 +1,6 @@
 //! Why a store could not do as it was told.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::path::PathBuf;
 
 use glovebox_runtimes::CacheError;
@@ -14,7 +15,7 @@ pub enum StoreError {
     #[error(transparent)]
     Directory(#[from] CacheError),
     /// A session's file is not what was written.
-    #[error("the kept session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", path.display())]
+    #[error("the kept session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
         /// The session.
         id: SessionId,

@@ -1,5 +1,6 @@
 //! The names of kept sessions.
 
+use glovebox_vfs::escaped;
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub struct SessionId(String);
 
 /// The text is no session's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front")]
+#[error("`{name}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", name = escaped(.0))]
 pub struct SessionIdError(String);
 
 impl SessionId {
@@ -27,8 +28,8 @@ impl SessionId {
         if begins && id.len() <= Self::BYTES_MOST && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // It stands in a message: nothing that a terminal would take for a command, and no megabytes.
-        Err(SessionIdError(id.chars().take(Self::BYTES_MOST).map(|c| if c.is_control() { '?' } else { c }).collect()))
+        // It stands in a message: no megabytes.
+        Err(SessionIdError(id.chars().take(Self::BYTES_MOST).collect()))
     }
 
     /// The name.

@@ -1,5 +1,6 @@
 //! Points in time as records have them.
 
+use glovebox_vfs::escaped;
 use std::{
     fmt,
     str::FromStr,
@@ -19,7 +20,7 @@ pub struct Timestamp {
 
 /// The text is no point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time; write it as `2026-11-22T01:44:11.250Z`")]
+#[error("`{name}` is no time; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
 pub struct TimestampError(String);
 
 impl Timestamp {
@@ -73,7 +74,7 @@ impl FromStr for Timestamp {
 
     /// Reads what [`Display`](fmt::Display) writes; the fraction may be left out.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
-        parse(text).ok_or_else(|| TimestampError(text.chars().filter(|c| !c.is_control()).take(40).collect()))
+        parse(text).ok_or_else(|| TimestampError(text.chars().take(40).collect()))
     }
 }
 

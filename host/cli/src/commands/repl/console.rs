@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey};
+use glovebox::{
+    Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped,
+};
 
 use super::{
     directive::{self, Directive},
@@ -22,7 +24,7 @@ use crate::{
     file, interrupt,
     output::{Passthrough, explain, show_value},
     source::bounded,
-    terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out, printable},
+    terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
 /// The most that `:load` reads: what it makes is held to the limits.
@@ -215,7 +217,7 @@ impl Console {
             let mark = if *name == self.current { "*" } else { " " };
             let executions = session.session().map_or(0, |session| session.info().executions);
             let executions = counted(executions, "input");
-            let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {executions}", printable(name));
+            let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {executions}", escaped(name));
         }
         text
     }

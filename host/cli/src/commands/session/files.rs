@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId};
+use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId, escaped};
 
 use crate::{
     args::WakeArgs,
@@ -17,7 +17,7 @@ use crate::{
     file,
     kept::Shelf,
     source::{STDIN, bounded},
-    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, printable, table, write_printable},
+    terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, table, write_printable},
 };
 
 const AFTER_HELP: &str = "\
@@ -220,7 +220,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
                 Box::new(io::stdin().lock())
             } else {
                 let wrong = |error| {
-                    Hinted::new(format!("cannot read archive `{}`", file.display()), "check the path").because(error)
+                    Hinted::new(format!("cannot read archive `{}`", escaped(file)), "check the path").because(error)
                 };
                 Box::new(File::open(file).map_err(wrong)?)
             };
@@ -257,10 +257,7 @@ fn if_exists(replace: bool) -> IfExists {
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
-        Hinted::new(
-            format!("`{}` has no name that the session could use", host.display()),
-            "say which: `put HOST PATH`",
-        )
+        Hinted::new(format!("`{}` has no name that the session could use", escaped(host)), "say which: `put HOST PATH`")
     };
     Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
 }
@@ -274,7 +271,7 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
             FileKind::Symlink => (String::new(), "@"),
             FileKind::File => (bytes(entry.size_bytes), ""),
         };
-        [size, printable(&entry.path).replace('\n', "\\n") + mark]
+        [size, escaped(&entry.path).to_string() + mark]
     });
     let rows: Vec<[String; 2]> = std::iter::once(head).chain(rows).collect();
     table([Align::Right, Align::Left], &rows)

@@ -3,12 +3,12 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::Args;
-use glovebox::{SessionId, StoredEntry, Timestamp};
+use glovebox::{SessionId, StoredEntry, Timestamp, escaped_text};
 use serde::Serialize;
 
 use crate::{
     kept::{Shelf, missing},
-    terminal::{Align, HEAD, bytes, counted, grouped, out, out_json, printable, table},
+    terminal::{Align, HEAD, bytes, counted, grouped, out, out_json, table},
 };
 
 /// List the sessions that are kept, the last used first
@@ -78,7 +78,7 @@ pub(super) fn show(shelf: &Shelf, args: &ShowArgs) -> anyhow::Result<i32> {
     }
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{HEAD}{name:<11}{HEAD:#} {}", printable(value));
+        let _ = writeln!(text, "{HEAD}{name:<11}{HEAD:#} {}", escaped_text(value));
     };
     line("id", entry.id.as_str());
     if let Some(record) = &entry.record {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{IfExists, SessionId, SessionsError};
+use glovebox::{IfExists, SessionId, SessionsError, escaped};
 use serde::Serialize;
 
 use crate::{
@@ -152,7 +152,7 @@ pub(super) fn import(shelf: &Shelf, args: &ImportArgs) -> anyhow::Result<i32> {
         let bytes = bounded(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
         (what, bytes)
     } else {
-        let what = format!("session file `{}`", args.file.display());
+        let what = format!("session file `{}`", escaped(&args.file));
         let file = File::open(&args.file)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "check the path").because(error))?;
         let bytes = bounded(&what, file, args.max_bytes, "--max-bytes")?;
