@@ -119,13 +119,16 @@ pub struct Artefact {
     /// What is recorded beside it.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
+    /// The record's own file.
+    pub(crate) record_file: File,
 }
 
 impl Artefact {
     /// Notes that it is used now: [`PreparedStore::shrink`](crate::PreparedStore::shrink) removes what was not for longest.
     pub fn touch(&self) {
-        // Where the file system does not take it, it goes sooner than it should.
-        let _ = self.aot.set_modified(SystemTime::now());
+        // On the record: the code's own times say that it is unchanged. Where the file system does not take it, it goes
+        // sooner than it should.
+        let _ = self.record_file.set_modified(SystemTime::now());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The cache directory: where it is, who may have written to it, and the locks between processes.
 
+use glovebox_vfs::escaped;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::time::Duration;
 use directories::ProjectDirs;
 
 use crate::Progress;
+use crate::guard::Guarded;
+use crate::seal::Seals;
 use crate::trusted::TrustedDir;
 
 /// How often a waiting process asks for a lock, and whether it is to give up.
@@ -18,13 +21,16 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 #[non_exhaustive]
 pub enum CacheError {
     /// A link stands where the directory or file should be. Following it would trust whoever made it.
-    #[error("`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to", path.display())]
+    #[error(
+        "`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to",
+        escaped(path)
+    )]
     Symlink {
         /// The link.
         path: PathBuf,
     },
     /// Somebody else owns it.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", path.display(), quoted(path))]
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
         /// What was examined.
         path: PathBuf,
@@ -34,7 +40,7 @@ pub enum CacheError {
         user: u32,
     },
     /// Others may write to it.
-    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", path.display(), quoted(path))]
+    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
         /// What was examined.
         path: PathBuf,
@@ -42,13 +48,13 @@ pub enum CacheError {
         mode: u32,
     },
     /// Something else stands where a directory should be.
-    #[error("`{}` is no directory; remove it, or use another directory", path.display())]
+    #[error("`{}` is no directory; remove it, or use another directory", escaped(path))]
     NotADirectory {
         /// What was examined.
         path: PathBuf,
     },
     /// Something else stands where a file should be.
-    #[error("`{}` is no regular file; remove it", path.display())]
+    #[error("`{}` is no regular file; remove it", escaped(path))]
     NotAFile {
         /// What was examined.
         path: PathBuf,
@@ -57,13 +63,13 @@ pub enum CacheError {
     #[error("no cache directory can be found, as the user has no home directory; name one")]
     NoHome,
     /// The operation was told to give up.
-    #[error("cancelled while waiting for another process that holds `{}`", path.display())]
+    #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
     Cancelled {
         /// The lock waited for.
         path: PathBuf,
     },
     /// The operating system said no.
-    #[error("cannot {action} `{}`: {source}", path.display())]
+    #[error("cannot {action} `{}`: {source}", escaped(path))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -95,6 +101,9 @@ fn quoted(path: &Path) -> String {
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
+    /// The root's path without links, for seals to name files by.
+    real_path: PathBuf,
+    seals: Option<Seals>,
 }
 
 /// A lock between processes, released when dropped and when the process dies.
@@ -110,9 +119,47 @@ impl CacheDir {
         Ok(dirs.cache_dir().to_owned())
     }
 
-    /// Opens the cache at `path`, making what is missing, and applies the trust rules to it.
+    /// Opens the cache at `path`, making what is missing, and applies the trust rules to it. What says that compiled files are
+    /// unchanged is kept in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or `~/.local/share/glovebox/seals` on
+    /// Linux); where there can be none, compiled files are checked for owner, mode and length alone.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
-        Ok(Self { root: TrustedDir::open(path.as_ref())? })
+        let mut cache = Self::unsealed(path.as_ref())?;
+        if let Some(path) = Seals::default_path() {
+            match Seals::open(&path) {
+                Ok(seals) => cache.seals = Some(seals),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "compiled files are not sealed: their seals cannot be kept");
+                }
+            }
+        }
+        Ok(cache)
+    }
+
+    /// As [`open`](Self::open), with the seals in another directory, which must not lie where somebody can write who can
+    /// write to the cache.
+    ///
+    /// # Errors
+    /// Either directory cannot be used.
+    pub fn open_sealed(path: impl AsRef<Path>, seals: impl AsRef<Path>) -> Result<Self, CacheError> {
+        let cache = Self::unsealed(path.as_ref())?;
+        Ok(Self { seals: Some(Seals::open(seals.as_ref())?), ..cache })
+    }
+
+    fn unsealed(path: &Path) -> Result<Self, CacheError> {
+        let root = TrustedDir::open(path, Guarded::Cache)?;
+        let real_path = std::fs::canonicalize(path).map_err(|e| CacheError::io("find", path, e))?;
+        Ok(Self { root, real_path, seals: None })
+    }
+
+    /// What says which compiled files are unchanged.
+    pub(crate) fn seals(&self) -> Option<&Seals> {
+        self.seals.as_ref()
+    }
+
+    /// Where a directory in the cache is, without links.
+    pub(crate) fn real_path_of(&self, name: &str) -> PathBuf {
+        self.real_path.join(name)
     }
 
     /// Where it is.

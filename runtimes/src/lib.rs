@@ -22,7 +22,8 @@
 //!
 //! What it does not protect against: code running as the same user, who can write anything to the cache,
 //! and a processor, kernel or disk that changes bytes between two checks. A file's full hash is checked when
-//! it is fetched, whenever a binary is read, and on request for compiled code; not when compiled code is loaded.
+//! it is fetched, whenever a binary is read, and on request for compiled code; when compiled code is loaded, only if the file
+//! is not as it was when it was last hashed, which is recorded outside the cache.
 //! Unix only: the trust rules are about owners and modes.
 
 mod artefact;
@@ -30,6 +31,7 @@ mod cache;
 mod command;
 mod digest;
 mod fetch;
+pub mod guard;
 mod manifest;
 mod npm;
 mod own_packages;
@@ -39,6 +41,7 @@ mod progress;
 mod recipe;
 pub mod rewrite;
 mod runtimes;
+mod seal;
 mod tool;
 pub mod trusted;
 pub mod weave;

@@ -1,9 +1,11 @@
 //! Packages of the user's own: wheels of pure Python in a directory of theirs.
 
+use glovebox_vfs::{escaped, escaped_text};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
 use crate::wheel_files::{Compiled, WHEEL_BYTES_MOST, WheelFault, wheel_files};
 use crate::{CacheError, Digest, Fetcher, PackageError, Progress};
@@ -55,15 +57,15 @@ pub struct OwnPackage {
 #[non_exhaustive]
 pub enum OwnPackageError {
     /// The file's name is no wheel's.
-    #[error("`{0}` is no wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`")]
+    #[error("`{name}` is no wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
     /// The wheel is for one platform.
     #[error(
-        "`{0}` is compiled for one platform (`{1}`); the sandbox runs pure Python alone: look for a version of it that ends in `-none-any.whl`"
+        "`{name}` is compiled for one platform (`{other}`); the sandbox runs pure Python alone: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
     )]
     Platform(String, String),
     /// The wheel cannot be used.
-    #[error("`{file}` cannot be used: {source}")]
+    #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
     Wheel {
         /// The file.
         file: String,
@@ -71,7 +73,7 @@ pub enum OwnPackageError {
         source: WheelFault,
     },
     /// The wheel's metadata is not there or is not its own.
-    #[error("`{file}` cannot be used: {problem}")]
+    #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
     Metadata {
         /// The file.
         file: String,
@@ -79,7 +81,7 @@ pub enum OwnPackageError {
         problem: String,
     },
     /// A module of it has a name that is taken.
-    #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it")]
+    #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// The package.
         name: String,
@@ -114,7 +116,7 @@ struct Checked {
 impl OwnPackages {
     /// Opens the directory, making it where it is missing. It must be the user's own and writable by nobody else.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
-        Ok(Self { dir: TrustedDir::open(path)? })
+        Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
     /// What is there, by name.

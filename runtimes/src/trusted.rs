@@ -6,6 +6,7 @@
 //!
 //! Names given to these functions are the caller's own: single, without a slash.
 
+use glovebox_vfs::escaped;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::CacheError;
+use crate::guard::{Guard, Guarded};
 
 /// Names of files being written begin so; nothing else does.
 pub const TEMP_PREFIX: &str = ".tmp-";
@@ -34,11 +36,13 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 pub struct TrustedDir {
     path: PathBuf,
     handle: OwnedFd,
+    guard: Guard,
 }
 
 impl TrustedDir {
-    /// Opens a directory, making it and its missing parents with mode 0700.
-    pub fn open(path: &Path) -> Result<Self, CacheError> {
+    /// Opens a directory, making it and its missing parents with mode 0700. As long as it is open, no guest of this process is
+    /// given it, a directory above it or one below.
+    pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();
@@ -52,7 +56,10 @@ impl TrustedDir {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
-        Self::checked(path, handle)
+        check_trust(&path, &metadata(&path, handle.as_fd())?)?;
+        let guard =
+            Guard::opened(guarded, &path, &handle).map_err(|e| CacheError::io("look at what is above", &path, e))?;
+        Ok(Self { path, handle, guard })
     }
 
     /// Opens a directory in this one, making it if need be.
@@ -65,13 +72,9 @@ impl TrustedDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle =
             rustix::fs::openat(&self.handle, name, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
-        Self::checked(path, handle)
-    }
-
-    fn checked(path: PathBuf, handle: OwnedFd) -> Result<Self, CacheError> {
-        let metadata = metadata(&path, handle.as_fd())?;
-        check_trust(&path, &metadata)?;
-        Ok(Self { path, handle })
+        check_trust(&path, &metadata(&path, handle.as_fd())?)?;
+        self.guard.has_child(&handle).map_err(|e| CacheError::io("examine", &path, e))?;
+        Ok(Self { path, handle, guard: self.guard.clone() })
     }
 
     /// Where it is.
@@ -174,7 +177,7 @@ impl TrustedDir {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
-                tracing::debug!(path = %path.display(), "removing what a killed process left");
+                tracing::debug!(path = %escaped(&path), "removing what a killed process left");
                 // Somebody else may clean up at the same moment: what is gone is gone.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
@@ -207,6 +210,12 @@ pub struct TempFile<'a> {
 }
 
 impl TempFile<'_> {
+    /// Takes everybody's right to write it, this user's too.
+    pub fn read_only(&self) -> Result<(), CacheError> {
+        let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
+        rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
+    }
+
     /// Gives the file its name, replacing what had it. Its content is on disk before the name is.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);

@@ -1,5 +1,6 @@
 //! What goes wrong on our side or the caller's.
 
+use glovebox::{escaped, escaped_text};
 use std::{io, path::PathBuf};
 
 use glovebox::CompileError;
@@ -14,7 +15,7 @@ pub enum LoadError {
     #[error("applications cannot run on this machine: {0}")]
     Settings(String),
     /// The file cannot be read.
-    #[error("cannot read `{}`", path.display())]
+    #[error("cannot read `{}`", escaped(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -22,7 +23,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The file is too large to be compiled.
-    #[error("`{name}` is larger than {most} bytes")]
+    #[error("`{name}` is larger than {most} bytes", name = escaped(.name))]
     TooLarge {
         /// The component.
         name: String,
@@ -30,20 +31,20 @@ pub enum LoadError {
         most: u64,
     },
     /// The bytes are no WebAssembly.
-    #[error("`{name}` is no WebAssembly: it does not begin as such a file does")]
+    #[error("`{name}` is no WebAssembly: it does not begin as such a file does", name = escaped(.name))]
     NotWasm {
         /// The file.
         name: String,
     },
     /// The bytes are a core module.
-    #[error("`{name}` is a core module, not a component")]
+    #[error("`{name}` is a core module, not a component", name = escaped(.name))]
     CoreModule {
         /// The file.
         name: String,
     },
     /// It has more parts than it costs little to look at: 1,000 modules and components, or about as many types of components within one
     /// another.
-    #[error("`{name}` is refused before it is compiled: {reason}")]
+    #[error("`{name}` is refused before it is compiled: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
         /// The component.
         name: String,
@@ -51,7 +52,7 @@ pub enum LoadError {
         reason: String,
     },
     /// It does not compile, or the cache cannot be used.
-    #[error("`{name}` cannot be loaded")]
+    #[error("`{name}` cannot be loaded", name = escaped(.name))]
     Compile {
         /// The component.
         name: String,
@@ -59,7 +60,7 @@ pub enum LoadError {
         source: CompileError,
     },
     /// It imports what nothing here provides.
-    #[error("`{name}` imports `{import}`, and nothing here provides it")]
+    #[error("`{name}` imports `{import}`, and nothing here provides it", name = escaped(.name), import = escaped(.import))]
     MissingImport {
         /// The component.
         name: String,
@@ -67,7 +68,7 @@ pub enum LoadError {
         import: String,
     },
     /// What it imports is of another type than what is here.
-    #[error("`{name}` cannot be linked: {reason}")]
+    #[error("`{name}` cannot be linked: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Link {
         /// The component.
         name: String,
@@ -75,13 +76,13 @@ pub enum LoadError {
         reason: String,
     },
     /// It was to give tools, and exports none.
-    #[error("`{name}` does not export `glovebox:sandbox/tools@0.1.0`, so it has no tools")]
+    #[error("`{name}` does not export `glovebox:sandbox/tools@0.1.0`, so it has no tools", name = escaped(.name))]
     NoTools {
         /// The component.
         name: String,
     },
     /// It did not say which tools it has.
-    #[error("`{name}` does not tell its tools: {reason}")]
+    #[error("`{name}` does not tell its tools: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     ToolList {
         /// The component.
         name: String,
@@ -95,7 +96,7 @@ pub enum LoadError {
 #[non_exhaustive]
 pub enum RunError {
     /// It is not a command.
-    #[error("`{name}` does not export `wasi:cli/run`, so it cannot be run as a command")]
+    #[error("`{name}` does not export `wasi:cli/run`, so it cannot be run as a command", name = escaped(.name))]
     NotACommand {
         /// The component.
         name: String,
@@ -103,13 +104,16 @@ pub enum RunError {
         exports: Vec<Export>,
     },
     /// A directory that it is granted cannot be opened.
-    #[error("cannot open the directory `{}`: {reason}", host.display())]
+    #[error("cannot open the directory `{}`: {reason}", escaped(host))]
     Directory {
         /// The directory.
         host: PathBuf,
         /// Why not.
         reason: String,
     },
+    /// A directory that it is granted is missing, or contains or lies in one of Glovebox's own, such as the cache.
+    #[error(transparent)]
+    Mount(#[from] glovebox::mount::MountError),
     /// The operating system gave no thread, or not what one needs to wait.
     #[error("the operating system gave no thread to run an application on")]
     Thread(#[source] io::Error),
@@ -120,13 +124,13 @@ pub enum RunError {
 #[non_exhaustive]
 pub enum InvokeError {
     /// The text is no call.
-    #[error("`{call}` is no call; write it as `name(argument, …)`")]
+    #[error("`{call}` is no call; write it as `name(argument, …)`", call = escaped(.call))]
     NoCall {
         /// The text.
         call: String,
     },
     /// No function has this name.
-    #[error("`{name}` exports no function `{function}`")]
+    #[error("`{name}` exports no function `{function}`", name = escaped(.name), function = escaped(.function))]
     NoSuchFunction {
         /// The component.
         name: String,
@@ -136,7 +140,7 @@ pub enum InvokeError {
         exports: Vec<Export>,
     },
     /// Several functions have this name.
-    #[error("`{function}` could be any of {}", list(candidates))]
+    #[error("`{function}` could be any of {}", list(candidates), function = escaped(.function))]
     Ambiguous {
         /// What was asked for.
         function: String,
@@ -144,13 +148,13 @@ pub enum InvokeError {
         candidates: Vec<String>,
     },
     /// Resources cannot be written down.
-    #[error("`{function}` takes or gives a resource, which has no text; it cannot be invoked from outside")]
+    #[error("`{function}` takes or gives a resource, which has no text; it cannot be invoked from outside", function = escaped(.function))]
     Resource {
         /// The function.
         function: String,
     },
     /// The arguments are not what the function takes.
-    #[error("the arguments of `{signature}` cannot be {arguments}: {reason}")]
+    #[error("the arguments of `{signature}` cannot be {arguments}: {reason}", signature = escaped(.signature), arguments = escaped_text(.arguments), reason = escaped_text(.reason))]
     Arguments {
         /// The function with its types.
         signature: String,

@@ -56,6 +56,7 @@ fn wasi(config: &AppConfig) -> Result<WasiCtx, RunError> {
     }
     for directory in &config.directories {
         let permissions = if directory.is_read_only { FsPerms::ReadOnly } else { FsPerms::ReadWrite };
+        glovebox::mount::check_directory(&directory.host)?;
         wasi.preopened_dir(&directory.host, &directory.guest, permissions)
             .map_err(|error| RunError::Directory { host: directory.host.clone(), reason: format!("{error:#}") })?;
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox};
+use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox, escaped};
 
 use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, state, terminal::Hinted};
 
@@ -37,6 +37,8 @@ impl Host {
         // Where none were added there is no directory, and none is made.
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
+        // Whether or not this command has a session or packages: a script must not reach those of another.
+        config.private_dirs.extend(state::dir().ok());
         config.progress = Arc::clone(&steps) as _;
         let engine = Engine::new(config).context("cannot start the engine")?;
         Ok(Self { engine, steps })
@@ -91,7 +93,7 @@ fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),
         Err(error) => Err(Hinted::new(
-            format!("cannot read runtime binary `{}`", path.display()),
+            format!("cannot read runtime binary `{}`", escaped(path)),
             "give --runtime-path a WebAssembly file, or leave it out to use a runtime of `glovebox runtimes list`",
         )
         .because(error)),

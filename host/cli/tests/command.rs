@@ -404,3 +404,36 @@ fn ctrl_c_ends_a_preparation_at_once_and_the_next_one_succeeds() {
     let (next, code) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
     assert_eq!((code, &next["was_prepared"]), (Some(0), &Value::Bool(false)));
 }
+
+#[test]
+fn a_workspace_that_reaches_the_cache_or_the_state_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, state) = (dir.path().join("a/cache"), dir.path().join("b/state"));
+    fs::create_dir_all(cache.join("prepared")).unwrap();
+    fs::create_dir_all(dir.path().join("beside")).unwrap();
+    let refused = |args: &[&str]| {
+        let mut command = glovebox(&["--cache-dir", cache.to_str().unwrap()]);
+        let output = command.args(args).env("XDG_STATE_HOME", &state).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let (above, inside) = (dir.path().join("a"), cache.join("prepared"));
+    for host in [&above, &cache, &inside] {
+        let host = host.to_str().unwrap();
+        let mount = format!("{host}:/data");
+        let said = [
+            refused(&["run", "--workspace", host, "-e", "1"]),
+            refused(&["run", "--mount", &mount, "-e", "1"]),
+            refused(&["run", "--workspace", host, "--session", "s", "-e", "1"]),
+        ];
+        for said in said {
+            assert!(said.contains(cache.to_str().unwrap()) && said.contains(host), "{said}");
+            assert!(said.contains("--cache-dir"), "{said}");
+        }
+    }
+    // The state directory need not be there, nor be used by this command.
+    let above = dir.path().join("b");
+    fs::create_dir_all(&above).unwrap();
+    let said = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);
+    assert!(said.contains("XDG_STATE_HOME") && said.contains(state.to_str().unwrap()), "{said}");
+}

@@ -59,7 +59,7 @@ fn matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-fn run(step: &Step, directory: &Path) -> Vec<String> {
+fn run(step: &Step, directory: &Path, state: &Path) -> Vec<String> {
     let binary = Path::new(env!("CARGO_BIN_EXE_glovebox")).parent().unwrap();
     let mut path = OsString::from(binary);
     path.push(":");
@@ -68,7 +68,7 @@ fn run(step: &Step, directory: &Path) -> Vec<String> {
         .args(["-c", &format!("exec 2>&1; {}", step.command)])
         .current_dir(directory)
         .env("PATH", path)
-        .env("XDG_STATE_HOME", directory.join(".state"))
+        .env("XDG_STATE_HOME", state)
         .env_remove("GLOVEBOX_STORE")
         .stdin(Stdio::null())
         .output()
@@ -82,7 +82,8 @@ fn run(step: &Step, directory: &Path) -> Vec<String> {
 }
 
 fn check(transcript: &Path) -> String {
-    let directory = tempfile::tempdir().unwrap();
+    // Beside it: no directory that contains the state is given to a script.
+    let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = transcript.with_extension("in");
     if files.is_dir() {
         for entry in fs::read_dir(files).unwrap() {
@@ -92,7 +93,7 @@ fn check(transcript: &Path) -> String {
     }
     let mut differences = String::new();
     for step in steps(&fs::read_to_string(transcript).unwrap()) {
-        let found = run(&step, directory.path());
+        let found = run(&step, directory.path(), state.path());
         let same = found.len() == step.lines.len()
             && step.lines.iter().zip(&found).all(|(pattern, line)| matches(pattern, line));
         if !same {

@@ -11,8 +11,12 @@
 //!   CPU, and Wasmtime itself refuses a file of another version, other settings or another CPU. A module is no component
 //!   and the other way round: Wasmtime looks at that too.
 //!
-//! What is left is damage to the disk below the file's length; `glovebox doctor` compares the full digest, which
-//! would cost more than a whole run on every start.
+//! * It is what was written. The file is read-only, no guest is given a directory that reaches it
+//!   ([`glovebox_runtimes::guard`]), and outside the cache is recorded what `fstat` said of it when its full digest was last
+//!   compared: device, inode, length, times of modification and of change. Where it now says something else, the digest is
+//!   compared again before the file is loaded. On every start that would cost more than a whole run.
+//!
+//! What is left is a disk that changes bytes by itself, which `glovebox doctor` finds, and code that runs as this user.
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
 
 use std::{

@@ -14,6 +14,14 @@ pub struct EngineConfig {
     /// Where binaries and prepared images are kept. Default: `glovebox` in the user's cache directory
     /// (`$XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_dir: Option<PathBuf>,
+    /// Where it is recorded that compiled files in the cache are unchanged. Whoever can write to the cache must not be able to write
+    /// here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`, else `~/.local/share`); where there
+    /// can be none, compiled files are checked for owner, mode and length alone.
+    pub seals_dir: Option<PathBuf>,
+    /// Directories that no guest of this process may reach as long as the engine lives: no mount may be one of them, contain
+    /// one or lie in one. They need not exist yet. So it is always with the cache, the seals, packages and session stores that
+    /// are open. Default: none.
+    pub private_dirs: Vec<PathBuf>,
     /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
     /// address space costs time to reserve.
     pub pool: Option<PoolConfig>,
@@ -36,6 +44,8 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
+            seals_dir: None,
+            private_dirs: Vec::new(),
             pool: Some(PoolConfig::default()),
             tool_threads: 1_024,
             component_cache_bytes: 2 << 30,
@@ -50,6 +60,8 @@ impl fmt::Debug for EngineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineConfig")
             .field("cache_dir", &self.cache_dir)
+            .field("seals_dir", &self.seals_dir)
+            .field("private_dirs", &self.private_dirs)
             .field("pool", &self.pool)
             .field("tool_threads", &self.tool_threads)
             .field("component_cache_bytes", &self.component_cache_bytes)

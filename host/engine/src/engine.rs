@@ -9,7 +9,10 @@ use std::{
 };
 
 use glovebox_core::session::SessionLedger;
-use glovebox_runtimes::{CacheDir, Digest, Manifest, OwnPackages, PackageList, Progress, Runtimes};
+use glovebox_runtimes::{
+    CacheDir, Digest, Manifest, OwnPackages, PackageList, Progress, Runtimes,
+    guard::{Guard, Guarded},
+};
 use wasmtime::Linker;
 
 use crate::{
@@ -50,6 +53,8 @@ pub(crate) struct Inner {
     /// Loaded with the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
+    /// Keep [`EngineConfig::private_dirs`] from guests.
+    _guards: Vec<Guard>,
 }
 
 /// Which loaded runtime: the digest of its prepared artefact's key tells them apart.
@@ -71,7 +76,11 @@ impl Engine {
             Some(path) => path,
             None => CacheDir::default_path()?,
         };
-        let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(path)?);
+        let cache = match config.seals_dir {
+            Some(seals) => CacheDir::open_sealed(path, seals)?,
+            None => CacheDir::open(path)?,
+        };
+        let runtimes = Runtimes::new(Manifest::builtin()?, cache);
         let (runtimes, packages) = match config.packages {
             Packages::Bundled => {
                 let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
@@ -95,6 +104,7 @@ impl Engine {
             component_cache_bytes: config.component_cache_bytes,
             stripper: OnceLock::new(),
             loaded: Mutex::default(),
+            _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
         })))
     }
 

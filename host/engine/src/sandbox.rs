@@ -12,6 +12,7 @@ use crate::{
     current::Run,
     engine::Inner as EngineInner,
     guest::{self, Guest},
+    mount::{self, MountError},
     packages::SharedPackages,
     run::{SCRIPT_MOUNT, Setting},
     runtime::{Drive, Runtime},
@@ -139,6 +140,12 @@ impl SandboxBuilder {
             Some(toolbox) => toolbox,
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
+        // Before a runtime is fetched and prepared for what cannot be.
+        for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
+            if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
+                return Err(error.into());
+            }
+        }
         let inner = &self.engine.0;
         let runtime = match (&self.runtime_path, &self.runtime) {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,

@@ -7,7 +7,7 @@ use std::{
 
 use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH, WORKSPACE};
 use glovebox_interpreters::library;
-use glovebox_vfs::{Access, CommitStep, MountSource, RootId, SourceError, Vfs, VfsLimits};
+use glovebox_vfs::{Access, CommitStep, MountSource, RootId, SourceError, Vfs, VfsLimits, escaped};
 use glovebox_wasi::Wasi;
 
 use crate::{
@@ -144,10 +144,11 @@ impl Workspace {
             roots.push((WORKSPACE.to_owned(), root));
         }
         for mounted in &self.mounted {
+            mounted.directory.check_guarded()?;
             let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
             let source = Arc::clone(&mounted.directory) as Arc<dyn MountSource>;
             let root = vfs.add_mount(source, access).map_err(|error| ExecuteError::Instantiate {
-                reason: format!("mount `{}` at `{}`: {error}", mounted.host.display(), mounted.guest),
+                reason: format!("mount `{}` at `{}`: {error}", escaped(&mounted.host), mounted.guest),
             })?;
             roots.push((mounted.guest.clone(), root));
         }

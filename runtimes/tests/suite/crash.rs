@@ -20,7 +20,9 @@ fn child_writes_until_killed() {
     };
     let dir = Path::new(&dir);
     let pip = Fetcher::with_commands(vec![vec!["/bin/sh".into(), dir.join("pip").into()]]);
-    let runtimes = Runtimes::new(manifest(&pinned()), CacheDir::open(dir.join("cache")).unwrap()).with_fetcher(pip);
+    let runtimes =
+        Runtimes::new(manifest(&pinned()), CacheDir::open_sealed(dir.join("cache"), dir.join("seals")).unwrap())
+            .with_fetcher(pip);
     let entry = runtimes.manifest().find("fake").unwrap();
     for round in std::process::id().. {
         runtimes.prepared().store(&key(), &artefact(vec![u8::try_from(round % 251).unwrap(); CODE_BYTES])).unwrap();

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use glovebox_runtimes::{ArtefactKey, BuildError, Digest, KeyParts, PreparedError, Quiet};
+use glovebox_runtimes::{ArtefactKey, BuildError, CacheDir, Digest, KeyParts, PreparedError, Quiet, Runtimes};
 
-use crate::support::{World, artefact, key, parts};
+use crate::support::{World, artefact, chmod, key, manifest, parts, pinned};
 
 #[test]
 fn what_is_stored_is_found_again() {
@@ -120,6 +122,121 @@ fn a_changed_byte_is_found_when_asked_for() {
     assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
 }
 
+/// Changes a file as who may write it can, and gives it back its time of modification.
+fn rewrite(path: &Path, bytes: &[u8]) {
+    let time = fs::metadata(path).unwrap().modified().unwrap();
+    chmod(path, 0o600);
+    fs::write(path, bytes).unwrap();
+    chmod(path, 0o400);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn a_changed_image_is_noticed_when_it_is_opened_though_size_and_time_are_as_before() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let stored = store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    assert_eq!(fs::metadata(&stored.aot_path).unwrap().permissions().mode() & 0o7777, 0o400);
+    let mut bytes = vec![9; 4096];
+    bytes[77] = 8;
+    rewrite(&stored.aot_path, &bytes);
+    for _ in 0..2 {
+        let error = store.open(&key()).unwrap_err();
+        assert!(matches!(error, PreparedError::Corrupt { .. }));
+        let error = error.to_string();
+        assert!(error.contains(&Digest::of(&[9; 4096]).to_string()), "{error}");
+        assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
+    }
+    // Whoever gives back the bytes has changed nothing.
+    rewrite(&stored.aot_path, &[9; 4096]);
+    store.open(&key()).unwrap().unwrap();
+}
+
+#[test]
+fn an_image_that_is_what_it_was_is_sealed_anew() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let stored = store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    let seal = || {
+        let mut names = world.files("../seals");
+        names.retain(|name| name.ends_with(".json"));
+        assert_eq!(names.len(), 1);
+        fs::read(world.path("seals").join(&names[0])).unwrap()
+    };
+    let first = seal();
+    store.open(&key()).unwrap().unwrap().touch();
+    store.open(&key()).unwrap().unwrap();
+    assert_eq!(seal(), first, "using it changes nothing");
+
+    // A second name, as of a backup; another mode; the same bytes in a new file.
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::hard_link(&stored.aot_path, world.path("backup")).unwrap(),
+        &|| chmod(&stored.aot_path, 0o600),
+        &|| {
+            fs::copy(&stored.aot_path, world.path("copy")).unwrap();
+            fs::rename(world.path("copy"), &stored.aot_path).unwrap();
+        },
+    ];
+    for change in changes {
+        let before = seal();
+        change();
+        let mut found = store.open(&key()).unwrap().unwrap();
+        let mut code = Vec::new();
+        found.aot.read_to_end(&mut code).unwrap();
+        assert_eq!(code, [9; 4096], "read from its beginning, though it was hashed");
+        assert_ne!(seal(), before);
+    }
+    store.remove(&parts().runtime).unwrap();
+    assert_eq!(world.files("../seals"), ["since"]);
+}
+
+#[test]
+fn code_that_comes_with_a_record_of_its_own_is_not_taken() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let store = runtimes.prepared();
+    let stored = store.store(&key(), &artefact(vec![9; 4096])).unwrap();
+    let (genuine, forged) = (Digest::of(&[9; 4096]).to_string(), Digest::of(&[8; 4096]).to_string());
+    let record = world.path("cache/prepared").join(format!("{}.json", key()));
+    let text = fs::read_to_string(&record).unwrap();
+    rewrite(&stored.aot_path, &[8; 4096]);
+    rewrite(&record, text.replace(&genuine, &forged).as_bytes());
+    assert!(store.open(&key()).unwrap().is_none());
+    // And so for a file that was never there.
+    let other = stored.aot_path.with_file_name(format!("{}-0000000000000000.cwasm", key()));
+    fs::rename(&stored.aot_path, &other).unwrap();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let text = text.replace(&genuine, &forged).replace(&name(&stored.aot_path), &name(&other));
+    rewrite(&record, text.as_bytes());
+    assert!(store.open(&key()).unwrap().is_none());
+    // It is made again, and what was put there goes.
+    let built = store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
+    store.verify(&built).unwrap();
+    assert_eq!(world.files("prepared").len(), 2);
+}
+
+#[test]
+fn what_was_made_before_there_were_seals_is_taken_and_what_came_later_is_not() {
+    let world = World::new("");
+    let open = |seals: &str| {
+        Runtimes::new(manifest(&pinned()), CacheDir::open_sealed(world.path("cache"), world.path(seals)).unwrap())
+    };
+    let early = open("early");
+    std::thread::sleep(Duration::from_millis(20));
+    let made = open("seals").prepared().store(&key(), &artefact(vec![9; 4096])).unwrap();
+    assert!(early.prepared().open(&key()).unwrap().is_none());
+    std::thread::sleep(Duration::from_millis(20));
+    let late = open("late");
+    late.prepared().open(&key()).unwrap().unwrap();
+    // From now on it is sealed, and its time of modification says nothing.
+    rewrite(&made.aot_path, &[8; 4096]);
+    assert!(matches!(late.prepared().open(&key()), Err(PreparedError::Corrupt { .. })));
+    fs::File::open(&made.aot_path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert!(early.prepared().open(&key()).unwrap().is_none());
+}
+
 #[test]
 fn preparing_again_replaces_and_leaves_open_files_alone() {
     let world = World::new("");
@@ -224,9 +341,10 @@ fn what_was_used_longest_ago_makes_room_for_the_rest() {
         ["a", "b", "c"].map(|name| ArtefactKey::new(KeyParts { label: name.into(), ..parts() })).into();
     let labels = || store.list().unwrap().into_iter().map(|listed| listed.parts.label).collect::<Vec<_>>().concat();
     for (key, age) in keys.iter().zip(1..) {
-        let stored = store.store(key, &artefact(vec![0; 1_000_000])).unwrap();
+        store.store(key, &artefact(vec![0; 1_000_000])).unwrap();
         let then = SystemTime::now() - Duration::from_secs(3600 * age);
-        stored.aot.set_modified(then).unwrap();
+        let record = format!("{key}.json");
+        fs::File::open(world.path("cache/components").join(record)).unwrap().set_modified(then).unwrap();
     }
     let all = store.size_bytes().unwrap();
     let each = all / 3;

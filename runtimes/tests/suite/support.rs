@@ -88,7 +88,7 @@ impl World {
     }
 
     pub(crate) fn cache(&self) -> CacheDir {
-        CacheDir::open(self.path("cache")).unwrap()
+        CacheDir::open_sealed(self.path("cache"), self.path("seals")).unwrap()
     }
 
     pub(crate) fn runtimes(&self) -> Runtimes {

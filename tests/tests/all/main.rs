@@ -22,6 +22,7 @@ mod events;
 mod fuel;
 mod fuzz_smoke;
 mod going_back;
+mod guarded;
 mod guidance;
 mod hibernate;
 mod hostile_applications;

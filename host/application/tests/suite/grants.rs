@@ -2,9 +2,10 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use glovebox_application::{AppConfig, AppOutcome, Directory, Input, Output, OutputBuffer};
+use glovebox::mount::MountError;
+use glovebox_application::{AppConfig, AppOutcome, Directory, Input, InvokeError, Output, OutputBuffer, RunError};
 
-use crate::support::{call, config, value};
+use crate::support::{call, config, probe, value};
 
 /// As `open` of the probe has them.
 const READ: &str = "0, 1";
@@ -64,6 +65,21 @@ fn files() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
+fn no_directory_that_reaches_the_cache_is_granted() {
+    let (world, application) = probe();
+    let cache = world.cache().to_path_buf();
+    fs::create_dir_all(cache.join("prepared")).unwrap();
+    for host in [cache.clone(), cache.join("prepared"), cache.parent().unwrap().into(), "/".into()] {
+        for is_read_only in [true, false] {
+            let granted = config(|config| directory(config, &host, is_read_only));
+            let error = application.invoke("directories()", &world.host, &granted).unwrap_err();
+            let guarded = matches!(error, InvokeError::Run(RunError::Mount(MountError::Guarded { .. })));
+            assert!(guarded, "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_directory_is_read_and_written_within_itself() {
     let (_outer, inner) = files();
     let granted = config(|config| directory(config, &inner, false));
@@ -110,7 +126,7 @@ fn a_read_only_directory_is_not_written() {
 #[test]
 fn a_directory_that_is_not_there_is_named() {
     let granted = config(|config| directory(config, "/no/such/place".as_ref(), false));
-    let (world, application) = crate::support::probe();
+    let (world, application) = probe();
     let error = application.invoke("add(1, 2)", &world.host, &granted).unwrap_err();
     assert!(error.to_string().contains("/no/such/place"), "{error}");
 }

@@ -9,7 +9,13 @@ use glovebox_application::{AppConfig, AppOutcome, Application, Applications, End
 pub(crate) struct World {
     pub(crate) applications: Applications,
     pub(crate) host: SandboxHost,
-    _cache: tempfile::TempDir,
+    cache: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn cache(&self) -> &Path {
+        self.cache.path()
+    }
 }
 
 pub(crate) fn world() -> World {
@@ -18,7 +24,7 @@ pub(crate) fn world() -> World {
     (config.cache_dir, config.pool) = (Some(cache.path().into()), None);
     let engine = Engine::new(config).unwrap();
     let host = SandboxHost::builder(&engine).build().unwrap();
-    World { applications: Applications::new(&engine).unwrap(), host, _cache: cache }
+    World { applications: Applications::new(&engine).unwrap(), host, cache }
 }
 
 /// The engine that has the prepared interpreters, for applications that execute scripts.

@@ -69,6 +69,7 @@ impl HostDirectory {
         if plan.is_empty() {
             return Ok(CommitReport::default());
         }
+        self.check_guarded()?;
         stage::refuse(plan)?;
         let root = self.root();
         let _lock = Lock::take(root, self.path(), self.lock_wait())?;

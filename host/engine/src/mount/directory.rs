@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileExt as _};
+use glovebox_runtimes::guard::{self, Lineage, Relation};
 use glovebox_vfs::{MountSource, SourceEntry, SourceError, SourceStat};
 
 use super::error::MountError;
@@ -39,6 +40,10 @@ pub struct Skipped {
 pub struct HostDirectory {
     root: Folder,
     path: PathBuf,
+    reach: Reach,
+    lineage: Lineage,
+    /// The guard's generation when the lineage was last checked.
+    checked: AtomicU64,
     /// For writing; how long to wait for other commits.
     writing: Option<Duration>,
     recovered: Recovery,
@@ -51,19 +56,25 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// It is missing, not a directory, or not readable; or a crash cut a commit to it short, and
+    /// It is missing, not a directory, or not readable; it contains or lies in a directory of Glovebox's own
+    /// ([`MountError::Guarded`]); or a crash cut a commit to it short, and
     /// it holds neither the old nor the new state ([`MountError::Unfinished`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
-        let path = path.as_ref();
-        let root = open_root(path, false)?;
-        if recover::unfinished(&root)?.is_some() {
+        Self::open_reaching(path.as_ref(), Reach::Tree)
+    }
+
+    /// As [`open`](Self::open), for less than the whole directory.
+    pub(crate) fn open_reaching(path: &Path, reach: Reach) -> Result<Self, MountError> {
+        let opened = open_root(path, false, reach)?;
+        let root = &opened.root;
+        if recover::unfinished(root)?.is_some() {
             // It may be a commit that is under way.
-            let _lock = Lock::take(&root, path, DEFAULT_LOCK_WAIT)?;
-            if let Some(staging) = recover::unfinished(&root)? {
+            let _lock = Lock::take(root, path, DEFAULT_LOCK_WAIT)?;
+            if let Some(staging) = recover::unfinished(root)? {
                 return Err(MountError::Unfinished { path: path.to_owned(), staging });
             }
         }
-        Ok(Self::new(root, path, None, Recovery::default()))
+        Ok(Self::new(opened, path, reach, None, Recovery::default()))
     }
 
     /// Opens a directory for reading and for commits, after finishing or undoing what a crash
@@ -72,24 +83,37 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// It is missing, not a directory, or not writable; another commit takes too long; or what a
+    /// As [`open`](Self::open); or it is not writable; another commit takes too long; or what a
     /// crash has left cannot be settled ([`MountError::BadJournal`], [`MountError::Torn`]).
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
-        let path = path.as_ref();
-        let root = open_root(path, true)?;
-        let recovered = if sweep::find(&root)?.is_empty() {
-            Recovery::default()
-        } else {
-            let _lock = Lock::take(&root, path, lock_wait)?;
-            recover::run(&root, path)?
-        };
-        Ok(Self::new(root, path, Some(lock_wait), recovered))
+        Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
     }
 
-    fn new(root: Folder, path: &Path, writing: Option<Duration>, recovered: Recovery) -> Self {
+    /// As [`open_for_writing`](Self::open_for_writing), for less than the whole directory.
+    pub(crate) fn open_for_writing_reaching(
+        path: &Path,
+        reach: Reach,
+        lock_wait: Duration,
+    ) -> Result<Self, MountError> {
+        let opened = open_root(path, true, reach)?;
+        let root = &opened.root;
+        let recovered = if sweep::find(root)?.is_empty() {
+            Recovery::default()
+        } else {
+            let _lock = Lock::take(root, path, lock_wait)?;
+            recover::run(root, path)?
+        };
+        Ok(Self::new(opened, path, reach, Some(lock_wait), recovered))
+    }
+
+    fn new(opened: Opened, path: &Path, reach: Reach, writing: Option<Duration>, recovered: Recovery) -> Self {
+        let Opened { root, lineage, generation } = opened;
         Self {
             root,
             path: path.to_owned(),
+            reach,
+            lineage,
+            checked: AtomicU64::new(generation),
             writing,
             recovered,
             not_utf8_count: AtomicU64::new(0),
@@ -122,6 +146,21 @@ impl HostDirectory {
             not_utf8_count: self.not_utf8_count.load(Ordering::Relaxed),
             special_count: self.special_count.load(Ordering::Relaxed),
         }
+    }
+
+    /// Refuses a directory that contains or lies in one that has become Glovebox's own since it was opened. Cheap where
+    /// none has.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Guarded`].
+    pub fn check_guarded(&self) -> Result<(), MountError> {
+        let generation = guard::generation();
+        if self.checked.load(Ordering::Acquire) != generation {
+            check_lineage(&self.path, &self.lineage, self.reach)?;
+            self.checked.store(generation, Ordering::Release);
+        }
+        Ok(())
     }
 
     pub(super) fn root(&self) -> &Folder {
@@ -225,7 +264,39 @@ impl MountSource for HostDirectory {
     }
 }
 
-fn open_root(path: &Path, writing: bool) -> Result<Folder, MountError> {
+/// Looks whether a directory could be mounted: for whoever opens it by other means than [`HostDirectory`].
+///
+/// # Errors
+///
+/// As [`HostDirectory::open`], but for what a crash has left.
+pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
+    open_root(path.as_ref(), false, Reach::Tree).map(drop)
+}
+
+/// How much of a directory is to be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Everything below it.
+    Tree,
+    /// Files in it that the user named: it does no harm then that one of Glovebox's own directories is below it.
+    Files,
+}
+
+fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), MountError> {
+    let refused =
+        guard::overlaps(lineage).find(|overlap| reach == Reach::Tree || overlap.relation != Relation::Contains);
+    refused.map_or(Ok(()), |overlap| Err(MountError::guarded(path, overlap)))
+}
+
+/// A directory that may be mounted.
+struct Opened {
+    root: Folder,
+    lineage: Lineage,
+    /// The guard's, when it allowed it.
+    generation: u64,
+}
+
+fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountError> {
     let refused = |source: io::Error| {
         let path = path.to_owned();
         match source.kind() {
@@ -240,6 +311,11 @@ fn open_root(path: &Path, writing: bool) -> Result<Folder, MountError> {
     };
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(refused)?;
     let root = Folder::new(dir);
+    // Before what is guarded is looked at: what is added meanwhile is then looked at again.
+    let generation = guard::generation();
+    let lineage =
+        root.lineage().map_err(|source| MountError::io("look at what is above", path.display().to_string())(source))?;
+    check_lineage(path, &lineage, reach)?;
     root.check_access(writing).map_err(refused)?;
-    Ok(root)
+    Ok(Opened { root, lineage, generation })
 }

@@ -1,13 +1,16 @@
 //! What can go wrong with a host directory.
 
+use glovebox_vfs::escaped;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use glovebox_runtimes::guard::{Guarded, Overlap, Relation};
 
 /// How a host file differs from what the guest was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collision {
-    /// Size, modification time, inode or kind are no longer those the guest was shown.
+    /// Size, times, inode or kind are no longer those the guest was shown.
     Changed,
     /// Something has appeared where the guest created something.
     Appeared,
@@ -37,19 +40,35 @@ impl std::fmt::Display for Collision {
 #[non_exhaustive]
 pub enum MountError {
     /// There is nothing at the path.
-    #[error("directory `{path}` does not exist; create it or name another", path = .path.display())]
+    #[error("directory `{path}` does not exist; create it or name another", path = escaped(.path))]
     Missing {
         /// The directory, as named by the caller.
         path: PathBuf,
     },
     /// The path names something other than a directory.
-    #[error("`{path}` is not a directory; name the directory that holds it", path = .path.display())]
+    #[error("`{path}` is not a directory; name the directory that holds it", path = escaped(.path))]
     NotADirectory {
         /// The path, as named by the caller.
         path: PathBuf,
     },
+    /// It contains, is or lies in a directory of Glovebox's own, such as the cache of prepared images, whose files are
+    /// run as native code.
+    #[error(
+        "`{path}` {relation} {guarded}, `{ours}`, which no script may reach; name another directory, or {way_out}",
+        path = escaped(.path), ours = escaped(.ours), way_out = .guarded.way_out()
+    )]
+    Guarded {
+        /// The directory, as named by the caller.
+        path: PathBuf,
+        /// How it lies to ours.
+        relation: Relation,
+        /// What ours is for.
+        guarded: Guarded,
+        /// Where ours is.
+        ours: PathBuf,
+    },
     /// The operating system denies access.
-    #[error("no permission to {action} in `{path}`; change its mode or owner, or name another directory", path = .path.display())]
+    #[error("no permission to {action} in `{path}`; change its mode or owner, or name another directory", path = escaped(.path))]
     Denied {
         /// What was to be done.
         action: &'static str,
@@ -60,13 +79,13 @@ pub enum MountError {
         source: io::Error,
     },
     /// The directory was mounted for reading only.
-    #[error("`{path}` is mounted read-only; mount it for writing to commit to it", path = .path.display())]
+    #[error("`{path}` is mounted read-only; mount it for writing to commit to it", path = escaped(.path))]
     ReadOnly {
         /// The directory, as named by the caller.
         path: PathBuf,
     },
     /// Another process is committing to the directory and did not finish in time.
-    #[error("`{path}` is locked by another commit for more than {waited_ms} ms; try again when it is done", path = .path.display())]
+    #[error("`{path}` is locked by another commit for more than {waited_ms} ms; try again when it is done", path = escaped(.path))]
     Busy {
         /// The directory, as named by the caller.
         path: PathBuf,
@@ -74,7 +93,7 @@ pub enum MountError {
         waited_ms: u64,
     },
     /// The host changed what the guest changed too. Nothing was written.
-    #[error("`{path}` {collision}; nothing was written, run again to work on the host's version")]
+    #[error("`{path}` {collision}; nothing was written, run again to work on the host's version", path = escaped(.path))]
     Conflict {
         /// The file, relative to the directory.
         path: String,
@@ -82,20 +101,20 @@ pub enum MountError {
         collision: Collision,
     },
     /// The path uses a name that the commit keeps for itself.
-    #[error("`{path}` uses a reserved name; choose one that does not begin with `{prefix}`", prefix = super::RESERVED_PREFIX)]
+    #[error("`{path}` uses a reserved name; choose one that does not begin with `{prefix}`", prefix = super::RESERVED_PREFIX, path = escaped(.path))]
     ReservedName {
         /// The path, relative to the directory.
         path: String,
     },
     /// A path that names nothing below the directory.
-    #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or zero bytes")]
+    #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or zero bytes", path = escaped(.path))]
     InvalidPath {
         /// The path as it came.
         path: String,
     },
     /// The guest made a symbolic link that would lead the host out of the directory.
     #[error(
-        "link `{path}` to `{target}` could leave the directory; only relative links whose `..` come first and stay inside are written"
+        "link `{path}` to `{target}` could leave the directory; only relative links whose `..` come first and stay inside are written", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
         /// The link, relative to the directory.
@@ -104,13 +123,13 @@ pub enum MountError {
         target: String,
     },
     /// Another file system is mounted inside the directory, so that a commit cannot be atomic.
-    #[error("`{path}` lies on another file system than the directory; mount that directory by itself")]
+    #[error("`{path}` lies on another file system than the directory; mount that directory by itself", path = escaped(.path))]
     OtherFileSystem {
         /// The path, relative to the directory.
         path: String,
     },
     /// More levels of directories than a commit walks.
-    #[error("`{path}` is nested more than {limit} directories deep; keep it flatter")]
+    #[error("`{path}` is nested more than {limit} directories deep; keep it flatter", path = escaped(.path))]
     TooDeep {
         /// The path, relative to the directory.
         path: String,
@@ -142,7 +161,7 @@ pub enum MountError {
         limit: u64,
     },
     /// A commit was cut short by a crash, and the directory was opened for reading only.
-    #[error("`{path}` holds the unfinished commit `{staging}`; open it for writing once to finish it", path = .path.display())]
+    #[error("`{path}` holds the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
     Unfinished {
         /// The directory, as named by the caller.
         path: PathBuf,
@@ -150,7 +169,7 @@ pub enum MountError {
         staging: String,
     },
     /// A journal that is damaged, or was not written here. Nothing of it is carried out.
-    #[error("`{path}` holds a journal in `{staging}` that {reason}; look at the directory, then remove `{staging}`", path = .path.display())]
+    #[error("`{path}` holds a journal in `{staging}` that {reason}; look at the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
         /// The directory, as named by the caller.
         path: PathBuf,
@@ -162,7 +181,7 @@ pub enum MountError {
     /// A crash cut a commit short, and the host then changed files on both sides of the cut, so
     /// that neither the old nor the new state can be reached. Nothing more was changed.
     #[error(
-        "a commit was cut short and then `{redo}` and `{undo}` changed on the host; restore them, or settle the files by hand and remove `{staging}`"
+        "a commit was cut short and then `{redo}` and `{undo}` changed on the host; restore them, or settle the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
         /// What keeps the commit from being finished.
@@ -174,7 +193,7 @@ pub enum MountError {
     },
     /// The guest's contents of a file could not be had: usually a host file that it had only
     /// partly read is gone.
-    #[error("could not read what the guest wrote to `{path}`; nothing was written, run again")]
+    #[error("could not read what the guest wrote to `{path}`; nothing was written, run again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
         path: String,
@@ -183,7 +202,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// The plan asks for something that this version cannot do. Nothing was written.
-    #[error("cannot carry out `{step}`; nothing was written, update the engine")]
+    #[error("cannot carry out `{step}`; nothing was written, update the engine", step = escaped(.step))]
     UnknownStep {
         /// The step.
         step: String,
@@ -197,7 +216,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// The operating system failed.
-    #[error("could not {action} `{path}`")]
+    #[error("could not {action} `{path}`", path = escaped(.path))]
     Io {
         /// What was being done.
         action: &'static str,
@@ -210,6 +229,11 @@ pub enum MountError {
 }
 
 impl MountError {
+    pub(super) fn guarded(path: &Path, overlap: Overlap) -> Self {
+        let Overlap { relation, guarded, path: ours } = overlap;
+        Self::Guarded { path: path.to_owned(), relation, guarded, ours }
+    }
+
     /// For `map_err`: an operation on `path` that failed.
     pub(super) fn io(action: &'static str, path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

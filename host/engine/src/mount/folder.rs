@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, File, Metadata, OpenOptions};
 use cap_std::fs::{MetadataExt as _, OpenOptionsExt as _};
+use glovebox_runtimes::guard::{self, DirectoryId, Lineage};
 use glovebox_vfs::{FileIdentity, FileKind, SourceStat};
 use serde::{Deserialize, Serialize};
 
@@ -139,8 +140,19 @@ impl Folder {
         Self { dir }
     }
 
+    /// Opens a directory in this one, unless it is one of Glovebox's own: it may have been moved or bound here.
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
-        self.dir.open_dir_nofollow(single(name)?).map(Self::new)
+        let child = self.dir.open_dir_nofollow(single(name)?).map(Self::new)?;
+        let (device, inode) = child.device_and_inode()?;
+        if guard::is_guarded(DirectoryId { device, inode }) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "one of Glovebox's own directories"));
+        }
+        Ok(child)
+    }
+
+    /// The directory and those above it.
+    pub(super) fn lineage(&self) -> io::Result<Lineage> {
+        Lineage::of(&self.dir)
     }
 
     pub(super) fn find(&self, name: &str) -> io::Result<Found> {

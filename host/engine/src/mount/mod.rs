@@ -20,6 +20,10 @@
 //!
 //! # Decisions
 //!
+//! * *Glovebox's own directories* are refused: no mount is, contains or lies in the cache, whose prepared images are run as
+//!   native code, a session store or packages of the user's, by whatever name. They are compared by device and inode along
+//!   their ancestors, when the mount is opened, and again before each execution and commit if there are new ones.
+//!   A directory that is found to be one of them while walking is not entered.
 //! * *Synced*: new files, the journal, and every directory touched (`fsync`; for more than
 //!   32 of them one `syncfs` on Linux). So a commit that was reported survives a
 //!   power cut, as far as the disk keeps its word.
@@ -54,8 +58,10 @@ mod walk;
 mod tests;
 
 pub use commit::{CommitReport, Contents};
-pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped};
+pub(crate) use directory::Reach;
+pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
 pub use error::{Collision, MountError};
+pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use glovebox_runtimes::{CacheError, trusted::TrustedDir};
+use glovebox_runtimes::{CacheError, guard::Guarded, trusted::TrustedDir};
 
 use super::{
     SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
@@ -37,7 +37,7 @@ pub struct DirectoryStore {
 impl DirectoryStore {
     /// Opens the directory, making it where it is missing, and removes what killed processes left in it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let dir = Arc::new(TrustedDir::open(path.as_ref())?);
+        let dir = Arc::new(TrustedDir::open(path.as_ref(), Guarded::Sessions)?);
         dir.remove_leftovers()?;
         for name in dir.names()? {
             // Taken and given back, it is gone.

@@ -9,7 +9,7 @@ use glovebox_vfs::{FileKind, InodeId, MountSource as _, SourceError, Vfs, VfsErr
 use super::{Place, host_path, place};
 use crate::files::place::Placer;
 use crate::files::{CopyReport, FilesError, IfExists};
-use crate::mount::HostDirectory;
+use crate::mount::{HostDirectory, Reach};
 
 /// One file of a host directory, from its beginning.
 struct HostFile<'h> {
@@ -46,7 +46,7 @@ pub(in crate::files) fn into(
         None => Err(host_path(host)),
         Some(Place::File(dir, name)) => {
             let to = path::below(to)?;
-            let directory = HostDirectory::open(dir)?;
+            let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
             let stat = directory.stat(name).map_err(host_read(host))?;
             if stat.kind != FileKind::File {
                 return Err(host_path(host));

@@ -8,7 +8,7 @@ use glovebox_vfs::{CommitStep, FileKind, Follow, InodeId, MountSource as _, Sour
 
 use super::{Place, file_place, place};
 use crate::files::{CopyReport, FilesError, IfExists};
-use crate::mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError};
+use crate::mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach};
 
 /// Copies a file or directory of the workspace to the host, by the journalled commit that mounts use.
 pub(in crate::files) fn out_of(
@@ -42,7 +42,7 @@ pub(in crate::files) fn out_of(
         let Place::File(dir, name) = place else {
             return Err(FilesError::Exists { path: host.display().to_string() });
         };
-        let directory = HostDirectory::open_for_writing(dir, DEFAULT_LOCK_WAIT)?;
+        let directory = HostDirectory::open_for_writing_reaching(dir, Reach::Files, DEFAULT_LOCK_WAIT)?;
         plan.file(vfs, &directory, name, source)?;
         return plan.carry_out(vfs, &directory);
     };

@@ -3,6 +3,7 @@
 mod committing;
 mod conflicts;
 mod crashing;
+mod guarded;
 mod guest;
 mod reading;
 

@@ -1,0 +1,124 @@
+//! Directories of Glovebox's own, which no guest may reach.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use glovebox_runtimes::{
+    CacheDir, OwnPackages,
+    guard::{Guard, Guarded},
+};
+use tempfile::{TempDir, tempdir};
+
+use super::super::{MountError, Relation, check_directory};
+use super::*;
+use crate::DirectoryStore;
+
+/// A home with a cache deep in it and something else beside.
+fn home() -> (TempDir, CacheDir) {
+    let home = tempdir().unwrap();
+    fs::create_dir_all(home.path().join("work/.cache/x")).unwrap();
+    fs::create_dir_all(home.path().join("beside")).unwrap();
+    fs::write(home.path().join("beside/file"), "1").unwrap();
+    let seals = home.path().join("seals");
+    let cache = CacheDir::open_sealed(home.path().join("work/.cache/ours"), seals).unwrap();
+    (home, cache)
+}
+
+fn refused(path: &Path, expected: Relation, what: Guarded, ours: &Path) {
+    let errors = [
+        HostDirectory::open(path).unwrap_err(),
+        HostDirectory::open_for_writing(path, WAIT).unwrap_err(),
+        check_directory(path).unwrap_err(),
+    ];
+    for error in errors {
+        let MountError::Guarded { relation, guarded, .. } = &error else { panic!("{}: {error}", path.display()) };
+        assert_eq!((*relation, *guarded), (expected, what), "{}", path.display());
+        let text = error.to_string();
+        for part in [&*path.to_string_lossy(), &*ours.to_string_lossy(), what.way_out(), "name another directory"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
+    let (home, cache) = home();
+    let at = |path: &str| home.path().join(path);
+    symlink(at("work/.cache"), at("link")).unwrap();
+    symlink("ours", at("work/.cache/alias")).unwrap();
+    fs::create_dir(cache.path().join("prepared")).unwrap();
+    for (path, relation) in [
+        ("work/.cache/ours", Relation::Is),
+        ("link/ours", Relation::Is),
+        ("work/.cache/alias", Relation::Is),
+        ("work/.cache/x/../ours/.", Relation::Is),
+        ("work/.cache", Relation::Contains),
+        ("work", Relation::Contains),
+        ("link", Relation::Contains),
+        ("work/.cache/ours/prepared", Relation::LiesIn),
+        ("link/alias/prepared", Relation::LiesIn),
+    ] {
+        refused(&at(path), relation, Guarded::Cache, cache.path());
+    }
+    for path in ["beside", "work/.cache/x", "link/x"] {
+        HostDirectory::open(at(path)).unwrap();
+        HostDirectory::open_for_writing(at(path), WAIT).unwrap();
+        check_directory(at(path)).unwrap();
+    }
+    assert!(matches!(HostDirectory::open("/"), Err(MountError::Guarded { relation: Relation::Contains, .. })));
+}
+
+#[test]
+fn so_it_is_with_stores_packages_seals_and_what_is_named() {
+    let dir = tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    let store = DirectoryStore::open(at("a/sessions")).unwrap();
+    refused(&at("a"), Relation::Contains, Guarded::Sessions, store.path());
+    let _packages = OwnPackages::open(&at("b/packages")).unwrap();
+    refused(&at("b"), Relation::Contains, Guarded::Packages, &at("b/packages"));
+    let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
+    refused(&at("d"), Relation::Contains, Guarded::Seals, &at("d/seals"));
+    // Not there yet: what is above it would contain it.
+    fs::create_dir(at("e")).unwrap();
+    let named = Guard::named(Guarded::Private, &at("e/not/yet"));
+    refused(&at("e"), Relation::Contains, Guarded::Private, &at("e/not/yet"));
+    drop((store, named));
+    HostDirectory::open(at("a/sessions")).unwrap();
+    HostDirectory::open(at("e")).unwrap();
+}
+
+#[test]
+fn a_cache_that_comes_later_stops_commits() {
+    let (home, _cache) = home();
+    let path = home.path().join("beside");
+    let host = writable(&path);
+    let mut guest = Guest::new();
+    let plan = [guest.write("file", b"2", shown(&host, "file"))];
+    let late = CacheDir::open_sealed(path.join("late"), home.path().join("seals")).unwrap();
+    for _ in 0..2 {
+        let error = guest.commit(&host, &plan).unwrap_err();
+        assert!(matches!(error, MountError::Guarded { relation: Relation::Contains, .. }), "{error}");
+        assert!(host.check_guarded().is_err());
+    }
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"1");
+    drop(late);
+    guest.commit(&host, &plan).unwrap();
+}
+
+#[test]
+fn a_cache_that_is_moved_into_a_mount_is_not_entered() {
+    let (home, cache) = home();
+    let path = home.path().join("beside");
+    let host = writable(&path);
+    fs::create_dir_all(cache.path().join("prepared")).unwrap();
+    fs::write(cache.path().join("prepared/image"), "native").unwrap();
+    fs::rename(cache.path(), path.join("moved")).unwrap();
+    assert!(host.list("moved", 10).is_err());
+    assert!(host.list("moved/prepared", 10).is_err());
+    assert!(host.read("moved/prepared/image", 0, &mut [0; 8]).is_err());
+    assert!(host.stat("moved/prepared/image").is_err());
+    let mut guest = Guest::new();
+    let plan = [guest.write("moved/prepared/image", b"forged", None)];
+    guest.commit(&host, &plan).unwrap_err();
+    assert_eq!(fs::read(path.join("moved/prepared/image")).unwrap(), b"native");
+}

@@ -1,0 +1,375 @@
+//! Directories of ours that no guest may reach: above all the cache, since loading a prepared image is running it.
+//!
+//! The list is the process's, not an engine's: a mount of one engine must not reach the cache of another, nor a session store
+//! that was opened later. Whoever gives a guest a directory of the host asks [`overlaps`] first, and again when
+//! [`generation`] has changed.
+//!
+//! Directories are compared by device and inode along their ancestors, never by name. So symbolic links, names in another
+//! case and bind mounts of a directory above make no difference. [`is_guarded`] finds one by itself, wherever it is met:
+//! under a bind mount inside a mounted directory, or moved there later.
+//!
+//! What remains: a bind mount of a directory *inside* a guarded one, unless it is one that we opened. Making one takes
+//! rights over the whole machine, or a namespace of one's own.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use rustix::fs::{Mode, OFlags};
+
+/// More directories in one another than any file system's paths have.
+const MAX_DEPTH: usize = 4096;
+/// How often a directory may be its own parent's equal before it counts as the top: a bind mount of a directory on one of
+/// its own subdirectories is its parent's equal once.
+const MAX_EQUAL: usize = 8;
+
+static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// What a guarded directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Guarded {
+    /// Binaries and prepared images.
+    Cache,
+    /// What says that prepared images are unchanged.
+    Seals,
+    /// The user's own packages.
+    Packages,
+    /// Stored sessions.
+    Sessions,
+    /// Named by the program, such as the command's state directory.
+    Private,
+}
+
+impl Guarded {
+    /// Where else it can be, to whom it is in the way.
+    #[must_use]
+    pub fn way_out(self) -> &'static str {
+        match self {
+            Self::Cache => "keep the cache elsewhere (`--cache-dir`, `XDG_CACHE_HOME`)",
+            Self::Seals => "keep the seals elsewhere (`XDG_DATA_HOME`)",
+            Self::Packages => "keep the packages elsewhere (`XDG_STATE_HOME`)",
+            Self::Sessions => "keep the sessions elsewhere (`--store`, `XDG_STATE_HOME`)",
+            Self::Private => "keep the state elsewhere (`XDG_STATE_HOME`)",
+        }
+    }
+}
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cache => "the cache of prepared images",
+            Self::Seals => "the seals of prepared images",
+            Self::Packages => "the packages directory",
+            Self::Sessions => "the session store",
+            Self::Private => "Glovebox's own state",
+        })
+    }
+}
+
+/// Which directory, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DirectoryId {
+    /// The file system.
+    pub device: u64,
+    /// The inode on it.
+    pub inode: u64,
+}
+
+/// A directory and those above it, itself first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage(Vec<DirectoryId>);
+
+impl Lineage {
+    /// Goes up from an open directory.
+    ///
+    /// # Errors
+    /// A directory above cannot be looked at.
+    pub fn of(dir: impl AsFd) -> io::Result<Self> {
+        let top = id(&open(Path::new("/"))?)?;
+        let mut ids = vec![id(&dir)?];
+        let mut at = above(&dir)?;
+        let mut equal = 0;
+        while ids.last() != Some(&top) && equal < MAX_EQUAL {
+            if ids.len() > MAX_DEPTH {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let next = id(&at)?;
+            if ids.last() == Some(&next) {
+                equal += 1;
+            } else {
+                equal = 0;
+                ids.push(next);
+            }
+            at = above(&at)?;
+        }
+        Ok(Self(ids))
+    }
+
+    fn own(&self) -> Option<&DirectoryId> {
+        self.0.first()
+    }
+
+    fn has(&self, id: &DirectoryId) -> bool {
+        self.0.contains(id)
+    }
+}
+
+/// How a directory lies to a guarded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// It is that directory.
+    Is,
+    /// It is above it.
+    Contains,
+    /// It is below it.
+    LiesIn,
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Is => "is",
+            Self::Contains => "contains",
+            Self::LiesIn => "lies in",
+        })
+    }
+}
+
+/// A directory must not be given to a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// How it lies to the guarded one.
+    pub relation: Relation,
+    /// What that is.
+    pub guarded: Guarded,
+    /// Where that is.
+    pub path: PathBuf,
+}
+
+#[derive(Debug)]
+struct Entry {
+    guarded: Guarded,
+    path: PathBuf,
+    /// None for one that is known by its name and may not exist yet: it is looked up each time.
+    opened: Option<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    lineage: Lineage,
+    /// The directory itself, and those in it that were opened.
+    ids: Mutex<Vec<DirectoryId>>,
+}
+
+/// Keeps a directory guarded until the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Guard(Arc<Entry>);
+
+impl Guard {
+    /// Guards an open directory.
+    ///
+    /// # Errors
+    /// A directory above cannot be looked at.
+    pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
+        let lineage = Lineage::of(dir)?;
+        let ids = Mutex::new(lineage.own().copied().into_iter().collect());
+        Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(Opened { lineage, ids }) }))
+    }
+
+    /// Guards whatever is or will be at a path.
+    #[must_use]
+    pub fn named(guarded: Guarded, path: &Path) -> Self {
+        Self::add(Entry { guarded, path: path.to_owned(), opened: None })
+    }
+
+    fn add(entry: Entry) -> Self {
+        let entry = Arc::new(entry);
+        let mut list = GUARDED.write().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|other| other.strong_count() > 0);
+        list.push(Arc::downgrade(&entry));
+        GENERATION.fetch_add(1, Ordering::Release);
+        Self(entry)
+    }
+
+    /// Notes a directory in the guarded one.
+    pub(crate) fn has_child(&self, dir: impl AsFd) -> io::Result<()> {
+        let Some(opened) = &self.0.opened else { return Ok(()) };
+        let id = id(&dir)?;
+        let mut ids = opened.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ids.contains(&id) {
+            ids.push(id);
+            GENERATION.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn relation_of(&self, lineage: &Lineage) -> Option<Relation> {
+        let own = lineage.own()?;
+        let looked_up;
+        let (ours, exists) = match &self.opened {
+            Some(opened) => (&opened.lineage, true),
+            None => {
+                let (dir, exists) = nearest(&self.path)?;
+                looked_up = Lineage::of(dir).ok()?;
+                (&looked_up, exists)
+            }
+        };
+        if exists && ours.own() == Some(own) {
+            return Some(Relation::Is);
+        }
+        if ours.has(own) {
+            return Some(Relation::Contains);
+        }
+        let is_inside = match &self.opened {
+            Some(opened) => opened.ids.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|id| lineage.has(id)),
+            None => exists && ours.own().is_some_and(|id| lineage.has(id)),
+        };
+        is_inside.then_some(Relation::LiesIn)
+    }
+}
+
+/// Changes whenever a directory becomes guarded.
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// The guarded directories that a directory is, contains or lies in. A guest must not be given one that has any.
+pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
+    let list: Vec<_> =
+        GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let lineage = lineage.clone();
+    list.into_iter().filter_map(move |entry| {
+        let relation = entry.relation_of(&lineage)?;
+        Some(Overlap { relation, guarded: entry.guarded, path: entry.path.clone() })
+    })
+}
+
+/// Whether this is a guarded directory that is open in this process, or one in it.
+pub fn is_guarded(id: DirectoryId) -> bool {
+    let list = GUARDED.read().unwrap_or_else(PoisonError::into_inner);
+    list.iter().filter_map(Weak::upgrade).any(|entry| {
+        let ids = entry.opened.as_ref().map(|opened| opened.ids.lock().unwrap_or_else(PoisonError::into_inner));
+        ids.is_some_and(|ids| ids.contains(&id))
+    })
+}
+
+/// The directory at a path, or the nearest above that there is; and whether it is the one.
+fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, flags(), Mode::empty())?)
+}
+
+fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
+}
+
+/// Only looked at: a directory that may be passed need not be readable.
+fn flags() -> OFlags {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let look = OFlags::PATH;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let look = OFlags::RDONLY;
+    look | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+fn id(dir: impl AsFd) -> io::Result<DirectoryId> {
+    let stat = rustix::fs::fstat(dir)?;
+    // The fields' types differ between systems.
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        reason = "they are u64 on some systems and i32 on others"
+    )]
+    Ok(DirectoryId { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::{Guard, Guarded, Lineage, Relation, generation, is_guarded, open, overlaps};
+
+    fn lineage(path: &std::path::Path) -> Lineage {
+        Lineage::of(open(path).unwrap()).unwrap()
+    }
+
+    /// The tests of a process share the list.
+    fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
+        let lineage = lineage(path);
+        overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)
+    }
+
+    #[test]
+    fn what_contains_a_guarded_directory_is_it_or_lies_in_it_is_found_by_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path();
+        let ours = top.join("a/ours");
+        fs::create_dir_all(ours.join("in/deep")).unwrap();
+        fs::create_dir_all(top.join("a/beside")).unwrap();
+        symlink(&ours, top.join("link")).unwrap();
+        symlink("a", top.join("above")).unwrap();
+        let guard = Guard::opened(Guarded::Cache, &ours, open(&ours).unwrap()).unwrap();
+        for (path, expected) in [
+            ("a/ours", Some(Relation::Is)),
+            ("link", Some(Relation::Is)),
+            ("a/beside/../ours", Some(Relation::Is)),
+            ("a", Some(Relation::Contains)),
+            ("above", Some(Relation::Contains)),
+            ("", Some(Relation::Contains)),
+            ("a/ours/in", Some(Relation::LiesIn)),
+            ("link/in/deep", Some(Relation::LiesIn)),
+            ("a/beside", None),
+        ] {
+            assert_eq!(relation(&top.join(path), &ours), expected, "{path}");
+        }
+        assert_eq!(relation(std::path::Path::new("/"), &ours), Some(Relation::Contains));
+        let own = *lineage(&ours).own().unwrap();
+        assert!(is_guarded(own) && !is_guarded(*lineage(top).own().unwrap()));
+        drop(guard);
+        assert_eq!(relation(&ours, &ours), None);
+        assert!(!is_guarded(own));
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_guarded_by_what_is_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (top, ours) = (dir.path(), dir.path().join("a/b/ours"));
+        fs::create_dir_all(top.join("beside")).unwrap();
+        let before = generation();
+        let _guard = Guard::named(Guarded::Private, &ours);
+        assert!(generation() > before);
+        assert_eq!(relation(top, &ours), Some(Relation::Contains));
+        assert_eq!(relation(&top.join("beside"), &ours), None);
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        assert_eq!(relation(&top.join("a/b"), &ours), Some(Relation::Contains));
+        fs::create_dir_all(ours.join("in")).unwrap();
+        assert_eq!(relation(&ours, &ours), Some(Relation::Is));
+        assert_eq!(relation(&ours.join("in"), &ours), Some(Relation::LiesIn));
+        assert_eq!(relation(&top.join("beside"), &ours), None);
+    }
+
+    #[test]
+    fn a_directory_in_a_guarded_one_is_known_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = dir.path().join("ours");
+        fs::create_dir_all(ours.join("in")).unwrap();
+        let guard = Guard::opened(Guarded::Cache, &ours, open(&ours).unwrap()).unwrap();
+        let inner = *lineage(&ours.join("in")).own().unwrap();
+        assert!(!is_guarded(inner));
+        guard.has_child(open(&ours.join("in")).unwrap()).unwrap();
+        // As under a bind mount, where nothing above it is ours.
+        assert!(is_guarded(inner));
+    }
+}

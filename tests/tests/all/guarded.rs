@@ -1,0 +1,79 @@
+//! Directories of Glovebox's own are given to no script, whoever opens the sandbox.
+
+use std::{fs, path::Path};
+
+use glovebox::{
+    BuildError, DirectoryStore, EngineConfig, ExecuteError, Language, Mount, Policy, Sandbox,
+    mount::{Guarded, MountError, Relation},
+};
+use glovebox_tests::{engine, sandbox, sandbox_on, shared_cache_dir, short};
+use tempfile::TempDir;
+
+fn refused(edit: impl FnOnce(&mut Policy)) -> MountError {
+    let mut policy = Policy::default();
+    edit(&mut policy);
+    match Sandbox::builder(engine()).language(Language::JavaScript).policy(policy).build() {
+        Err(BuildError::Mount(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_workspace_that_contains_the_cache_or_lies_in_it_is_refused() {
+    let cache = engine().cache_dir().to_path_buf();
+    let above = cache.parent().unwrap().to_path_buf();
+    for (host, expected) in [
+        (cache.clone(), Relation::Is),
+        (above, Relation::Contains),
+        (cache.join("prepared"), Relation::LiesIn),
+        (Path::new("/").into(), Relation::Contains),
+    ] {
+        let mount = |read_only| Mount { guest: "/data".into(), host: host.clone(), read_only };
+        let errors = [
+            refused(|policy| policy.workspace = Some(host.clone())),
+            refused(|policy| policy.mounts = vec![mount(true)]),
+            refused(|policy| policy.mounts = vec![mount(false)]),
+        ];
+        for error in errors {
+            let MountError::Guarded { relation, .. } = &error else { panic!("{error}") };
+            assert_eq!(*relation, expected, "{error}");
+            assert!(error.to_string().contains(&*host.to_string_lossy()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_opened_later_stops_what_could_reach_it() {
+    let dir = TempDir::new().unwrap();
+    let sandbox = sandbox(Language::JavaScript, |policy| policy.workspace = Some(dir.path().to_path_buf()));
+    assert_eq!(short(&sandbox.execute("1").unwrap().outcome), "completed");
+    let store = DirectoryStore::open(dir.path().join("sessions")).unwrap();
+    for _ in 0..2 {
+        let error = sandbox.execute("1").unwrap_err();
+        let guarded = matches!(error, ExecuteError::Mount(MountError::Guarded { guarded: Guarded::Sessions, .. }));
+        assert!(guarded, "{error}");
+    }
+    drop(store);
+    assert_eq!(short(&sandbox.execute("1").unwrap().outcome), "completed");
+}
+
+#[test]
+fn private_directories_are_guarded_while_their_engine_lives() {
+    let dir = TempDir::new().unwrap();
+    let mut config = EngineConfig::default();
+    (config.cache_dir, config.pool) = (shared_cache_dir(), None);
+    config.private_dirs = vec![dir.path().join("state/not/yet")];
+    let lone = glovebox::Engine::new(config).unwrap();
+    let workspace = |path: &Path| {
+        let mut policy = Policy::default();
+        policy.workspace = Some(path.to_path_buf());
+        Sandbox::builder(engine()).language(Language::JavaScript).policy(policy).build()
+    };
+    fs::create_dir(dir.path().join("beside")).unwrap();
+    let error = workspace(dir.path()).unwrap_err();
+    assert!(matches!(error, BuildError::Mount(MountError::Guarded { guarded: Guarded::Private, .. })), "{error}");
+    assert!(workspace(&dir.path().join("beside")).is_ok());
+    assert!(sandbox_on(&lone, Language::JavaScript, |_| {}).execute("1").is_ok());
+    drop(lone);
+    assert!(workspace(dir.path()).is_ok());
+}
