@@ -50,6 +50,7 @@ fn stat_of(files: &[(String, Vec<u8>)], path: &str) -> Result<SourceStat, Source
             kind: FileKind::File,
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             modified_ns: BOOT_REALTIME_NS,
+            changed_ns: 0,
             identity: FileIdentity { device: 1, inode: u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1) },
         }),
         None => Err(SourceError::new(format!("the library has no `{path}`"))),
@@ -61,6 +62,7 @@ fn directory() -> SourceStat {
         kind: FileKind::Directory,
         size_bytes: 0,
         modified_ns: BOOT_REALTIME_NS,
+        changed_ns: 0,
         identity: FileIdentity { device: 1, inode: 0 },
     }
 }

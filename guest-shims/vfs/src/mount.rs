@@ -62,6 +62,9 @@ pub struct SourceStat {
     pub size_bytes: u64,
     /// Last change of the content, in nanoseconds since 1970.
     pub modified_ns: u64,
+    /// Last change of the content or of what is known about it, in nanoseconds since 1970, where the source keeps it and
+    /// nobody can set it back; else 0.
+    pub changed_ns: u64,
     /// Which file it is, in the source's terms.
     pub identity: FileIdentity,
 }

@@ -76,7 +76,7 @@ fn fresh() -> Wasi {
 struct ToySource;
 
 fn stat(kind: FileKind) -> SourceStat {
-    SourceStat { kind, size_bytes: 5, modified_ns: 7, identity: FileIdentity::default() }
+    SourceStat { kind, size_bytes: 5, modified_ns: 7, changed_ns: 8, identity: FileIdentity::default() }
 }
 
 impl MountSource for ToySource {

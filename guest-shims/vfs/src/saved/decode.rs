@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::tree::Tree;
 use super::{
-    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MOST_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION, WRITTEN,
+    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MOST_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
+    WITHOUT_CHANGED, WRITTEN,
 };
 use crate::content::Chunks;
 use crate::directory::{Entries, FIRST_PLACE};
@@ -30,11 +31,12 @@ impl Vfs {
     /// # Errors
     /// [`RestoreError`]; the file system is then what it was.
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
-        let mut reader = Reader { from: Decoder::new(saved), vfs: self, usage: Usage::default(), made_bytes: 0 };
-        let version = reader.from.byte()?;
-        if version != VERSION {
+        let mut from = Decoder::new(saved);
+        let version = from.byte()?;
+        if !matches!(version, VERSION | WITHOUT_CHANGED) {
             return Err(RestoreError::Version(version));
         }
+        let mut reader = Reader { from, version, vfs: self, usage: Usage::default(), made_bytes: 0 };
         let now_ns = reader.from.fixed()?;
         let next = reader.from.number()?;
         if next >= MOST_INODES {
@@ -76,6 +78,7 @@ pub(super) struct Read {
 
 struct Reader<'a, 'b> {
     from: Decoder<'b>,
+    version: u8,
     vfs: &'a Vfs,
     usage: Usage,
     /// The charge for the names that journals tell were made. Each must be an entry of the workspace's, so what is charged
@@ -289,8 +292,9 @@ impl<'b> Reader<'_, 'b> {
     fn base(&mut self) -> Result<Option<SourceStat>, RestoreError> {
         let Some(kind) = self.kind()? else { return Ok(None) };
         let (size_bytes, modified_ns) = (self.from.number()?, self.from.fixed()?);
+        let changed_ns = if self.version == WITHOUT_CHANGED { 0 } else { self.from.fixed()? };
         let identity = FileIdentity { device: self.from.number()?, inode: self.from.number()? };
-        Ok(Some(SourceStat { kind, size_bytes, modified_ns, identity }))
+        Ok(Some(SourceStat { kind, size_bytes, modified_ns, changed_ns, identity }))
     }
 
     fn kind(&mut self) -> Result<Option<FileKind>, RestoreError> {

@@ -168,6 +168,7 @@ fn encode_base(to: &mut Encoder, base: Option<&SourceStat>) {
     to.byte(kind_byte(base.kind));
     to.number(base.size_bytes);
     to.fixed(base.modified_ns);
+    to.fixed(base.changed_ns);
     to.number(base.identity.device);
     to.number(base.identity.inode);
 }

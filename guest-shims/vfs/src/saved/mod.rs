@@ -21,7 +21,9 @@ mod tree;
 pub use error::RestoreError;
 
 /// The first byte. It changes with the layout.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version before, whose bases do not have the time of change.
+const WITHOUT_CHANGED: u8 = 1;
 
 /// No inode has this number or a higher one: it leaves room for ages of new files, and is no number that a sum overflows at.
 const MOST_INODES: u64 = 1 << 48;

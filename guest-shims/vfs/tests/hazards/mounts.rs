@@ -204,6 +204,7 @@ fn names_that_could_confuse_are_not_shown() {
                 kind: if path.is_empty() { glovebox_vfs::FileKind::Directory } else { glovebox_vfs::FileKind::File },
                 size_bytes: 1,
                 modified_ns: 0,
+                changed_ns: 0,
                 identity: glovebox_vfs::FileIdentity::default(),
             })
         }

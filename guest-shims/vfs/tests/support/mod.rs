@@ -141,6 +141,7 @@ fn stat_of(stored: &Stored) -> SourceStat {
         kind,
         size_bytes,
         modified_ns: stored.modified_ns,
+        changed_ns: stored.modified_ns + 1,
         identity: FileIdentity { device: 1, inode: stored.inode },
     }
 }
@@ -169,6 +170,7 @@ impl MountSource for FakeHost {
                 kind: FileKind::Directory,
                 size_bytes: 0,
                 modified_ns: 0,
+                changed_ns: 0,
                 identity: FileIdentity::default(),
             });
         }

@@ -197,7 +197,7 @@ impl MountSource for Slow {
         let kind = if path.is_empty() { FileKind::Directory } else { FileKind::File };
         let inode = u64::try_from(path.len()).unwrap();
         let identity = FileIdentity { device: 1, inode };
-        Ok(SourceStat { kind, size_bytes: SLOW_BYTES, modified_ns: 0, identity })
+        Ok(SourceStat { kind, size_bytes: SLOW_BYTES, modified_ns: 0, changed_ns: 0, identity })
     }
 
     fn read(&self, _path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {

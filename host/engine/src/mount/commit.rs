@@ -1,10 +1,13 @@
 //! Carrying out what a guest wrote, all of it or nothing.
 
+use std::collections::HashMap;
+
 use glovebox_vfs::{CommitStep, InodeId, RootId, SourceStat, Vfs, VfsError};
 
 use super::directory::HostDirectory;
 use super::error::MountError;
-use super::journal::Journal;
+use super::folder::{Found, Ident};
+use super::journal::{Journal, Step};
 use super::lock::Lock;
 use super::recover;
 use super::site::Site;
@@ -77,7 +80,7 @@ impl HostDirectory {
 
         let (name, staging) = sweep::make(root)?;
         let mut site = Site::new(root, &staging, &name);
-        let (journal, report) = match prepare(&mut site, plan, contents) {
+        let (journal, mut report) = match prepare(&mut site, plan, contents) {
             Ok(prepared) => prepared,
             Err(error) => {
                 discard(&site);
@@ -86,6 +89,9 @@ impl HostDirectory {
         };
         // From here on a failure that could not be undone leaves the journal for the next opening.
         let undone = site.carry_out(&journal.steps)?;
+        if undone.is_none() {
+            settle(&mut site, &journal.steps, &mut report.written);
+        }
         discard(&site);
         undone.map_or(Ok(report), Err)
     }
@@ -103,9 +109,10 @@ pub(super) fn prepare(
     }
     stager.finish()?;
     let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
-    let steps = std::mem::take(&mut stager.steps);
+    let mut steps = std::mem::take(&mut stager.steps);
     // After the long part, so that as little time as can be lies between looking and acting.
     site.check(&steps)?;
+    site.keep(&mut steps)?;
     let inode = |folder: &super::folder::Folder| {
         let both = folder.device_and_inode();
         both.map(|(_, inode)| inode).map_err(MountError::io("look at", "."))
@@ -113,6 +120,24 @@ pub(super) fn prepare(
     let journal = Journal { root: inode(site.root)?, staging: inode(site.staging)?, steps };
     journal.write(site.staging)?;
     Ok((journal, report))
+}
+
+/// Moving a file to its place has changed it as the kernel counts, and the next commit compares with that. Where somebody has
+/// changed it since, what it was stays, and the next commit is a conflict.
+fn settle(site: &mut Site<'_>, steps: &[Step], written: &mut [(String, SourceStat)]) {
+    let moved = steps.iter().filter_map(|step| match step {
+        Step::Create { path, new, .. } | Step::Replace { path, new, .. } => Some((path.as_str(), new)),
+        Step::Remove { .. } | Step::RemoveFolder { .. } => None,
+    });
+    let moved: HashMap<&str, &Ident> = moved.collect();
+    for (path, stat) in written {
+        if let Some(new) = moved.get(path.as_str())
+            && let Ok(Found::Known(now)) = site.find(path)
+            && now.same(new)
+        {
+            *stat = now.source_stat();
+        }
+    }
 }
 
 /// Removes the private directory. What this leaves, the next opening removes: no reason to call a

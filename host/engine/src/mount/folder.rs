@@ -36,6 +36,13 @@ pub(super) struct Ident {
     pub(super) size_bytes: u64,
     pub(super) modified_s: i64,
     pub(super) modified_ns: u32,
+    /// The last change of contents, names, owner or mode, in seconds and nanoseconds. The kernel alone sets it, so it tells
+    /// where somebody has restored the other time. `None`: not compared, since the commit itself changes it.
+    #[serde(default)]
+    pub(super) changed: Option<(i64, u32)>,
+    /// How many names it has. Not kept in a journal: only needed while contents are staged.
+    #[serde(skip)]
+    pub(super) names: u64,
     /// Permission bits only: never set-user-ID, set-group-ID or sticky.
     pub(super) mode: u32,
 }
@@ -61,16 +68,15 @@ impl Ident {
             modified_s: metadata.mtime(),
             // The kernel keeps it below a billion.
             modified_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+            changed: Some((metadata.ctime(), u32::try_from(metadata.ctime_nsec()).unwrap_or(0))),
+            names: metadata.nlink(),
             mode: metadata.mode() & 0o777,
         })
     }
 
-    /// Nanoseconds since 1970, clamped to what WASI can say.
-    fn modified_unix_ns(&self) -> u64 {
-        u64::try_from(self.modified_s)
-            .unwrap_or(0)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(u64::from(self.modified_ns))
+    /// The same, moved to another name or about to be: the time of its change is not compared.
+    pub(super) fn moved(self) -> Self {
+        Self { changed: None, ..self }
     }
 
     pub(super) fn source_stat(&self) -> SourceStat {
@@ -81,7 +87,8 @@ impl Ident {
                 Kind::Link => FileKind::Symlink,
             },
             size_bytes: self.size_bytes,
-            modified_ns: self.modified_unix_ns(),
+            modified_ns: unix_ns(self.modified_s, self.modified_ns),
+            changed_ns: self.changed.map_or(0, |(s, ns)| unix_ns(s, ns)),
             identity: FileIdentity { device: self.device, inode: self.inode },
         }
     }
@@ -94,8 +101,14 @@ impl Ident {
             && (self.kind == Kind::Folder
                 || (self.size_bytes == other.size_bytes
                     && self.modified_s == other.modified_s
-                    && self.modified_ns == other.modified_ns))
+                    && self.modified_ns == other.modified_ns
+                    && (self.changed.is_none() || other.changed.is_none() || self.changed == other.changed)))
     }
+}
+
+/// Nanoseconds since 1970, clamped to what WASI can say.
+fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds))
 }
 
 /// What is found under a name.

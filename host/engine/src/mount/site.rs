@@ -76,7 +76,7 @@ impl<'a> Site<'a> {
             Step::Create { .. } | Step::Replace { .. } => self.find_slot(&new_slot(index))? == Found::Nothing,
             Step::Remove { path, old } => match self.find_slot(&old_slot(index))? {
                 Found::Nothing => false,
-                moved => match differs(moved, old) {
+                moved => match differs(moved, &old.moved()) {
                     None => true,
                     // Cut short between moving what the host had swapped in and moving it back.
                     Some(collision) => return Err(MountError::conflict(path, collision)),
@@ -131,6 +131,39 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
+    /// Keeps what will be replaced, and notes what it is from then on. A second link changes a file as the kernel counts, and on
+    /// some file systems its inode.
+    ///
+    /// After [`check`](Self::check), so that a commit which is refused has not touched anything: else what it had kept would
+    /// seem changed to the next one.
+    pub(super) fn keep(&mut self, steps: &mut [Step]) -> Result<(), MountError> {
+        let staging = self.staging;
+        let mut kept = false;
+        for (index, step) in steps.iter_mut().enumerate() {
+            let Step::Replace { path, old, .. } = step else { continue };
+            let (parent, name) = self.parent(path)?;
+            let failed = || MountError::io("keep", path.as_str());
+            let linked = keep(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
+            let now = parent.find(name).map_err(failed())?.known();
+            let expected = if linked { old.moved() } else { *old };
+            let now = now.filter(|now| Ident { inode: old.inode, ..*now }.same(&expected));
+            *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
+            // Its other names may be in the same commit, which then changes it.
+            if old.names > if linked { 2 } else { 1 } {
+                *old = old.moved();
+            }
+            kept = true;
+        }
+        for step in steps.iter_mut() {
+            if let Step::Remove { old, .. } = step
+                && old.names > 1
+            {
+                *old = old.moved();
+            }
+        }
+        if kept { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
+    }
+
     /// Whether the directory holds nothing but what is about to be removed.
     fn holds_only(&mut self, path: &str, leaving: &HashSet<&str>) -> Result<bool, MountError> {
         let failed = || MountError::io("list", path);
@@ -173,7 +206,7 @@ impl<'a> Site<'a> {
                 let slot = old_slot(index);
                 parent.move_to_free(name, staging, &slot).map_err(MountError::io("remove", path))?;
                 // What has been moved is what counts: it can no longer be swapped.
-                match expect(staging, &slot, path, old) {
+                match expect(staging, &slot, path, &old.moved()) {
                     Ok(()) => Ok(()),
                     Err(conflict) => {
                         move_free(staging, &slot, parent, name, path)?;
@@ -261,20 +294,22 @@ pub(super) fn move_free(
     })
 }
 
-/// Keeps the file or link `name` as `slot` too, so that replacing it can be undone.
-pub(super) fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<()> {
+/// Keeps the file or link `name` as `slot` too, so that replacing it can be undone. Says whether that gave it another name.
+fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<bool> {
     if kind == Kind::Link {
         let target = parent.read_link(name)?;
         let target = target.to_str().ok_or(io::ErrorKind::InvalidData)?;
-        return staging.create_link(slot, target);
+        staging.create_link(slot, target)?;
+        return Ok(false);
     }
     let Err(_not_linked) = parent.link_file(name, staging, slot) else {
-        return Ok(());
+        return Ok(true);
     };
     // No hard links here, or not to a file of another owner: keep a copy.
     let (mut from, ident) = parent.open_file(name)?;
     let mut copy = staging.create_file(slot, 0o600)?;
     io::copy(&mut from, &mut copy)?;
     copy.set_permissions(cap_std::fs::Permissions::from_mode(ident.mode))?;
-    copy.sync_all()
+    copy.sync_all()?;
+    Ok(false)
 }

@@ -10,8 +10,8 @@ use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
 use super::commit::Contents;
 use super::error::{Collision, MountError};
 use super::folder::{Folder, Found, Ident, Kind};
-use super::journal::{Step, new_slot, old_slot};
-use super::site::{self, Site};
+use super::journal::{Step, new_slot};
+use super::site::Site;
 use super::walk::{self, Walker};
 
 /// Contents are copied through a buffer of this size: one chunk of a mounted file.
@@ -172,9 +172,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             None => None,
             Some(_) => match self.site.find(path)? {
                 Found::Nothing => return Err(MountError::conflict(path, Collision::Vanished)),
-                Found::Known(ident) if shown(&ident, base) && ident.kind != Kind::Folder => {
-                    Some(self.keep(path, index, &ident)?)
-                }
+                Found::Known(ident) if shown(&ident, base) && ident.kind != Kind::Folder => Some(ident),
                 _ => return Err(MountError::conflict(path, Collision::Changed)),
             },
         };
@@ -185,24 +183,12 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         if new.kind == Kind::Folder {
             self.tops.insert(path, index);
         }
-        let path = path.to_owned();
+        let (path, new) = (path.to_owned(), new.moved());
         self.steps.push(match old {
             Some(old) => Step::Replace { path, old, new },
             None => Step::Create { path, new, tree: None },
         });
         Ok(())
-    }
-
-    /// Keeps what will be replaced, and says what it is from now on: on some file systems a
-    /// second link gives it another inode.
-    fn keep(&mut self, path: &str, index: usize, ident: &Ident) -> Result<Ident, MountError> {
-        let staging = self.site.staging;
-        let (parent, name) = self.site.parent(path)?;
-        let failed = || MountError::io("keep", path);
-        site::keep(parent, name, staging, &old_slot(index), ident.kind).map_err(failed())?;
-        let now = parent.find(name).map_err(failed())?.known();
-        now.filter(|now| Ident { inode: ident.inode, ..*now }.same(ident))
-            .ok_or_else(|| MountError::conflict(path, Collision::Changed))
     }
 
     fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
@@ -235,9 +221,12 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Whether what is there is what the guest was shown.
+/// Whether what is there is what the guest was shown. What an older version saved does not know when it was changed.
 fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
-    base.is_none_or(|base| ident.source_stat() == *base)
+    base.is_none_or(|base| {
+        let now = if base.changed_ns == 0 { ident.moved() } else { *ident };
+        now.source_stat() == *base
+    })
 }
 
 /// Makes one new thing. A file that replaces another takes its mode, and its owner if it may.

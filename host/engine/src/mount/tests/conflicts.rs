@@ -48,6 +48,79 @@ fn a_file_replaced_by_one_of_the_same_size_and_time_is_not_overwritten() {
     });
 }
 
+/// Changes a file in place, as `cp --preserve=timestamps` and many editors' tools do.
+fn change_keeping_time(path: &Path, data: &str) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    std::io::Write::write_all(&mut &file, data.as_bytes()).unwrap();
+    file.set_modified(time).unwrap();
+    assert_eq!(fs::metadata(path).unwrap().modified().unwrap(), time);
+}
+
+#[test]
+fn a_file_changed_in_place_with_its_time_restored_is_neither_overwritten_nor_deleted() {
+    refused("changed.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("changed.txt"), "OLD"));
+    refused("kept/changed.txt", Collision::Changed, |dir| {
+        change_keeping_time(&dir.join("kept/changed.txt"), "OLD TOO")
+    });
+    refused("kept/gone.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("kept/gone.txt"), "OLD GONE"));
+}
+
+#[test]
+fn a_change_with_its_time_restored_that_slips_in_before_a_step_takes_all_of_them_back() {
+    use super::super::site::Site;
+    use super::crashing::prepared;
+    let dir = tempdir().unwrap();
+    let ready = prepared(dir.path());
+    let root = ready.host.root();
+    let staging = root.child(&ready.name).unwrap();
+    change_keeping_time(&dir.path().join("changed.txt"), "OLD");
+    let reason = Site::new(root, &staging, &ready.name).carry_out(&ready.journal.steps).unwrap();
+    assert!(matches!(reason, Some(MountError::Conflict { path, .. }) if path == "changed.txt"));
+    super::super::sweep::remove(root, &ready.name).unwrap();
+    let mut expected = ready.before;
+    expected.insert("changed.txt".into(), file(b"OLD"));
+    assert_eq!(state(dir.path()), expected);
+}
+
+#[test]
+fn a_guest_that_goes_on_meets_only_what_others_changed() {
+    let dir = tempdir().unwrap();
+    sample(dir.path());
+    fs::hard_link(dir.path().join("changed.txt"), dir.path().join("second-name.txt")).unwrap();
+    let host = writable(dir.path());
+    let mut guest = Guest::new();
+    let mut known: BTreeMap<String, Option<SourceStat>> =
+        ["changed.txt", "second-name.txt", "kept/changed.txt", "new.txt"]
+            .map(|path| (path.to_owned(), shown(&host, path)))
+            .into();
+    // Both names of one file in a commit; then each is a file of its own.
+    for round in 0..3 {
+        let plan: Vec<_> =
+            known.iter().map(|(path, base)| guest.write(path, format!("{path} {round}").as_bytes(), *base)).collect();
+        let report = guest.commit(&host, &plan).unwrap();
+        for (path, stat) in report.written {
+            assert_eq!(shown(&host, &path), Some(stat), "{path}");
+            known.insert(path, Some(stat));
+        }
+    }
+    // A commit that is refused has touched nothing, so that the next one finds what it knows.
+    change_keeping_time(&dir.path().join("new.txt"), "NEW.TXT 2");
+    let plan: Vec<_> = known.iter().map(|(path, base)| guest.write(path, b"again", *base)).collect();
+    let error = guest.commit(&host, &plan).unwrap_err();
+    assert!(matches!(&error, MountError::Conflict { path, .. } if path == "new.txt"), "{error}");
+    let plan: Vec<_> = plan
+        .into_iter()
+        .filter(|step| !matches!(step, CommitStep::WriteFile { path, .. } if path == "new.txt"))
+        .collect();
+    guest.commit(&host, &plan).unwrap();
+    // What an older version saved does not know when the file was changed.
+    let base = shown(&host, "new.txt").map(|stat| SourceStat { changed_ns: 0, ..stat });
+    let plan = [guest.write("new.txt", b"last", base)];
+    guest.commit(&host, &plan).unwrap();
+    assert_eq!(fs::read(dir.path().join("new.txt")).unwrap(), b"last");
+}
+
 #[test]
 fn a_file_that_the_host_changed_is_not_deleted() {
     refused("kept/gone.txt", Collision::Changed, |dir| {
