@@ -43,18 +43,17 @@ fn find<'a>(files: &'a [(String, Vec<u8>)], path: &str) -> Option<Found<'a>> {
     below.then_some(Found::Directory)
 }
 
-fn stat_of(files: &[(String, Vec<u8>)], path: &str) -> Result<SourceStat, SourceError> {
-    match find(files, path) {
-        Some(Found::Directory) => Ok(directory()),
-        Some(Found::File(at, bytes)) => Ok(SourceStat {
+fn stat_of(files: &[(String, Vec<u8>)], path: &str) -> Option<SourceStat> {
+    Some(match find(files, path)? {
+        Found::Directory => directory(),
+        Found::File(at, bytes) => SourceStat {
             kind: FileKind::File,
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             modified_ns: BOOT_REALTIME_NS,
             changed_ns: 0,
             identity: FileIdentity { device: 1, inode: u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1) },
-        }),
-        None => Err(SourceError::new(format!("the library has no `{path}`"))),
-    }
+        },
+    })
 }
 
 fn directory() -> SourceStat {
@@ -77,16 +76,16 @@ impl<F: LibraryFiles> MountSource for Library<F> {
             let name = rest.split('/').next().unwrap_or_default();
             // What is below one directory stands together.
             if entries.last().is_none_or(|last| last.name != name) && entries.len() <= limit {
-                let stat = stat_of(files, &format!("{prefix}{name}"))?;
-                entries.push(SourceEntry { name: name.to_owned(), stat });
+                let stat = stat_of(files, &format!("{prefix}{name}"));
+                entries.extend(stat.map(|stat| SourceEntry { name: name.to_owned(), stat }));
             }
         }
         Ok(entries)
     }
 
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         // Asked of every guest: the files need not be unpacked for it.
-        if path.is_empty() { Ok(directory()) } else { stat_of(self.0.files()?, path) }
+        Ok(if path.is_empty() { Some(directory()) } else { stat_of(self.0.files()?, path) })
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
@@ -128,8 +127,8 @@ mod tests {
         let names = |dir: &str| library.list(dir, 9).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
         assert_eq!(names(""), ["a.js", "sub"]);
         assert_eq!(names("sub"), ["b.js"]);
-        assert_eq!(library.stat("sub").unwrap().kind, FileKind::Directory);
-        assert_eq!(library.stat("sub/b.js").unwrap().size_bytes, 4);
+        assert_eq!(library.stat("sub").unwrap().unwrap().kind, FileKind::Directory);
+        assert_eq!(library.stat("sub/b.js").unwrap().unwrap().size_bytes, 4);
         let mut into = [0; 3];
         assert_eq!(library.read("a.js", 2, &mut into).unwrap(), 2);
         assert_eq!(into, *b"xt\0");
@@ -139,8 +138,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error() {
         let library = library();
-        assert!(library.stat("su").is_err());
-        assert!(library.stat("a.js/b").is_err());
+        assert_eq!(library.stat("su"), Ok(None));
+        assert_eq!(library.stat("a.js/b"), Ok(None));
         assert!(library.read("sub", 0, &mut [0]).is_err());
         assert!(library.read_link("a.js").is_err());
     }
@@ -156,10 +155,10 @@ mod tests {
         assert_eq!(list("a", 9), ["b.js", "c.js", "d"]);
         assert_eq!(list("", 2).len(), 3, "one more than asked for says that there are more");
         for dir in ["a", "ab", "a/d"] {
-            assert_eq!(library.stat(dir).unwrap().kind, FileKind::Directory);
+            assert_eq!(library.stat(dir).unwrap().unwrap().kind, FileKind::Directory);
         }
         for none in ["a-", "b", "a/b", "a/", ""] {
-            assert!(library.stat(none).is_ok() == none.is_empty(), "{none}");
+            assert!(library.stat(none).unwrap().is_some() == none.is_empty(), "{none}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, Inode, InodeId, Link, Name, RootId};
+use crate::inode::{Body, FileKind, Inode, InodeId, Link, Listed, Name, RootId};
 use crate::journal::Was;
 use crate::limits::entry_charge;
 use crate::quota::workspace_charge;
@@ -33,7 +33,14 @@ impl Position {
 impl Vfs {
     /// What a name in a directory stands for, asking the source if the directory is a mount's.
     pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
-        self.ensure_listed(dir)?;
+        match &self.inode(dir)?.body {
+            Body::Directory { listed: Listed::TooLarge, .. } => return self.look_up(dir, name),
+            Body::Directory { listed: Listed::NotYet, .. } => match self.ensure_listed(dir) {
+                Err(VfsError::MountTooLarge) => return self.look_up(dir, name),
+                result => result?,
+            },
+            _ => {}
+        }
         let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
         Ok(entries.get(name).map(|entry| entry.inode))
     }

@@ -1,8 +1,7 @@
 //! What can go wrong, in the terms of POSIX and WASI.
 
-use thiserror::Error;
-
 use crate::escaped::escaped;
+use thiserror::Error;
 
 /// Why an operation of a [`Vfs`](crate::Vfs) was refused. Nothing was changed when one is returned.
 ///
@@ -47,7 +46,8 @@ pub enum VfsError {
     /// `nospc`: the quota of bytes or inodes, or the memory ceiling, would be passed.
     #[error("quota exceeded; delete files or raise `bytes` or `inodes`")]
     NoSpace,
-    /// `nomem`: a mounted directory is too large to be listed within `mount_entries` or memory.
+    /// `nomem`: a mounted directory is too large to be listed within `mount_entries` or memory, or
+    /// as many names again were looked up in such directories.
     #[error("mounted directory is too large; mount a smaller one or raise `mount_entries`")]
     MountTooLarge,
     /// `fbig`: an offset beyond what a file can have, or a file longer than the caller accepts.

@@ -123,16 +123,20 @@ pub(crate) struct Inode {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    File {
-        size_bytes: u64,
-        content: Content,
-    },
-    Directory {
-        entries: Arc<Entries>,
-        /// Whether the entries are here, or still only in the source.
-        listed: bool,
-    },
+    File { size_bytes: u64, content: Content },
+    Directory { entries: Arc<Entries>, listed: Listed },
     Symlink(Arc<str>),
+}
+
+/// Which of a directory's entries are here, and which still only in the source.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Listed {
+    /// All are here.
+    Whole,
+    /// Nobody has asked yet. Of a directory that was restored, some may be here.
+    NotYet,
+    /// There are too many to list them. Those are here that were looked up.
+    TooLarge,
 }
 
 #[derive(Clone, Debug)]
@@ -151,7 +155,7 @@ impl Body {
     }
 
     pub(crate) fn empty_directory() -> Self {
-        Self::Directory { entries: Arc::default(), listed: true }
+        Self::Directory { entries: Arc::default(), listed: Listed::Whole }
     }
 }
 

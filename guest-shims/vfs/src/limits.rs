@@ -36,7 +36,8 @@ pub struct VfsLimits {
     /// Bytes of mounted files kept for the next read. Default 8 MiB; 0 reads each time.
     pub mount_cache_bytes: u64,
     /// Entries of mounted directories known at once, over all mounts. Default 100,000. The guest
-    /// sees `nomem` when it looks into a directory that does not fit.
+    /// sees `nomem` when it lists a directory that does not fit. Names in such a directory can be
+    /// looked up one by one: as many again.
     pub mount_entries: u64,
     /// Bytes of a path, of a symlink's target, and of the whole path from its root of anything
     /// created. Default 4,096. The guest sees `nametoolong`.
@@ -62,6 +63,13 @@ impl Default for VfsLimits {
             depth: 256,
             symlink_hops: 40,
         }
+    }
+}
+
+impl VfsLimits {
+    /// Entries of mounted directories known at once, those that were looked up one by one included.
+    pub(crate) fn known_entries(&self) -> u64 {
+        self.mount_entries.saturating_mul(2)
     }
 }
 

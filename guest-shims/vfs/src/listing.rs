@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use crate::directory::{DirEntry, Entries, FIRST_PLACE};
 use crate::error::VfsError;
-use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Name, RootId, SourcePath, join};
+use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, join};
 use crate::limits::{INODE_BYTES, entry_charge, length};
 use crate::mount::{MountSource, SourceEntry, SourceStat};
 use crate::vfs::Vfs;
 
 /// Entries returned by one call at most, whatever a guest asks for.
 const MAX_ENTRIES: usize = 1_024;
+
+/// Units of work that a source's answer about one name counts as: on a host it takes some ten microseconds.
+const LOOK_UP_WORK: u64 = 100;
 
 /// A cookie carries the position to go on from and, above it, where the listing ends. The end is
 /// fixed when a listing starts, so a guest that renames or creates in a loop over a directory does
@@ -89,18 +92,77 @@ impl Vfs {
     /// Lists a mounted directory if that was not done. Its entries are as if they had always been
     /// there: no journal, no workspace quota.
     pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
-        let inode = self.inode(dir)?;
-        if !matches!(inode.body, Body::Directory { listed: false, .. }) {
+        if matches!(
+            self.inode(dir)?.body,
+            Body::Directory { listed: Listed::Whole, .. } | Body::File { .. } | Body::Symlink(_)
+        ) {
             return Ok(());
         }
-        let root = inode.root;
-        let (Some(at), Some(source)) = (inode.source.clone(), self.root(root)?.source.clone()) else {
+        let result = self.list_source(dir);
+        // Others of its names are looked up one by one, instead of asking for all of them again.
+        if result == Err(VfsError::MountTooLarge)
+            && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
+        {
+            *listed = Listed::TooLarge;
+        }
+        result
+    }
+
+    /// A mounted directory's root, its path in the source, and the source.
+    fn source_of_dir(&self, dir: InodeId) -> Result<(RootId, Arc<str>, Arc<dyn MountSource>), VfsError> {
+        let inode = self.inode(dir)?;
+        let source = self.root(inode.root)?.source.clone();
+        let (Some(at), Some(source)) = (&inode.source, source) else {
             return Err(VfsError::Io);
         };
         if self.position(dir)?.depth > self.limits.depth {
             return Err(VfsError::NameTooLong);
         }
-        let path: Arc<str> = Arc::from(at.path());
+        Ok((inode.root, Arc::from(at.path()), source))
+    }
+
+    /// What a name stands for in a mounted directory that is too large to be listed.
+    pub(crate) fn look_up(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
+        let inode = self.inode(dir)?;
+        if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {
+            return Ok(Some(entry.inode));
+        }
+        // It is gone here, whatever the source has.
+        if self.root(inode.root)?.committed.has(dir, name) {
+            return Ok(None);
+        }
+        let (root, path, source) = self.source_of_dir(dir)?;
+        self.count_work(LOOK_UP_WORK);
+        let found = source.stat(&join(&path, name)).map_err(|error| self.source_failed(error))?;
+        let Some(stat) = found else { return Ok(None) };
+        let entry = SourceEntry { name: name.to_owned(), stat };
+        let Some(mut inode) = self.mounted_inode(root, &path, &entry, &*source) else {
+            return Ok(None);
+        };
+        let name = Name::from(name);
+        // Each has the path to itself.
+        let charge = inode.mount_charge.unwrap_or(0).saturating_add(length(&path));
+        inode.mount_charge = Some(charge);
+        inode.links.push(Link { dir, name: name.clone() });
+        let bytes = charge.saturating_add(entry_charge(&name));
+        if self.state.usage.mount_entries >= self.limits.known_entries() || !self.make_room(bytes) {
+            return Err(VfsError::MountTooLarge);
+        }
+        let state = Arc::make_mut(&mut self.state);
+        let id = state.table.insert(inode);
+        state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
+        state.usage.mount_bytes = state.usage.mount_bytes.saturating_add(bytes);
+        if let Body::Directory { entries, .. } = &mut self.inode_mut(dir)?.body {
+            let entries = Arc::make_mut(entries);
+            entries.set(&name, id, true)?;
+            entries.set_base(&name, Some(Arc::new(stat)));
+        }
+        self.note_peak();
+        Ok(Some(id))
+    }
+
+    fn list_source(&mut self, dir: InodeId) -> Result<(), VfsError> {
+        let (root, path, source) = self.source_of_dir(dir)?;
         let left = self.limits.mount_entries.saturating_sub(self.state.usage.mount_entries);
         let limit = usize::try_from(left).unwrap_or(usize::MAX);
         let mut listed = source.list(&path, limit).map_err(|error| self.source_failed(error))?;
@@ -112,7 +174,8 @@ impl Vfs {
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // Of a directory that was restored (see `saved`) it may be known what some names stand for, or that they are gone.
+        // It may be known what some names stand for, or that they are gone: of a directory that was restored (see `saved`), or
+        // was too large when they were looked up.
         let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
@@ -164,7 +227,7 @@ impl Vfs {
         if let Some(charge) = &mut inode.mount_charge {
             *charge = charge.saturating_add(path_charge);
         }
-        inode.body = Body::Directory { entries: Arc::new(made), listed: true };
+        inode.body = Body::Directory { entries: Arc::new(made), listed: Listed::Whole };
         Ok(())
     }
 
@@ -188,7 +251,7 @@ impl Vfs {
         let mut charge = INODE_BYTES;
         let body = match entry.stat.kind {
             FileKind::File => Body::File { size_bytes: entry.stat.size_bytes, content: Content::Mounted },
-            FileKind::Directory => Body::Directory { entries: Arc::default(), listed: false },
+            FileKind::Directory => Body::Directory { entries: Arc::default(), listed: Listed::NotYet },
             FileKind::Symlink => {
                 let target = source.read_link(&join(dir, name)).ok()?;
                 charge = charge.saturating_add(length(&target));

@@ -17,18 +17,18 @@ pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 /// The file system asks only for what a guest touches, and remembers what it was told.
 pub trait MountSource: Send + Sync {
     /// The entries of a directory, in any order, without `.` and `..`. Stop after `limit` + 1 of
-    /// them: more than `limit` is refused anyway. Leave out what is neither file, directory nor
+    /// them: then names in it are looked up one by one, with [`stat`](Self::stat). Leave out what is neither file, directory nor
     /// symlink, and names that are not UTF-8.
     ///
     /// # Errors
     /// The guest sees `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
-    /// What is at a path; a symlink there is not followed.
+    /// What is at a path, if anything is that [`list`](Self::list) would show; a symlink there is not followed.
     ///
     /// # Errors
     /// The guest sees `io`.
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError>;
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError>;
 
     /// Reads some bytes of a file; 0 means that it ends at or before the offset.
     ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::cache::MountCache;
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, Inode, InodeId, RootId, SourcePath, Times};
+use crate::inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Times};
 use crate::journal::Journal;
 use crate::limits::{Usage, VfsLimits};
 use crate::mount::{MountSource, SourceError};
@@ -120,13 +120,14 @@ impl Vfs {
     /// source is never changed: see [`Vfs::commit_plan`].
     ///
     /// # Errors
-    /// [`VfsError::Io`] when the source fails, [`VfsError::NotADirectory`] when it is none.
+    /// [`VfsError::Io`] when the source fails, [`VfsError::NotFound`] when it has nothing,
+    /// [`VfsError::NotADirectory`] when it is none.
     pub fn add_mount(&mut self, source: Arc<dyn MountSource>, access: Access) -> Result<RootId, VfsError> {
-        let stat = source.stat("").map_err(|error| self.source_failed(error))?;
+        let stat = source.stat("").map_err(|error| self.source_failed(error))?.ok_or(VfsError::NotFound)?;
         if stat.kind != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        let body = Body::Directory { entries: Arc::default(), listed: false };
+        let body = Body::Directory { entries: Arc::default(), listed: Listed::NotYet };
         let id = self.push_root(access, Some(source), body);
         let dir = self.root(id)?.dir;
         let inode = self.inode_mut(dir)?;

@@ -108,7 +108,7 @@ fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step
     match &mut step {
         CommitStep::CreateDir { path } => {
             let is_ours = matches!(left(path), Some(What::Folder));
-            if is_ours && host.stat(path).is_ok_and(|stat| stat.kind == FileKind::Directory) {
+            if is_ours && matches!(host.stat(path), Ok(Some(stat)) if stat.kind == FileKind::Directory) {
                 return None;
             }
         }
@@ -118,10 +118,10 @@ fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
             // As a rule the guest's files know it, and nobody needs to look.
-            Some(What::File(ours)) if *base != Some(*ours) && host.stat(path).is_ok_and(|found| found == *ours) => {
+            Some(What::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }
-            Some(What::Nothing) if base.is_some() && host.stat(path).is_err() => *base = None,
+            Some(What::Nothing) if base.is_some() && host.stat(path) == Ok(None) => *base = None,
             _ => {}
         },
         _ => {}

@@ -89,8 +89,8 @@ impl MountSource for ToySource {
         Ok(entries)
     }
 
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
-        Ok(stat(if path.ends_with('f') { FileKind::File } else { FileKind::Directory }))
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
+        Ok(Some(stat(if path.ends_with('f') { FileKind::File } else { FileKind::Directory })))
     }
 
     fn read(&self, _: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {

@@ -11,7 +11,7 @@ use super::{
 use crate::content::Chunks;
 use crate::directory::{Entries, FIRST_PLACE};
 use crate::encoding::{Damaged, Decoder};
-use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Name, RootId, SourcePath, Times};
+use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, Times};
 use crate::journal::{ChangedNames, Journal, Was, charge};
 use crate::limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length};
 use crate::mount::{FileIdentity, SourceStat};
@@ -187,7 +187,7 @@ impl<'b> Reader<'_, 'b> {
             GONE if mounted => Body::File { size_bytes: file_size(self.from.number()?)?, content: Content::Gone },
             DIRECTORY => {
                 let entries = self.entries(&mut read.names, (id, mounted), &journal, next)?;
-                Body::Directory { entries: Arc::new(entries), listed: true }
+                Body::Directory { entries: Arc::new(entries), listed: Listed::Whole }
             }
             SYMLINK => self.symlink(charged_to_mount)?,
             _ => return Err(Damaged("an inode is of no known kind").into()),
@@ -340,7 +340,7 @@ pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> 
     for (used, limit, name) in [
         (usage.workspace_bytes, limits.bytes, "bytes"),
         (usage.inodes, limits.inodes, "inodes"),
-        (usage.mount_entries, limits.mount_entries, "mount_entries"),
+        (usage.mount_entries, limits.known_entries(), "mount_entries"),
         (usage.total_bytes(), vfs.available_bytes, "memory"),
     ] {
         if used > limit {

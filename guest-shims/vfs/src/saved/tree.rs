@@ -7,7 +7,7 @@ use super::RestoreError;
 use super::decode::{Read, check_usage};
 use crate::encoding::Damaged;
 use crate::entries::Position;
-use crate::inode::{Body, Content, FileKind, Inode, InodeId, SourcePath};
+use crate::inode::{Body, Content, FileKind, Inode, InodeId, Listed, SourcePath};
 use crate::journal::Journal;
 use crate::limits::{MAX_LINKS, Usage, VfsLimits, length};
 use crate::vfs::{Access, Root, Vfs};
@@ -146,7 +146,7 @@ impl Tree<'_> {
         let inode = self.read.table.get_mut(dir).ok_or(NOTHING)?;
         inode.source = Some(Arc::new(source));
         if let Body::Directory { listed, .. } = &mut inode.body {
-            *listed = false;
+            *listed = Listed::NotYet;
         }
         if let Some(charge) = &mut inode.mount_charge {
             *charge = charge.saturating_add(path_bytes);

@@ -152,11 +152,112 @@ fn entries_under_at_and_over_the_limit() {
         }
     }
     let (mut vfs, _, top) = mounted(&host, Access::ReadOnly, VfsLimits::default());
-    vfs.set_available_bytes(3_000);
+    vfs.set_available_bytes(2_000);
     assert_eq!(vfs.lookup(top, b"big/1", Follow::No), Err(VfsError::MountTooLarge));
-    assert!(vfs.bytes_used() <= 3_000);
+    assert!(vfs.bytes_used() <= 2_000);
     vfs.set_available_bytes(u64::MAX);
     assert!(vfs.lookup(top, b"big/1", Follow::No).is_ok());
+}
+
+/// A directory of ten files, `d/0` to `d/9`, and room for some entries, of which `d` itself takes one.
+fn crowded(mount_entries: u64) -> (Arc<FakeHost>, Vfs, RootId, InodeId) {
+    let host = Arc::new(FakeHost::default());
+    host.dir("d");
+    for n in 0..10 {
+        host.file(&format!("d/{n}"), format!("{n}").as_bytes());
+    }
+    let limits = VfsLimits { mount_entries, ..VfsLimits::default() };
+    let (vfs, root, top) = mounted(&host, Access::ReadWrite, limits);
+    (host, vfs, root, top)
+}
+
+#[test]
+fn names_in_a_directory_that_is_too_large_to_list_are_looked_up() {
+    for (mount_entries, lists) in [(10, false), (11, true), (12, true)] {
+        let (host, mut vfs, root, top) = crowded(mount_entries);
+        for n in 0..10 {
+            let path = format!("d/{n}");
+            assert_eq!(vfs.read_file(root, &path, 9).unwrap(), format!("{n}").as_bytes(), "{mount_entries}");
+        }
+        assert_eq!(vfs.lookup(top, b"d/none", Follow::No), Err(VfsError::NotFound));
+        let dir = vfs.lookup(top, b"d", Follow::No).unwrap();
+        // Asked for once, whatever comes of it.
+        assert_eq!(host.lists.load(Relaxed), 2, "the top and `d`");
+        assert_eq!(vfs.read_dir(dir, 0, 100).is_ok(), lists);
+        // The same inode each time.
+        let five = vfs.lookup(top, b"d/5", Follow::No).unwrap();
+        assert_eq!(vfs.lookup(top, b"d/5", Follow::No).unwrap(), five);
+    }
+}
+
+#[test]
+fn as_many_names_again_can_be_looked_up_under_at_and_over() {
+    // One is `d` itself, so eight make nine with it, and ten, and eleven.
+    for (mount_entries, most) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
+        let (_, mut vfs, _, top) = crowded(mount_entries);
+        for n in 0..10 {
+            let found = vfs.lookup(top, format!("d/{n}").as_bytes(), Follow::No);
+            if n < most {
+                assert!(found.is_ok(), "{mount_entries}: {n}");
+            } else {
+                assert_eq!(found, Err(VfsError::MountTooLarge), "{mount_entries}: {n}");
+            }
+        }
+        // What is known stays so, and removing it makes room.
+        assert!(vfs.lookup(top, b"d/0", Follow::No).is_ok());
+        if most < 10 {
+            vfs.unlink(top, b"d/0").unwrap();
+            assert!(vfs.lookup(top, b"d/9", Follow::No).is_ok());
+        }
+    }
+}
+
+#[test]
+fn what_a_guest_does_in_a_directory_that_is_too_large_to_list_is_committed() {
+    let (host, mut vfs, root, top) = crowded(9);
+    vfs.write_file(root, "d/1", b"changed").unwrap();
+    vfs.write_file(root, "d/new", b"made").unwrap();
+    vfs.unlink(top, b"d/2").unwrap();
+    assert_eq!(vfs.lookup(top, b"d/2", Follow::No), Err(VfsError::NotFound), "it is gone, though the source has it");
+    vfs.rename(top, b"d/3", top, b"moved").unwrap();
+    assert_eq!(vfs.remove_dir(top, b"d"), Err(VfsError::MountTooLarge));
+    assert_eq!(vfs.rename(top, b"d", top, b"elsewhere"), Err(VfsError::MountTooLarge));
+
+    // What a session has, it has after resuming.
+    let saved = vfs.save(&Default::default());
+    let limits = VfsLimits { mount_entries: 9, ..VfsLimits::default() };
+    let (mut again, ..) = mounted(&host, Access::ReadWrite, limits);
+    again.restore(&saved, &[]).unwrap();
+    for vfs in [&mut vfs, &mut again] {
+        let top = vfs.root_dir(root).unwrap();
+        assert_eq!(vfs.read_file(root, "d/1", 99).unwrap(), b"changed");
+        assert_eq!(vfs.read_file(root, "d/5", 99).unwrap(), b"5");
+        assert_eq!(vfs.read_file(root, "moved", 99).unwrap(), b"3");
+        assert_eq!(vfs.lookup(top, b"d/2", Follow::No), Err(VfsError::NotFound));
+        assert_eq!(vfs.lookup(top, b"d/3", Follow::No), Err(VfsError::NotFound));
+    }
+    let plan = vfs.commit_plan(root);
+    assert_eq!(plan, again.commit_plan(root));
+    let written = host.apply(&mut vfs, &plan);
+    vfs.mark_committed(root, written).unwrap();
+    let names: Vec<String> = host.tree().into_keys().collect();
+    assert_eq!(names, ["d", "d/0", "d/1", "d/4", "d/5", "d/6", "d/7", "d/8", "d/9", "d/new", "moved"]);
+    assert_eq!(vfs.lookup(top, b"d/2", Follow::No), Err(VfsError::NotFound));
+    assert!(vfs.commit_plan(root).is_empty());
+}
+
+#[test]
+fn a_failing_source_makes_nothing_absent_in_a_directory_that_is_too_large() {
+    let (host, mut vfs, _, top) = crowded(5);
+    vfs.lookup(top, b"d/1", Follow::No).unwrap();
+    host.broken.store(1, Relaxed);
+    assert_eq!(vfs.lookup(top, b"d/2", Follow::No), Err(VfsError::Io));
+    assert!(vfs.lookup(top, b"d/1", Follow::No).is_ok());
+    host.broken.store(0, Relaxed);
+    assert!(vfs.lookup(top, b"d/2", Follow::No).is_ok());
+    let before = vfs.take_work();
+    vfs.lookup(top, b"d/none", Follow::No).unwrap_err();
+    assert!(before > 0 && vfs.take_work() >= 100, "asking the host is work");
 }
 
 #[test]
@@ -195,18 +296,18 @@ fn names_that_could_confuse_are_not_shown() {
     struct Odd;
     impl glovebox_vfs::MountSource for Odd {
         fn list(&self, _: &str, _: usize) -> Result<Vec<glovebox_vfs::SourceEntry>, glovebox_vfs::SourceError> {
-            let stat = self.stat("x")?;
+            let stat = self.stat("x")?.unwrap();
             let names = ["", ".", "..", "a/b", "/", "nul\0", "ok", "ok", &"n".repeat(256)];
             Ok(names.map(|name| glovebox_vfs::SourceEntry { name: name.to_owned(), stat }).into())
         }
-        fn stat(&self, path: &str) -> Result<glovebox_vfs::SourceStat, glovebox_vfs::SourceError> {
-            Ok(glovebox_vfs::SourceStat {
+        fn stat(&self, path: &str) -> Result<Option<glovebox_vfs::SourceStat>, glovebox_vfs::SourceError> {
+            Ok(Some(glovebox_vfs::SourceStat {
                 kind: if path.is_empty() { glovebox_vfs::FileKind::Directory } else { glovebox_vfs::FileKind::File },
                 size_bytes: 1,
                 modified_ns: 0,
                 changed_ns: 0,
                 identity: glovebox_vfs::FileIdentity::default(),
-            })
+            }))
         }
         fn read(&self, _: &str, _: u64, _: &mut [u8]) -> Result<usize, glovebox_vfs::SourceError> {
             Ok(usize::MAX)

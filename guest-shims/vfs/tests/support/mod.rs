@@ -30,6 +30,7 @@ pub(crate) struct FakeHost {
     nodes: Mutex<BTreeMap<String, Stored>>,
     next: AtomicU64,
     pub(crate) lists: AtomicU64,
+    pub(crate) stats: AtomicU64,
     pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) longest_read: AtomicU64,
@@ -163,18 +164,19 @@ impl MountSource for FakeHost {
         Ok(found)
     }
 
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         self.check()?;
+        self.stats.fetch_add(1, Ordering::Relaxed);
         if path.is_empty() {
-            return Ok(SourceStat {
+            return Ok(Some(SourceStat {
                 kind: FileKind::Directory,
                 size_bytes: 0,
                 modified_ns: 0,
                 changed_ns: 0,
                 identity: FileIdentity::default(),
-            });
+            }));
         }
-        self.known(path).ok_or_else(|| SourceError::new("not there"))
+        Ok(self.known(path))
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {

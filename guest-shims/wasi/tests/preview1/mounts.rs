@@ -190,14 +190,14 @@ const SLOW_BYTES: u64 = 200_000;
 
 impl MountSource for Slow {
     fn list(&self, _dir: &str, _limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
-        Ok(vec![SourceEntry { name: "file".to_owned(), stat: self.stat("file")? }])
+        Ok(vec![SourceEntry { name: "file".to_owned(), stat: self.stat("file")?.unwrap() }])
     }
 
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         let kind = if path.is_empty() { FileKind::Directory } else { FileKind::File };
         let inode = u64::try_from(path.len()).unwrap();
         let identity = FileIdentity { device: 1, inode };
-        Ok(SourceStat { kind, size_bytes: SLOW_BYTES, modified_ns: 0, changed_ns: 0, identity })
+        Ok(Some(SourceStat { kind, size_bytes: SLOW_BYTES, modified_ns: 0, changed_ns: 0, identity }))
     }
 
     fn read(&self, _path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {

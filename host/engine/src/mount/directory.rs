@@ -226,18 +226,21 @@ impl MountSource for HostDirectory {
         self.list_folder(dir, limit).map_err(|error| source_error(dir, &error))
     }
 
-    fn stat(&self, path: &str) -> Result<SourceStat, SourceError> {
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         if path.is_empty() {
-            let own = self.root.own_ident();
-            return match own {
-                Ok(ident) => Ok(ident.source_stat()),
-                Err(error) => Err(source_error(path, &error)),
-            };
+            let own = self.root.own_ident().map_err(|error| source_error(path, &error))?;
+            return Ok(Some(own.source_stat()));
         }
-        self.at(path, |folder, name| match folder.find(name)? {
-            Found::Known(ident) => Ok(ident.source_stat()),
-            Found::Nothing | Found::Special => Err(io::ErrorKind::NotFound.into()),
-        })
+        let (names, last) = walk::split_last(path).map_err(|error| source_error(path, &error))?;
+        if is_reserved_path(path) {
+            return Ok(None);
+        }
+        let found = Walker::new(&self.root).enter(&names).and_then(|folder| folder.find(last));
+        match found {
+            Ok(found) => Ok(found.known().map(|ident| ident.source_stat())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(source_error(path, &error)),
+        }
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {

@@ -47,7 +47,7 @@ pub(in crate::files) fn into(
         Some(Place::File(dir, name)) => {
             let to = path::below(to)?;
             let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
-            let stat = directory.stat(name).map_err(host_read(host))?;
+            let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_path(host))?;
             if stat.kind != FileKind::File {
                 return Err(host_path(host));
             }

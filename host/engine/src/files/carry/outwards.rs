@@ -75,7 +75,7 @@ impl Plan {
             } else if kind != FileKind::Directory {
                 files.push((path, inode, kind));
             } else {
-                let is_there = host.stat(&path).is_ok_and(|stat| stat.kind == FileKind::Directory);
+                let is_there = matches!(host.stat(&path), Ok(Some(stat)) if stat.kind == FileKind::Directory);
                 self.report.directory_count += 1;
                 if !is_there {
                     self.steps.push(CommitStep::CreateDir { path });
@@ -95,9 +95,9 @@ impl Plan {
     /// changes it meanwhile, the commit is refused.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
-            Ok(_) if self.if_exists == IfExists::Fail => Err(FilesError::Exists { path: path.to_owned() }),
-            Ok(stat) => Ok(Some(stat)),
-            // Nothing is there; or what is cannot be told, and then the commit itself will fail.
+            Ok(Some(_)) if self.if_exists == IfExists::Fail => Err(FilesError::Exists { path: path.to_owned() }),
+            Ok(found) => Ok(found),
+            // What is there cannot be told, and then the commit itself will fail.
             Err(_) => Ok(None),
         }
     }

@@ -314,7 +314,7 @@ fn commit_loop_for_the_kill_test() {
         }
         for n in 0..FILES {
             let name = format!("f{n}");
-            let base = host.stat(&name).ok();
+            let base = host.stat(&name).unwrap();
             plan.push(guest.write(&name, stamp.as_bytes(), base));
             if !has_tree {
                 plan.push(guest.write(&format!("tree/sub/{n}"), stamp.as_bytes(), None));

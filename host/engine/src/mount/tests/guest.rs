@@ -18,6 +18,29 @@ fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
 }
 
 #[test]
+fn files_of_a_directory_that_is_too_large_to_list_are_there() {
+    let dir = tempdir().unwrap();
+    for number in 0..50 {
+        fs::write(dir.path().join(format!("f{number}")), format!("{number}")).unwrap();
+    }
+    for (mount_entries, lists) in [(49, false), (50, true), (51, true)] {
+        let host = Arc::new(writable(dir.path()));
+        let mut vfs = Vfs::new(VfsLimits { mount_entries, ..VfsLimits::default() });
+        let root = vfs.add_mount(host.clone(), Access::ReadWrite).unwrap();
+        assert_eq!(vfs.list(root, "").is_ok(), lists, "{mount_entries}");
+        assert_eq!(vfs.read_file(root, "f49", 9).unwrap(), b"49", "{mount_entries}");
+        assert!(!vfs.exists(root, "f50").unwrap());
+        vfs.write_file(root, "f7", b"seven").unwrap();
+        vfs.write_file(root, "new", b"new").unwrap();
+        vfs.remove(root, "f8").unwrap();
+        host.commit_root(&mut vfs, root).unwrap();
+        assert_eq!(fs::read(dir.path().join("f7")).unwrap(), b"seven");
+        assert!(!dir.path().join("f8").exists());
+        fs::rename(dir.path().join("new"), dir.path().join("f8")).unwrap();
+    }
+}
+
+#[test]
 fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
     let dir = tempdir().unwrap();
     sample(dir.path());

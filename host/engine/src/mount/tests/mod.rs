@@ -73,7 +73,7 @@ fn writable(path: &Path) -> HostDirectory {
 
 /// What a guest that looks now is shown.
 fn shown(host: &HostDirectory, path: &str) -> Option<SourceStat> {
-    Some(host.stat(path).unwrap())
+    host.stat(path).unwrap()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn the_file_kinds_are_those_of_the_file_system() {
     let dir = tempfile::tempdir().unwrap();
     sample(dir.path());
     let host = writable(dir.path());
-    assert_eq!(host.stat("").unwrap().kind, FileKind::Directory);
-    assert_eq!(host.stat("changed.txt").unwrap().kind, FileKind::File);
-    assert_eq!(host.stat("gone-link").unwrap().kind, FileKind::Symlink);
+    assert_eq!(host.stat("").unwrap().unwrap().kind, FileKind::Directory);
+    assert_eq!(host.stat("changed.txt").unwrap().unwrap().kind, FileKind::File);
+    assert_eq!(host.stat("gone-link").unwrap().unwrap().kind, FileKind::Symlink);
 }
