@@ -437,3 +437,17 @@ fn a_workspace_that_reaches_the_cache_or_the_state_is_refused() {
     let said = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);
     assert!(said.contains("XDG_STATE_HOME") && said.contains(state.to_str().unwrap()), "{said}");
 }
+
+#[test]
+fn a_name_with_line_ends_writes_no_line_of_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+import os
+os.symlink("../x\nerror: forged one", "/app/a\nerror: forged two\u202e")
+"#;
+    let output = output(&["run", "--workspace", dir.path().to_str().unwrap(), "-e", script]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("error: forged")), "{said}");
+    assert!(said.contains(r"`a\nerror: forged two\u{202e}`") && !said.contains('\u{202e}'), "{said}");
+}

@@ -31,6 +31,7 @@ mod idle_session;
 mod kept;
 mod limits;
 mod metering;
+mod names;
 mod persist;
 mod recycled;
 mod reference;
