@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +109,8 @@ pub struct NewArtefact {
 #[derive(Debug)]
 pub struct Artefact {
     /// The compiled code, open for reading from its beginning: opened without following links, owner, mode and length
-    /// checked on this very handle. It is to be loaded from the handle, not from the path.
+    /// checked on this very handle. It is to be loaded from the handle, not from the path. While it is open, or mapped, it is
+    /// not [evicted](crate::Runtimes::evict).
     pub aot: File,
     /// Where that is.
     pub aot_path: PathBuf,
@@ -119,17 +119,6 @@ pub struct Artefact {
     /// What is recorded beside it.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
-    /// The record's own file.
-    pub(crate) record_file: File,
-}
-
-impl Artefact {
-    /// Notes that it is used now: [`PreparedStore::shrink`](crate::PreparedStore::shrink) removes what was not for longest.
-    pub fn touch(&self) {
-        // On the record: the code's own times say that it is unchanged. Where the file system does not take it, it goes
-        // sooner than it should.
-        let _ = self.record_file.set_modified(SystemTime::now());
-    }
 }
 
 /// One line of a listing.

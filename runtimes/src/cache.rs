@@ -1,9 +1,9 @@
 //! The cache directory: where it is, who may have written to it, and the locks between processes.
 
 use glovebox_vfs::escaped;
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use directories::ProjectDirs;
@@ -11,7 +11,11 @@ use directories::ProjectDirs;
 use crate::Progress;
 use crate::guard::Guarded;
 use crate::seal::Seals;
-use crate::trusted::TrustedDir;
+use crate::trusted::{FileLock, TrustedDir};
+
+/// Where locks are, and how their files' names end.
+const LOCKS: &str = "locks";
+const LOCK_SUFFIX: &str = ".lock";
 
 /// How often a waiting process asks for a lock, and whether it is to give up.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -108,9 +112,7 @@ pub struct CacheDir {
 
 /// A lock between processes, released when dropped and when the process dies.
 #[derive(Debug)]
-pub struct CacheLock {
-    _file: File,
-}
+pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
 
 impl CacheDir {
     /// Where the platform keeps caches: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
@@ -171,21 +173,15 @@ impl CacheDir {
     ///
     /// Locks are per open file: two threads of one process exclude each other as two processes do.
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
-        let locks = self.root.subdir("locks")?;
-        let name: String =
-            name.chars().map(|c| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }).collect();
-        let name = format!("{name}.lock");
-        let path = locks.path_of(&name);
-        let file = locks.open_lock(&name)?;
+        let locks = Arc::new(self.root.subdir(LOCKS)?);
+        let name = lock_name(name);
         let mut told = false;
         loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(CacheLock { _file: file }),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(e)) => return Err(CacheError::io("lock", &path, e)),
+            if let Some(lock) = FileLock::try_take(&locks, &name)? {
+                return Ok(CacheLock(lock));
             }
             if progress.cancelled() {
-                return Err(CacheError::Cancelled { path });
+                return Err(CacheError::Cancelled { path: locks.path_of(&name) });
             }
             if !told {
                 progress.message("waiting for another process that is fetching or preparing the same");
@@ -195,7 +191,29 @@ impl CacheDir {
         }
     }
 
+    /// As [`lock`](Self::lock), but `None` where somebody has it.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
+        Ok(FileLock::try_take(&Arc::new(self.root.subdir(LOCKS)?), &lock_name(name))?.map(CacheLock))
+    }
+
+    /// Removes the lock files of killed processes.
+    pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
+        let locks = Arc::new(self.root.subdir(LOCKS)?);
+        for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
+            // Taken and given back, it is gone. What is no lock file of ours harms nobody but its own key.
+            if let Err(error) = FileLock::try_take(&locks, name) {
+                tracing::debug!(%error, "a lock file stays");
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn subdir(&self, name: &str) -> Result<TrustedDir, CacheError> {
         self.root.subdir(name)
     }
+}
+
+fn lock_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' };
+    format!("{}{LOCK_SUFFIX}", name.chars().map(plain).collect::<String>())
 }

@@ -16,7 +16,7 @@
 //! * [`CacheDir`] is where they are kept: a directory of the user's own that nobody else can write to.
 //! * [`Runtimes`] fetches each once and reads it. What it reads it hashes.
 //! * [`rewrite`] adds exports to a module and turns a booted instance's memory into its initial state.
-//! * [`PreparedStore`] keeps what was compiled from that, whole or not at all.
+//! * [`PreparedStore`] keeps what was compiled from that, whole or not at all, and [`Runtimes::evict`] makes room.
 //!
 //! No WebAssembly engine is known here: booting and compiling are the engine's business.
 //!
@@ -30,6 +30,7 @@ mod artefact;
 mod cache;
 mod command;
 mod digest;
+mod eviction;
 mod fetch;
 pub mod guard;
 mod manifest;
@@ -51,6 +52,7 @@ mod wheel_files;
 pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};
 pub use cache::{CacheDir, CacheError, CacheLock};
 pub use digest::{Digest, DigestError};
+pub use eviction::{CacheEntry, CacheKind, Evicted, Eviction};
 pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use own_packages::{

@@ -7,27 +7,33 @@
 //! The code is read-only, and sealed (see `seal.rs`): written before the record, too, a seal is there when its record is.
 
 use glovebox_vfs::escaped;
-use std::fs::File;
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use crate::seal::{Seal, Seals};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::{
-    Artefact, ArtefactKey, CacheDir, CacheError, Digest, ImageRecord, KeyParts, Listed, NewArtefact, Progress, Quiet,
+    Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, Listed, NewArtefact,
+    Progress, Quiet,
 };
 
 /// The version of the record's format. Another one is as good as none: the image is prepared again.
 const FORMAT: u32 = 1;
 
 /// How a record's name ends; before it stands the key, and so the name of the lock.
-const RECORD_SUFFIX: &str = ".json";
+pub(crate) const RECORD_SUFFIX: &str = ".json";
 
 /// A record has a few hundred bytes; nothing longer is read.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+/// How often, and how long after each other, an eviction that has a file's lock is asked whether it is over. It takes
+/// milliseconds.
+const CLAIM_ATTEMPTS: u32 = 500;
+const CLAIM_POLL: Duration = Duration::from_millis(2);
 
 /// Why a prepared image could not be opened or stored.
 #[derive(Debug, thiserror::Error)]
@@ -80,23 +86,22 @@ struct Stored {
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
-    /// The directory in it.
-    name: &'static str,
+    kind: CacheKind,
 }
 
 impl<'a> PreparedStore<'a> {
-    pub(crate) fn new(cache: &'a CacheDir, name: &'static str) -> Self {
-        Self { cache, name }
+    pub(crate) fn new(cache: &'a CacheDir, kind: CacheKind) -> Self {
+        Self { cache, kind }
     }
 
     /// The image with this key, if it is there and made by this user's Glovebox: owner, mode and length are checked. The code is
     /// hashed only if it is not as it was when it was last hashed; where it then is another, that is
-    /// [`PreparedError::Corrupt`].
+    /// [`PreparedError::Corrupt`]. This does not count as using it.
     pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         self.shelf()?.open(key)
     }
 
-    /// The image with this key, made by `build` if it is not there. Of several processes one builds; the
+    /// The image with this key, made by `build` if it is not there, and noted as used now. Of several processes one builds; the
     /// others wait and use what it made.
     pub fn open_or_build<E>(
         &self,
@@ -106,6 +111,8 @@ impl<'a> PreparedStore<'a> {
     ) -> Result<Artefact, BuildError<E>> {
         let shelf = self.shelf()?;
         if let Some(artefact) = shelf.open(key)? {
+            // Where the file system does not take it, it goes sooner than it should.
+            let _ = shelf.dir.touch(&record_name(key));
             return Ok(artefact);
         }
         let made = self.build(&shelf, key, progress, build);
@@ -115,7 +122,7 @@ impl<'a> PreparedStore<'a> {
 
     fn build<E>(
         &self,
-        shelf: &Shelf,
+        shelf: &Shelf<'_>,
         key: &ArtefactKey,
         progress: &dyn Progress,
         build: impl FnOnce() -> Result<NewArtefact, E>,
@@ -187,32 +194,6 @@ impl<'a> PreparedStore<'a> {
         Ok(shelf.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(shelf.bytes_of(name))))
     }
 
-    /// Removes what was used longest ago until the rest takes at most `most_bytes`, and returns the bytes freed. What has
-    /// the key `keep` stays, and so may be more than that. Used is what was stored or [touched](Artefact::touch).
-    ///
-    /// An engine that has one loaded keeps it: only the name goes.
-    pub fn shrink(&self, most_bytes: u64, keep: &ArtefactKey) -> Result<u64, PreparedError> {
-        let shelf = self.shelf()?;
-        let mut total = self.size_bytes()?;
-        let mut oldest = Vec::new();
-        for name in shelf.records()? {
-            if let Some(stored) = shelf.read_record(&name)?.filter(|stored| stored.key != *keep.parts()) {
-                oldest.push((shelf.used(&name), stored.key));
-            }
-        }
-        oldest.sort_by_key(|(used, _)| *used);
-        let mut freed = 0u64;
-        for (_, key) in oldest {
-            if total <= most_bytes {
-                break;
-            }
-            let bytes = self.remove_where(|stored| stored.key == key)?;
-            total = total.saturating_sub(bytes);
-            freed = freed.saturating_add(bytes);
-        }
-        Ok(freed)
-    }
-
     fn remove_where(&self, wanted: impl Fn(&Stored) -> bool) -> Result<u64, PreparedError> {
         let shelf = self.shelf()?;
         let mut freed = 0u64;
@@ -235,14 +216,13 @@ impl<'a> PreparedStore<'a> {
 
     /// Opened, and its owner and mode checked, for each operation: an engine may live for months.
     fn shelf(&self) -> Result<Shelf<'a>, PreparedError> {
-        let dir = self.cache.subdir(self.name)?;
-        Ok(Shelf { dir, real_path: self.cache.real_path_of(self.name), seals: self.cache.seals() })
+        Ok(Shelf::of(self.cache, self.kind)?)
     }
 }
 
 /// The directory that the images are in.
-struct Shelf<'a> {
-    dir: TrustedDir,
+pub(crate) struct Shelf<'a> {
+    pub(crate) dir: TrustedDir,
     real_path: PathBuf,
     seals: Option<&'a Seals>,
 }
@@ -250,8 +230,14 @@ struct Shelf<'a> {
 /// A record that was read.
 struct Recorded {
     stored: Stored,
-    file: File,
     sha256: Digest,
+}
+
+impl<'a> Shelf<'a> {
+    pub(crate) fn of(cache: &'a CacheDir, kind: CacheKind) -> Result<Self, CacheError> {
+        let directory = kind.directory();
+        Ok(Self { dir: cache.subdir(directory)?, real_path: cache.real_path_of(directory), seals: cache.seals() })
+    }
 }
 
 impl Shelf<'_> {
@@ -304,11 +290,14 @@ impl Shelf<'_> {
     }
 
     fn open_code(&self, recorded: Recorded) -> Result<Option<Artefact>, PreparedError> {
-        let Recorded { stored, file: record_file, sha256 } = recorded;
+        let Recorded { stored, sha256 } = recorded;
         let Some((mut aot, bytes)) = self.dir.open_file(&stored.aot_file)? else {
             return Ok(None);
         };
         let aot_path = self.dir.path_of(&stored.aot_file);
+        if !claim(&aot) {
+            return Ok(None);
+        }
         if bytes != stored.aot_bytes {
             let (expected, got) = (format!("{} bytes", stored.aot_bytes), format!("{bytes} bytes"));
             return Err(PreparedError::Corrupt { path: aot_path, expected, got });
@@ -318,7 +307,7 @@ impl Shelf<'_> {
             return Ok(None);
         }
         let Stored { record, aot_sha256, .. } = stored;
-        Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256, record_file }))
+        Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256 }))
     }
 
     /// Whether the code is what was written here with this record; see `seal.rs`. Seals it anew where it was hashed.
@@ -344,7 +333,7 @@ impl Shelf<'_> {
     }
 
     /// Removes a file and its seal.
-    fn remove(&self, name: &str) -> Result<(), CacheError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), CacheError> {
         self.dir.remove(name)?;
         match self.seals {
             Some(seals) if is_code_name(name) => seals.remove(&self.real_path.join(name)),
@@ -371,7 +360,7 @@ impl Shelf<'_> {
         Read::take(&file, MAX_RECORD_BYTES).read_to_end(&mut text).map_err(|e| self.failed("read", name, e))?;
         let stored: Option<Stored> = serde_json::from_slice(&text).ok();
         let stored = stored.filter(|stored| stored.format == FORMAT && is_code_name(&stored.aot_file));
-        Ok(stored.map(|stored| Recorded { stored, file, sha256: Digest::of(&text) }))
+        Ok(stored.map(|stored| Recorded { stored, sha256: Digest::of(&text) }))
     }
 
     fn write(&self, name: &str, bytes: &[u8], read_only: bool) -> Result<(), CacheError> {
@@ -384,14 +373,22 @@ impl Shelf<'_> {
         Ok(())
     }
 
-    fn bytes_of(&self, name: &str) -> u64 {
-        std::fs::symlink_metadata(self.dir.path_of(name)).map_or(0, |metadata| metadata.len())
+    pub(crate) fn bytes_of(&self, name: &str) -> u64 {
+        self.metadata(name).map_or(0, |metadata| metadata.len())
     }
 
-    /// When what has this record was last stored or touched.
-    fn used(&self, name: &str) -> SystemTime {
-        let modified = std::fs::symlink_metadata(self.dir.path_of(name)).and_then(|metadata| metadata.modified());
-        modified.unwrap_or(SystemTime::UNIX_EPOCH)
+    /// When a file was last written or touched.
+    pub(crate) fn modified(&self, name: &str) -> SystemTime {
+        self.metadata(name).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// When a file was last read, as far as the file system notes it.
+    pub(crate) fn accessed(&self, name: &str) -> SystemTime {
+        self.metadata(name).and_then(|metadata| metadata.accessed()).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    fn metadata(&self, name: &str) -> io::Result<Metadata> {
+        std::fs::symlink_metadata(self.dir.path_of(name))
     }
 
     fn failed(&self, action: &'static str, name: &str, source: io::Error) -> CacheError {
@@ -412,8 +409,21 @@ fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
+/// Marks code as in use, for as long as its file is open or mapped: the kernel keeps the lock until the last of both is gone.
+/// `false` while it is being evicted.
+fn claim(code: &File) -> bool {
+    for _ in 0..CLAIM_ATTEMPTS {
+        match code.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),
+            // Where a file system has no locks nothing is evicted either.
+            Ok(()) | Err(TryLockError::Error(_)) => return true,
+        }
+    }
+    false
+}
+
 /// A record is ours alone to write, but a name from a file is looked at before it is opened or removed.
-fn is_code_name(name: &str) -> bool {
+pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
-    CacheDir, CacheError, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe, RuntimeEntry,
-    ToolUnavailable, Unavailable,
+    CacheDir, CacheError, CacheKind, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe,
+    RuntimeEntry, ToolUnavailable, Unavailable,
 };
 
 /// Why a binary could not be had.
@@ -150,17 +150,22 @@ impl Runtimes {
 
     /// The prepared images in the same cache.
     pub fn prepared(&self) -> PreparedStore<'_> {
-        PreparedStore::new(&self.cache, "prepared")
+        self.compiled(CacheKind::Images)
     }
 
     /// Prepared modules in the same cache, as WebAssembly: kept where somebody asks for one.
     pub fn modules(&self) -> PreparedStore<'_> {
-        PreparedStore::new(&self.cache, "modules")
+        self.compiled(CacheKind::Modules)
     }
 
-    /// Compiled components in the same cache, apart from the images: they are the users' own, and make room for each other.
+    /// Compiled components in the same cache, apart from the images: they are the users' own.
     pub fn components(&self) -> PreparedStore<'_> {
-        PreparedStore::new(&self.cache, "components")
+        self.compiled(CacheKind::Components)
+    }
+
+    /// The compiled code of one kind in the same cache.
+    pub fn compiled(&self, kind: CacheKind) -> PreparedStore<'_> {
+        PreparedStore::new(&self.cache, kind)
     }
 
     /// Where a runtime's file is, or goes when it is fetched.

@@ -7,15 +7,16 @@
 //! Names given to these functions are the caller's own: single, without a slash.
 
 use glovebox_vfs::escaped;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::CacheError;
@@ -27,6 +28,9 @@ pub const TEMP_PREFIX: &str = ".tmp-";
 /// Younger temporary files are left alone even when nobody holds their lock: between creating a file
 /// and locking it, its writer looks like a dead one.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+/// How often a lock file may be taken away between opening and locking it before that is an error.
+const LOCK_ATTEMPTS_MAX: u32 = 1000;
 
 /// Distinguishes this process's temporary files.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -141,6 +145,14 @@ impl TrustedDir {
         }
     }
 
+    /// Sets a file's times to now, without following a link.
+    pub fn touch(&self, name: &str) -> Result<(), CacheError> {
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        rustix::fs::utimensat(&self.handle, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| CacheError::io("touch", &self.path_of(name), e.into()))
+    }
+
     /// Removes a file; `false` if there was none.
     pub fn remove(&self, name: &str) -> Result<bool, CacheError> {
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
@@ -247,6 +259,56 @@ impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = self.name.take() {
             let _ = self.dir.remove(&name);
+        }
+    }
+}
+
+/// A lock between processes on a file of its own. It ends with the process that holds it; dropped, it is released and its file is
+/// removed, so that ten thousand names leave no ten thousand files.
+///
+/// It belongs to an open file: two threads of one process exclude each other as two processes do.
+#[derive(Debug)]
+pub struct FileLock {
+    dir: Arc<TrustedDir>,
+    name: String,
+    file: File,
+}
+
+impl FileLock {
+    /// Takes the lock on the file `name` of `dir`; `None` while somebody else has it.
+    pub fn try_take(dir: &Arc<TrustedDir>, name: &str) -> Result<Option<Self>, CacheError> {
+        let failed = |error| CacheError::io("lock", &dir.path_of(name), error);
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            let file = dir.open_lock(name)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Its last holder may have removed it after we opened it: then this locks nothing that others see.
+            let locked = file.metadata().map_err(failed)?;
+            let current = match dir.open_file(name)? {
+                Some((current, _)) => Some(current.metadata().map_err(failed)?),
+                None => None,
+            };
+            if current.is_some_and(|current| (current.dev(), current.ino()) == (locked.dev(), locked.ino())) {
+                return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
+            }
+        }
+        Err(failed(io::Error::other("the lock file is removed again and again")))
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Before the lock is given back with the file: nobody else can hold it now. Where it stays, it harms nobody.
+        if let Err(error) = self.dir.remove(&self.name) {
+            tracing::debug!(%error, "a lock file stays");
+        }
+        // Closing the file would not do: a child that another thread is just starting has the descriptor too, until it runs its
+        // own program.
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "a lock is given back when its file is closed");
         }
     }
 }

@@ -41,6 +41,9 @@ impl Cookie {
     }
 }
 
+/// A mounted directory's root, its path in the source, and the source.
+type SourceOf = (RootId, Arc<str>, Arc<dyn MountSource>);
+
 impl Vfs {
     /// Entries of a directory from a cookie on, `.` and `..` first, then in the order of creation
     /// (a mount's by name). Cookie 0 is the start; an empty answer is the end. At most
@@ -109,7 +112,7 @@ impl Vfs {
     }
 
     /// A mounted directory's root, its path in the source, and the source.
-    fn source_of_dir(&self, dir: InodeId) -> Result<(RootId, Arc<str>, Arc<dyn MountSource>), VfsError> {
+    fn source_of_dir(&self, dir: InodeId) -> Result<SourceOf, VfsError> {
         let inode = self.inode(dir)?;
         let source = self.root(inode.root)?.source.clone();
         let (Some(at), Some(source)) = (&inode.source, source) else {

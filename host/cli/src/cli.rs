@@ -1,9 +1,10 @@
 //! The command line as a type.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::args::quantity;
 use crate::commands::{bench, doctor, host, packages, policy, repl, run, runtimes, session, validate, weave};
 
 const AFTER_HELP: &str = "\
@@ -43,6 +44,15 @@ pub(crate) struct GlobalArgs {
     /// Where interpreters and their prepared images are kept [default: $XDG_CACHE_HOME/glovebox]
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
+
+    /// What prepared images may take in the cache, and compiled components as much again; those longest unused make room
+    /// [default: 2GiB]
+    #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]
+    pub(crate) cache_bytes: Option<u64>,
+
+    /// What was compiled and then not used for so long leaves the cache, such as `12h` or `30d` [default: 30d]
+    #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = humantime::parse_duration, hide_short_help = true)]
+    pub(crate) cache_age: Option<Duration>,
 
     /// Do without the Python packages at /app/site-packages: an interpreter without them is prepared by itself
     #[arg(long, global = true)]

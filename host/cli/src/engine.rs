@@ -39,6 +39,12 @@ impl Host {
         config.cache_dir.clone_from(&global.cache_dir);
         // Whether or not this command has a session or packages: a script must not reach those of another.
         config.private_dirs.extend(state::dir().ok());
+        if let Some(bytes) = global.cache_bytes {
+            (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
+        }
+        if let Some(age) = global.cache_age {
+            config.cache.max_age = age;
+        }
         config.progress = Arc::clone(&steps) as _;
         let engine = Engine::new(config).context("cannot start the engine")?;
         Ok(Self { engine, steps })

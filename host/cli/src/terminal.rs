@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fmt::{self, Write as _},
     io::{self, ErrorKind, IsTerminal, Write},
+    time::Duration,
 };
 
 use anstyle::{AnsiColor, Style};
@@ -198,6 +199,18 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
+/// How long ago something was, in the largest unit that fits.
+pub(crate) fn ago(since: Duration) -> String {
+    let seconds = since.as_secs();
+    let (count, unit) = match seconds {
+        0..60 => return "just now".into(),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{} ago", counted(count, unit))
+}
+
 /// Bytes for people: `25.1 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
@@ -237,9 +250,11 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde::Serialize as _;
 
-    use super::{Align, Printable, grouped, printable, table, write_printable};
+    use super::{Align, Printable, ago, grouped, printable, table, write_printable};
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
@@ -278,6 +293,22 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn times_are_told_in_the_largest_unit_that_fits() {
+        for (seconds, text) in [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 minute ago"),
+            (3_599, "59 minutes ago"),
+            (3_600, "1 hour ago"),
+            (86_399, "23 hours ago"),
+            (86_400, "1 day ago"),
+            (86_400 * 1_000, "1,000 days ago"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), text, "{seconds}");
+        }
     }
 
     #[test]

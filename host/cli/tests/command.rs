@@ -366,6 +366,53 @@ fn preparing_twice_gives_the_same_image_and_removing_leaves_nothing() {
 }
 
 #[test]
+fn the_cache_is_pruned_but_for_what_is_in_use() {
+    let cache = cache_with_binaries();
+    let dir = cache.path().to_str().unwrap();
+    json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
+    let images = |flags: &[&str]| {
+        let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
+        let images = shown["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "images").unwrap().clone();
+        assert!(shown["bytes"].as_u64().unwrap() > images["bytes"].as_u64().unwrap(), "the binary is counted, too");
+        (images["count"].as_u64().unwrap(), images["in_use"].as_u64().unwrap())
+    };
+    assert_eq!(images(&[]), (1, 0));
+    let (planned, _) = json(&["runtimes", "prune", "--all", "--dry-run", "--json", "--cache-dir", dir]);
+    assert_eq!((planned["removed"].as_array().unwrap().len(), images(&[])), (1, (1, 0)));
+    let code = "console.log('up'); await new Promise(done => setTimeout(done, 90000))";
+    let (mut user, _out) = started(&["run", "--cache-dir", dir, "--timeout-ms", "100000", "-l", "js", "-e", code]);
+    assert_eq!(images(&[]), (1, 1));
+    let (pruned, _) = json(&["runtimes", "prune", "--all", "--json", "--cache-dir", dir]);
+    assert_eq!((pruned["removed"].as_array().unwrap().len(), pruned["in_use"].as_array().unwrap().len()), (0, 1));
+    user.kill().unwrap();
+    user.wait().unwrap();
+    let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
+    assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
+    assert_eq!(images(&[]), (0, 0));
+    // It is made again, and what is just made stays however little there is room for.
+    let ran = output(&[
+        "run",
+        "--cache-dir",
+        dir,
+        "--cache-bytes",
+        "1",
+        "--cache-age",
+        "0s",
+        "-l",
+        "js",
+        "-e",
+        "console.log(1)",
+    ]);
+    assert_eq!(text(&ran.stdout), "1\n");
+    assert_eq!(images(&[]), (1, 0));
+    // Without flags the limits of the cache hold.
+    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir]);
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 0);
+    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir, "--cache-bytes", "1"]);
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_damaged_binary_is_named_by_doctor_and_never_prepared() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();

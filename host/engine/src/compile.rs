@@ -1,9 +1,12 @@
 //! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
 
-use glovebox_vfs::{escaped, escaped_text};
-use std::{cell::Cell, collections::BTreeMap, env::consts};
+use std::{collections::BTreeMap, env::consts};
 
-use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError};
+use glovebox_vfs::{escaped, escaped_text};
+
+use glovebox_runtimes::{
+    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, PreparedError,
+};
 use wasmtime::component::Component;
 
 use crate::{
@@ -28,27 +31,19 @@ pub enum CompileError {
 }
 
 /// Compiles a component for a Wasmtime engine of the caller's, or takes it from `engine`'s cache, where compiled components
-/// share [`EngineConfig::component_cache_bytes`](crate::EngineConfig::component_cache_bytes): what was used longest ago goes
-/// first.
+/// share [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes): what was used longest ago goes first.
 ///
 /// It is kept under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
 /// rules are those of prepared images: a cache that others can write to is refused.
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     let inner = &*engine.0;
-    let store = inner.runtimes.components();
     let key = key(wasmtime, wasm);
-    let is_new = Cell::new(false);
-    let open = || {
-        store.open_or_build(&key, &*inner.progress, || {
-            is_new.set(true);
-            build(inner, wasmtime, wasm)
-        })
-    };
+    let open = || inner.open_or_build(CacheKind::Components, &key, || build(inner, wasmtime, wasm));
     let built = match open() {
         // A damaged one is compiled again: nobody but its user knows it by a name.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
             tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
-            store.remove(&key.parts().runtime)?;
+            inner.runtimes.components().remove(&key.parts().runtime)?;
             open()
         }
         other => other,
@@ -58,16 +53,6 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
         BuildError::Store(error) => error.into(),
         other => CompileError::Compile(other.to_string()),
     })?;
-    artefact.touch();
-    // Only who adds makes room: it costs a look at all records. The code is in hand, so that it matters to nobody if that fails.
-    if is_new.get()
-        && let Err(error) = store.shrink(inner.component_cache_bytes, &key)
-    {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "compiled components cannot be removed from the cache"
-        );
-    }
     aot::load_component(wasmtime, artefact.aot).map_err(words)
 }
 
@@ -130,11 +115,11 @@ fn words(error: wasmtime::Error) -> CompileError {
 #[cfg(test)]
 mod tests {
     use super::{CompileError, compile};
-    use crate::{Engine, EngineConfig};
+    use crate::{CacheKind, CacheLimits, CachePrune, Engine, EngineConfig};
 
-    fn engine(dir: &std::path::Path, component_cache_bytes: u64) -> Engine {
-        let config =
-            EngineConfig { cache_dir: Some(dir.into()), pool: None, component_cache_bytes, ..EngineConfig::default() };
+    fn engine(dir: &std::path::Path, component_bytes: u64) -> Engine {
+        let cache = CacheLimits { component_bytes, ..CacheLimits::default() };
+        let config = EngineConfig { cache_dir: Some(dir.into()), pool: None, cache, ..EngineConfig::default() };
         Engine::new(config).unwrap()
     }
 

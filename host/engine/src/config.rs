@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::{EngineError, Limits, stack, state::TABLE_ELEMENTS_MOST};
+use crate::{CacheLimits, EngineError, Limits, stack, state::TABLE_ELEMENTS_MOST};
 
 /// How an [`Engine`](crate::Engine) is set up. Make one with `default()` and change what differs.
 #[derive(Clone)]
@@ -28,9 +28,9 @@ pub struct EngineConfig {
     /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
     /// fails with `ToolLimit`.
     pub tool_threads: u32,
-    /// How much of the cache compiled components may take together, in bytes. Default 2 GiB. What was used longest ago makes
-    /// room.
-    pub component_cache_bytes: u64,
+    /// How much compiled code stays in the cache: whoever adds to it removes what is too old, and what was used longest ago until
+    /// the rest fits.
+    pub cache: CacheLimits,
     /// Which libraries images hold for scripts, Python packages at `/app/site-packages` among them. Default: the bundled ones.
     pub packages: Packages,
     /// A directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts find beside the bundled ones. Default: none.
@@ -48,7 +48,7 @@ impl Default for EngineConfig {
             private_dirs: Vec::new(),
             pool: Some(PoolConfig::default()),
             tool_threads: 1_024,
-            component_cache_bytes: 2 << 30,
+            cache: CacheLimits::default(),
             packages: Packages::default(),
             own_packages: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
@@ -64,7 +64,7 @@ impl fmt::Debug for EngineConfig {
             .field("private_dirs", &self.private_dirs)
             .field("pool", &self.pool)
             .field("tool_threads", &self.tool_threads)
-            .field("component_cache_bytes", &self.component_cache_bytes)
+            .field("cache", &self.cache)
             .field("packages", &self.packages)
             .field("own_packages", &self.own_packages)
             .finish_non_exhaustive()

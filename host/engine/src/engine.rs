@@ -16,8 +16,9 @@ use glovebox_runtimes::{
 use wasmtime::Linker;
 
 use crate::{
-    EngineConfig, EngineError, ExecuteError, Packages, PoolConfig, config, imports, packages::SharedPackages,
-    runtime::Runtime, stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads, typescript::Stripper,
+    CacheLimits, EngineConfig, EngineError, ExecuteError, Packages, PoolConfig, config, imports,
+    packages::SharedPackages, runtime::Runtime, stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads,
+    typescript::Stripper,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
@@ -48,8 +49,7 @@ pub(crate) struct Inner {
     pub(crate) tool_threads: Arc<ToolThreads>,
     /// The pool that instances come from, if they do.
     pub(crate) pool: Option<PoolConfig>,
-    /// What compiled components may take on disk.
-    pub(crate) component_cache_bytes: u64,
+    pub(crate) cache: CacheLimits,
     /// Loaded with the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
@@ -101,7 +101,7 @@ impl Engine {
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
             pool: config.pool,
-            component_cache_bytes: config.component_cache_bytes,
+            cache: config.cache,
             stripper: OnceLock::new(),
             loaded: Mutex::default(),
             _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),

@@ -44,6 +44,7 @@ mod readme {}
 
 mod aot;
 mod budget;
+mod cache;
 mod cancel;
 mod catalog;
 mod compile;
@@ -86,6 +87,7 @@ mod trap;
 mod typescript;
 mod workspace;
 
+pub use cache::{CacheLimits, CachePrune, CachePruneReport, CachePruned, CacheUsage};
 pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
 pub use compile::{CompileError, ComponentCache, compile};
@@ -100,7 +102,9 @@ pub use glovebox_core::{
     session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
-pub use glovebox_runtimes::{OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet};
+pub use glovebox_runtimes::{
+    CacheKind, OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet,
+};
 pub use glovebox_vfs::{Escaped, FileKind, SourceError, VfsError, escaped, escaped_text};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, Binary, BuildError, Digest, DriverKind, ImageRecord, KeyParts, NewArtefact, Recipe,
-    RuntimeEntry, rewrite,
+    Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageRecord, KeyParts, NewArtefact,
+    Recipe, RuntimeEntry, rewrite,
 };
 use wasmtime::Module;
 
@@ -122,7 +122,7 @@ impl Inner {
     /// The prepared image of a runtime of the manifest, made if there is none.
     pub(crate) fn artefact(&self, entry: &RuntimeEntry) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(entry, true);
-        self.open_or_build(&plan, &plan.key(self), &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+        self.image_of(&plan, &plan.key(self), &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
     }
 
     fn load(
@@ -135,7 +135,7 @@ impl Inner {
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
         }
-        let artefact = self.open_or_build(plan, &key, &binary)?;
+        let artefact = self.image_of(plan, &key, &binary)?;
         let wrong =
             |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
@@ -164,14 +164,13 @@ impl Inner {
         Ok(self.keep(id, runtime))
     }
 
-    fn open_or_build(
+    fn image_of(
         &self,
         plan: &Plan<'_>,
         key: &ArtefactKey,
         binary: &dyn Fn() -> Result<Binary, RuntimeError>,
     ) -> Result<Artefact, RuntimeError> {
-        let store = self.runtimes.prepared();
-        let built = store.open_or_build(key, &*self.progress, || self.build(plan, &binary()?));
+        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan, &binary()?));
         built.map_err(|error| match error {
             BuildError::Build(error) => error,
             BuildError::Store(error) => error.into(),

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use glovebox_runtimes::{BuildError, Digest, ImageRecord, NewArtefact, RuntimeEntry, weave};
+use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, NewArtefact, RuntimeEntry, weave};
 
 use crate::{Engine, RuntimeError, engine::Inner, prepare};
 
@@ -67,8 +67,7 @@ impl Inner {
     /// The module from the cache, made if it is not there. `None`: its file has other bytes than were written.
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
-        let store = self.runtimes.modules();
-        let built = store.open_or_build(&self.image_key(entry), &*self.progress, || {
+        let built = self.open_or_build(CacheKind::Modules, &self.image_key(entry), || {
             let binary = self.runtimes.load_or_fetch(entry, &*self.progress)?;
             let recipe = self.runtimes.recipe_of(entry)?;
             // Compiling recurses deeply, and the caller may be a thread with a small stack.

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use glovebox_runtimes::{CacheDir, Fetcher, Quiet, RuntimeError, Runtimes};
+use glovebox_runtimes::{ArtefactKey, CacheDir, CacheKind, Eviction, Fetcher, KeyParts, Quiet, RuntimeError, Runtimes};
 
 use crate::smoke::Random;
-use crate::support::{CHILD, World, artefact, child, key, manifest, pinned};
+use crate::support::{CHILD, World, artefact, child, key, manifest, parts, pinned};
 
 /// Long enough for a kill to land in the middle of writing it.
 const CODE_BYTES: usize = 300_000;
 
-/// Not a test of its own: fetches, stores, replaces and removes until it is killed.
+/// Not a test of its own: fetches, stores, replaces, evicts and removes until it is killed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -28,6 +28,11 @@ fn child_writes_until_killed() {
         runtimes.prepared().store(&key(), &artefact(vec![u8::try_from(round % 251).unwrap(); CODE_BYTES])).unwrap();
         runtimes.fetch(entry, &Quiet).unwrap();
         runtimes.remove(entry).unwrap();
+        let other = ArtefactKey::new(KeyParts { label: format!("other-{}", round % 3), ..parts() });
+        runtimes.prepared().store(&other, &artefact(vec![7; CODE_BYTES])).unwrap();
+        runtimes
+            .evict(&CacheKind::ALL, &Eviction { max_bytes: Some(0), keep: Some(&key()), ..Eviction::default() })
+            .unwrap();
         if round % 5 == 0 {
             runtimes.prepared().remove(&key().parts().runtime).unwrap();
         }
@@ -72,7 +77,9 @@ fn killed_at_any_point_leaves_nothing_usable_or_everything() {
         }
     }
     runtimes.remove(entry).unwrap();
-    runtimes.prepared().clear().unwrap();
+    let evicted = runtimes.evict(&CacheKind::ALL, &Eviction { max_bytes: Some(0), ..Eviction::default() }).unwrap();
+    assert!(evicted.in_use.is_empty(), "{evicted:?}");
+    assert_eq!((world.files("prepared").len(), world.files("locks").len()), (0, 0));
     runtimes.load_or_fetch(entry, &Quiet).unwrap();
     runtimes.prepared().open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![1]))).unwrap();
     assert_eq!((world.files("binaries").len(), world.files("prepared").len()), (1, 2));

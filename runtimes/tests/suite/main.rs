@@ -6,6 +6,8 @@ mod callbacks;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod eviction;
+#[cfg(test)]
 mod fetch;
 #[cfg(test)]
 mod manifest;

@@ -166,8 +166,7 @@ fn an_image_that_is_what_it_was_is_sealed_anew() {
         fs::read(world.path("seals").join(&names[0])).unwrap()
     };
     let first = seal();
-    store.open(&key()).unwrap().unwrap().touch();
-    store.open(&key()).unwrap().unwrap();
+    store.open_or_build::<()>(&key(), &Quiet, || unreachable!("it is there")).unwrap();
     assert_eq!(seal(), first, "using it changes nothing");
 
     // A second name, as of a backup; another mode; the same bytes in a new file.
@@ -330,32 +329,4 @@ fn images_are_listed_measured_and_removed_by_binary() {
     let left = store.size_bytes().unwrap();
     assert_eq!(store.clear().unwrap(), left);
     assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
-}
-
-#[test]
-fn what_was_used_longest_ago_makes_room_for_the_rest() {
-    let world = World::new("");
-    let runtimes = world.runtimes();
-    let store = runtimes.components();
-    let keys: Vec<ArtefactKey> =
-        ["a", "b", "c"].map(|name| ArtefactKey::new(KeyParts { label: name.into(), ..parts() })).into();
-    let labels = || store.list().unwrap().into_iter().map(|listed| listed.parts.label).collect::<Vec<_>>().concat();
-    for (key, age) in keys.iter().zip(1..) {
-        store.store(key, &artefact(vec![0; 1_000_000])).unwrap();
-        let then = SystemTime::now() - Duration::from_secs(3600 * age);
-        let record = format!("{key}.json");
-        fs::File::open(world.path("cache/components").join(record)).unwrap().set_modified(then).unwrap();
-    }
-    let all = store.size_bytes().unwrap();
-    let each = all / 3;
-    // Under and at what they take, nothing goes.
-    assert_eq!((store.shrink(all + 1, &keys[0]).unwrap(), store.shrink(all, &keys[0]).unwrap()), (0, 0));
-    // `c` is the oldest until it is used again.
-    store.open(&keys[2]).unwrap().unwrap().touch();
-    assert!(store.shrink(all - 1, &keys[0]).unwrap() >= each);
-    assert_eq!(labels(), "ac");
-    // What is asked for stays, and may be more than the limit by itself.
-    store.shrink(0, &keys[2]).unwrap();
-    assert_eq!(labels(), "c");
-    assert!(store.open(&keys[0]).unwrap().is_none() && runtimes.prepared().list().unwrap().is_empty());
 }

@@ -1,10 +1,13 @@
 //! `glovebox runtimes`: the interpreters and what goes with them, and what of it is on this machine.
 
+mod cache;
+
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{PreparedInfo, RuntimeInfo, ToolInfo};
 use serde::Serialize;
 
+use self::cache::{CacheArgs, PruneArgs};
 use crate::{
     cli::GlobalArgs,
     engine::{Host, Pooling, answers_to},
@@ -14,11 +17,16 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox runtimes                     what there is, and what is here
-  glovebox runtimes fetch               get every language's default (an image build would)
+  glovebox runtimes                     what there is, what is here, and what the cache holds
+  glovebox runtimes fetch               get all that scripts need by default (an image build would)
   glovebox runtimes prepare --all       get and prepare them all: later runs need no network and no compiler
   glovebox runtimes path python         where the binary is
-  glovebox runtimes remove quickjs      free its space";
+  glovebox runtimes remove quickjs      free its space
+  glovebox runtimes prune --older-than 7d
+
+What is compiled makes room for what is added: it goes when it was not used for 30 days (--cache-age), and those
+longest unused go when prepared images or compiled components take more than 2 GiB (--cache-bytes). `runtimes prune`
+does it at once.";
 
 /// List, fetch, prepare and remove interpreters
 #[derive(Args, Debug)]
@@ -28,21 +36,36 @@ pub(crate) struct RuntimesArgs {
     command: Option<RuntimesCommand>,
 
     #[command(flatten)]
-    list: NameArgs,
+    list: ListArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum RuntimesCommand {
     /// List the interpreters and tools, all or those named, and what of them is here
-    List(NameArgs),
-    /// Download and verify interpreters: each language's default, or those named
+    List(ListArgs),
+    /// Download and verify interpreters: each language's default and what TypeScript needs, or those named
     Fetch(NameArgs),
-    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default, or those named
+    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default and what TypeScript
+    /// needs, or those named
     Prepare(NameArgs),
     /// Print where binaries are: each language's default, or those named
     Path(NameArgs),
     /// Remove interpreters, those named or all, and their prepared images; with --all compiled components as well
     Remove(NameArgs),
+    Cache(CacheArgs),
+    Prune(PruneArgs),
+}
+
+/// What to list.
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Names or aliases, as `glovebox runtimes list` prints them
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Which interpreters.
@@ -65,20 +88,23 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
     interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     match &args.command {
-        None => list(&host, &args.list),
+        None => overview(&host, &args.list),
         Some(RuntimesCommand::List(names)) => list(&host, names),
         Some(RuntimesCommand::Fetch(names)) => fetch(&host, names),
         Some(RuntimesCommand::Prepare(names)) => prepare(&host, names),
         Some(RuntimesCommand::Path(names)) => path(&host, names),
         Some(RuntimesCommand::Remove(names)) => remove(&host, names),
+        Some(RuntimesCommand::Cache(args)) => cache::show(&host, args),
+        Some(RuntimesCommand::Prune(args)) => cache::prune(&host, args),
     }
 }
 
 /// What goes on when no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unnamed {
-    All,
     Defaults,
+    /// With what scripts go through before an interpreter has them.
+    DefaultsAndTools,
     None,
 }
 
@@ -132,14 +158,19 @@ impl Known {
     }
 }
 
-fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<Known>> {
+fn known(host: &Host) -> anyhow::Result<Vec<Known>> {
     let tools = host.engine.tools()?.into_iter().map(Known::Tool);
-    let known: Vec<Known> = host.engine.runtimes()?.into_iter().map(Known::Runtime).chain(tools).collect();
+    Ok(host.engine.runtimes()?.into_iter().map(Known::Runtime).chain(tools).collect())
+}
+
+fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<Known>> {
+    let known = known(host)?;
     if args.names.is_empty() {
+        let is_tool = |known: &Known| matches!(known, Known::Tool(_));
         return Ok(match unnamed {
-            Unnamed::All => known,
             _ if args.all => known,
             Unnamed::Defaults => known.into_iter().filter(Known::is_default).collect(),
+            Unnamed::DefaultsAndTools => known.into_iter().filter(|it| it.is_default() || is_tool(it)).collect(),
             Unnamed::None => {
                 return Err(
                     Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or say --all").into()
@@ -161,8 +192,21 @@ fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
     }
 }
 
-fn list(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    let runtimes = select(host, args, Unnamed::All)?;
+/// The interpreters, and what the cache holds.
+fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+    list(host, args)?;
+    if !args.json && args.names.is_empty() {
+        let usage = host.engine.cache_usage().context("cannot look into the cache")?;
+        out(&format!("\n{}", cache::usage_table(&usage)))?;
+    }
+    Ok(0)
+}
+
+fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+    let mut runtimes = known(host)?;
+    if !args.names.is_empty() {
+        runtimes = args.names.iter().map(|name| find(&runtimes, name)).collect::<anyhow::Result<_>>()?;
+    }
     if args.json {
         out_json(&runtimes)?;
         return Ok(0);
@@ -181,7 +225,7 @@ struct Located {
 }
 
 fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    for runtime in select(host, args, Unnamed::Defaults)? {
+    for runtime in select(host, args, Unnamed::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
@@ -225,7 +269,7 @@ struct Prepared<'a> {
 }
 
 fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    for runtime in select(host, args, Unnamed::Defaults)? {
+    for runtime in select(host, args, Unnamed::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
         let info =
             host.with_progress(|engine| engine.prepare(&name)).with_context(|| format!("cannot prepare `{name}`"))?;

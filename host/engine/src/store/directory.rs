@@ -1,14 +1,17 @@
 //! Sessions in a directory, a file each.
 
 use std::{
-    fs::{File, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
     path::Path,
     sync::Arc,
 };
 
-use glovebox_runtimes::{CacheError, guard::Guarded, trusted::TrustedDir};
+use glovebox_runtimes::{
+    CacheError,
+    guard::Guarded,
+    trusted::{FileLock, TrustedDir},
+};
 
 use super::{
     SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
@@ -20,9 +23,6 @@ use crate::Limits;
 const ENDING: &str = ".session";
 /// How lock files begin. No session's id begins with a dot.
 const LOCK_PREFIX: &str = ".lock-";
-
-/// How often a lock file may be taken away between opening and locking it before that is an error.
-const LOCK_ATTEMPTS_MOST: u32 = 1000;
 
 /// Keeps sessions in a directory: one file each, `ID.session`, which begins with its record as two lines of text.
 ///
@@ -43,7 +43,7 @@ impl DirectoryStore {
             // Taken and given back, it is gone.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
                 // What is no lock file harms nobody but its session.
-                if let Err(error) = DirectoryLock::take(&dir, &id) {
+                if let Err(error) = FileLock::try_take(&dir, &lock_name(&id)) {
                     tracing::debug!(target: "glovebox", %error, "a session's lock file stays");
                 }
             }
@@ -98,7 +98,7 @@ struct Opened {
 
 impl SessionStore for DirectoryStore {
     fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        Ok(DirectoryLock::take(&self.dir, id)?.map(|guard| SessionLock::new(id.clone(), guard)))
+        Ok(FileLock::try_take(&self.dir, &lock_name(id))?.map(|guard| SessionLock::new(id.clone(), guard)))
     }
 
     fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
@@ -164,51 +164,8 @@ fn file_name(id: &SessionId) -> String {
     format!("{id}{ENDING}")
 }
 
-/// A lock on a file of its own, which is removed with it: ten thousand sessions that rest leave no ten thousand files.
-#[derive(Debug)]
-struct DirectoryLock {
-    dir: Arc<TrustedDir>,
-    name: String,
-    file: File,
-}
-
-impl DirectoryLock {
-    fn take(dir: &Arc<TrustedDir>, id: &SessionId) -> Result<Option<Self>, StoreError> {
-        let name = format!("{LOCK_PREFIX}{id}");
-        let failed = |error| StoreError::from(CacheError::io("lock", &dir.path_of(&name), error));
-        for _ in 0..LOCK_ATTEMPTS_MOST {
-            let file = dir.open_lock(&name)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-            }
-            // Its last holder may have removed it after we opened it: then this locks nothing that others see.
-            let locked = file.metadata().map_err(failed)?;
-            let current = match dir.open_file(&name)? {
-                Some((current, _)) => Some(current.metadata().map_err(failed)?),
-                None => None,
-            };
-            if current.is_some_and(|current| (current.dev(), current.ino()) == (locked.dev(), locked.ino())) {
-                return Ok(Some(Self { dir: Arc::clone(dir), name, file }));
-            }
-        }
-        Err(failed(io::Error::other("the lock file is removed again and again")))
-    }
-}
-
-impl Drop for DirectoryLock {
-    fn drop(&mut self) {
-        // Before the lock is given back with the file: nobody else can hold it now. Where it stays, it harms nobody.
-        if let Err(error) = self.dir.remove(&self.name) {
-            tracing::debug!(%error, "a session's lock file stays");
-        }
-        // Closing the file would not do: a child that another thread is just starting has the descriptor too, until it runs its
-        // own program.
-        if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "a session's lock is given back when its file is closed");
-        }
-    }
+fn lock_name(id: &SessionId) -> String {
+    format!("{LOCK_PREFIX}{id}")
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry};
+use glovebox_runtimes::{
+    Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry,
+};
 use glovebox_wasi::Stop;
 use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
@@ -62,8 +64,7 @@ impl Inner {
 
     /// A tool's compiled code, fetched and compiled where it is missing.
     pub(crate) fn tool_artefact(&self, tool: &ToolEntry) -> Result<Artefact, RuntimeError> {
-        let store = self.runtimes.prepared();
-        let built = store.open_or_build(&self.tool_key(tool), &*self.progress, || self.build_tool(tool));
+        let built = self.open_or_build(CacheKind::Images, &self.tool_key(tool), || self.build_tool(tool));
         built.map_err(|error| match error {
             BuildError::Build(error) => error,
             BuildError::Store(error) => error.into(),

@@ -1,6 +1,6 @@
 //! `glovebox session list` and `show`.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use clap::Args;
 use glovebox::{SessionId, StoredEntry, Timestamp, escaped_text};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     kept::{Shelf, missing},
-    terminal::{Align, HEAD, bytes, counted, grouped, out, out_json, table},
+    terminal::{Align, HEAD, ago, bytes, counted, grouped, out, out_json, table},
 };
 
 /// List the sessions that are kept, the last used first
@@ -99,39 +99,4 @@ pub(super) fn show(shelf: &Shelf, args: &ShowArgs) -> anyhow::Result<i32> {
     }
     out(&text)?;
     Ok(0)
-}
-
-/// How long ago something was, in the largest unit that fits.
-fn ago(since: Duration) -> String {
-    let seconds = since.as_secs();
-    let (count, unit) = match seconds {
-        0..60 => return "just now".into(),
-        60..3_600 => (seconds / 60, "minute"),
-        3_600..86_400 => (seconds / 3_600, "hour"),
-        _ => (seconds / 86_400, "day"),
-    };
-    format!("{} ago", counted(count, unit))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::ago;
-
-    #[test]
-    fn times_are_told_in_the_largest_unit_that_fits() {
-        for (seconds, text) in [
-            (0, "just now"),
-            (59, "just now"),
-            (60, "1 minute ago"),
-            (3_599, "59 minutes ago"),
-            (3_600, "1 hour ago"),
-            (86_399, "23 hours ago"),
-            (86_400, "1 day ago"),
-            (86_400 * 1_000, "1,000 days ago"),
-        ] {
-            assert_eq!(ago(Duration::from_secs(seconds)), text, "{seconds}");
-        }
-    }
 }

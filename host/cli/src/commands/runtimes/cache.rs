@@ -1,0 +1,132 @@
+//! `glovebox runtimes cache` and `prune`: what the cache holds, and making room in it.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::{CacheKind, CachePrune, CachePruned, CacheUsage, Timestamp};
+use serde::Serialize;
+
+use crate::{
+    args::quantity,
+    engine::Host,
+    terminal::{Align, ago, bytes, grouped, note, out, out_json, table},
+};
+
+const PRUNE_HELP: &str = "\
+Examples:
+  glovebox runtimes prune --dry-run              what is over the limits of the cache
+  glovebox runtimes prune --older-than 7d        what has not been used for a week
+  glovebox runtimes prune --max-bytes 500MB      those longest unused go first
+  glovebox runtimes prune --all
+
+Only compiled code goes: prepared images, prepared modules, compiled components. It is made again when it is needed,
+which takes up to half a minute each and no network. What a process has open, or is making, is left alone.
+
+Without --older-than, --max-bytes or --all the cache's own limits hold, as they do whenever something is added:
+--cache-age, and --cache-bytes for images with modules and for components.";
+
+/// Show what the cache holds, kind by kind
+#[derive(Args, Debug)]
+pub(super) struct CacheArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove compiled code from the cache, by age and size; never what is in use
+#[derive(Args, Debug)]
+#[command(after_help = PRUNE_HELP)]
+pub(super) struct PruneArgs {
+    /// What has not been used for so long, such as `30d`, `12h` or `90min`
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    older_than: Option<Duration>,
+
+    /// What was used longest ago, until all that is left takes at most so many bytes
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    max_bytes: Option<u64>,
+
+    /// Everything that is not in use
+    #[arg(long, conflicts_with_all = ["older_than", "max_bytes"])]
+    all: bool,
+
+    /// Remove nothing, say what would be
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
+    let kinds = host.engine.cache_usage().context("cannot look into the cache")?;
+    if args.json {
+        /// What is printed.
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            path: &'a std::path::Path,
+            bytes: u64,
+            kinds: &'a [CacheUsage],
+        }
+        let bytes = kinds.iter().map(|usage| usage.bytes).sum();
+        out_json(&Shown { path: host.engine.cache_dir(), bytes, kinds: &kinds })?;
+    } else {
+        out(&usage_table(&kinds))?;
+    }
+    Ok(0)
+}
+
+/// What the cache holds, as a table.
+pub(super) fn usage_table(kinds: &[CacheUsage]) -> String {
+    let now = Timestamp::now();
+    let head = ["CACHE", "COUNT", "IN USE", "SIZE", "LAST USED"].map(str::to_owned);
+    let rows = kinds.iter().map(|usage| {
+        let last_used = usage.last_used.map_or_else(|| "-".into(), |at| ago(now.since(at)));
+        [name(usage.kind).into(), grouped(usage.count), grouped(usage.in_use), bytes(usage.bytes), last_used]
+    });
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+    table([Align::Left, Align::Right, Align::Right, Align::Right, Align::Left], &rows)
+}
+
+fn name(kind: CacheKind) -> &'static str {
+    match kind {
+        CacheKind::Binaries => "binaries",
+        CacheKind::Packages => "packages",
+        CacheKind::Images => "prepared images",
+        CacheKind::Modules => "prepared modules",
+        CacheKind::Components => "compiled components",
+        _ => "other",
+    }
+}
+
+pub(super) fn prune(host: &Host, args: &PruneArgs) -> anyhow::Result<i32> {
+    let mut prune = CachePrune::default();
+    prune.older_than = args.older_than;
+    prune.max_bytes = if args.all { Some(0) } else { args.max_bytes };
+    prune.dry_run = args.dry_run;
+    let report = host.engine.prune_cache(&prune).context("cannot prune the cache")?;
+    if args.json {
+        out_json(&report)?;
+        return Ok(0);
+    }
+    let now = Timestamp::now();
+    if !report.removed.is_empty() {
+        let head = ["KIND", "NAME", "SIZE", "LAST USED"].map(str::to_owned);
+        let row = |CachePruned { kind, name: entry, bytes: size, last_used, .. }: &CachePruned| {
+            [name(*kind).to_owned(), entry.clone(), bytes(*size), ago(now.since(*last_used))]
+        };
+        let rows: Vec<[String; 4]> = std::iter::once(head).chain(report.removed.iter().map(row)).collect();
+        out(&table([Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
+    }
+    for entry in &report.in_use {
+        note(&format!("`{}` was left alone: it is in use", entry.name));
+    }
+    let verb = if report.dry_run { "would remove" } else { "removed" };
+    let count = match report.removed.len() {
+        1 => "1 entry".to_owned(),
+        count => format!("{} entries", grouped(count.try_into().unwrap_or(u64::MAX))),
+    };
+    out(&format!("{verb} {count}, {}\n", bytes(report.freed_bytes)))?;
+    Ok(0)
+}

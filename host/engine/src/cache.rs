@@ -1,0 +1,173 @@
+//! The cache of compiled code: filled, measured, and kept from growing for ever.
+
+use std::{cell::Cell, collections::BTreeMap, time::Duration};
+
+use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, Eviction, NewArtefact};
+use serde::Serialize;
+
+use crate::{Engine, RuntimeError, Timestamp, engine::Inner};
+
+/// How much compiled code stays in the cache. What is in use stays in any case, and so does what was just made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheLimits {
+    /// What prepared images and prepared modules may take together, in bytes. Default 2 GiB. An image of Python takes about 60 MB.
+    pub image_bytes: u64,
+    /// What compiled components may take together, in bytes. Default 2 GiB.
+    pub component_bytes: u64,
+    /// What was not used for so long goes, whatever there is room for. Default 30 days.
+    pub max_age: Duration,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { image_bytes: 2 << 30, component_bytes: 2 << 30, max_age: Duration::from_secs(30 * 24 * 60 * 60) }
+    }
+}
+
+impl CacheLimits {
+    /// The kinds that share a limit, and the limit.
+    fn shared(&self) -> [(&'static [CacheKind], u64); 2] {
+        [(&[CacheKind::Images, CacheKind::Modules], self.image_bytes), (&[CacheKind::Components], self.component_bytes)]
+    }
+}
+
+/// What the cache holds of one kind.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CacheUsage {
+    /// Which kind.
+    pub kind: CacheKind,
+    /// How many there are, for any version and settings.
+    pub count: u64,
+    /// How many of them a process has open at this moment. Binaries and packages are read and closed.
+    pub in_use: u64,
+    /// What they take on disk.
+    pub bytes: u64,
+    /// When one of them was last used; of binaries and packages as far as the file system notes when a file is read.
+    pub last_used: Option<Timestamp>,
+}
+
+/// What of the compiled code in the cache is to go. Make one with `default()`, which keeps the engine's
+/// [`CacheLimits`](crate::CacheLimits), and change what differs.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CachePrune {
+    /// What was not used for so long. With this or `max_bytes` the engine's own limits do not count.
+    pub older_than: Option<Duration>,
+    /// What was used longest ago, until the rest of all kinds takes at most so many bytes together.
+    pub max_bytes: Option<u64>,
+    /// Removes nothing and reports what would be removed.
+    pub dry_run: bool,
+}
+
+/// One thing that was pruned, or is in use.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CachePruned {
+    /// What it is.
+    pub kind: CacheKind,
+    /// How its files' names begin.
+    pub name: String,
+    /// What it takes on disk.
+    pub bytes: u64,
+    /// When it was last used.
+    pub last_used: Timestamp,
+}
+
+/// What pruning did.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct CachePruneReport {
+    /// What went, or would go.
+    pub removed: Vec<CachePruned>,
+    /// What would have gone, but is in use.
+    pub in_use: Vec<CachePruned>,
+    /// What that freed on disk, or would free.
+    pub freed_bytes: u64,
+    /// Whether nothing was removed.
+    pub dry_run: bool,
+}
+
+impl From<CacheEntry> for CachePruned {
+    fn from(entry: CacheEntry) -> Self {
+        Self { kind: entry.kind, name: entry.name, bytes: entry.bytes, last_used: entry.last_used.into() }
+    }
+}
+
+impl Engine {
+    /// What the cache holds, kind by kind.
+    pub fn cache_usage(&self) -> Result<Vec<CacheUsage>, RuntimeError> {
+        let empty = |kind| (kind, CacheUsage { kind, count: 0, in_use: 0, bytes: 0, last_used: None });
+        let mut usages: BTreeMap<CacheKind, CacheUsage> = CacheKind::ALL.into_iter().map(empty).collect();
+        for entry in self.0.runtimes.cached(&CacheKind::ALL)? {
+            let Some(usage) = usages.get_mut(&entry.kind) else { continue };
+            usage.count += 1;
+            usage.in_use += u64::from(entry.in_use);
+            usage.bytes = usage.bytes.saturating_add(entry.bytes);
+            usage.last_used = usage.last_used.max(Some(entry.last_used.into()));
+        }
+        Ok(usages.into_values().collect())
+    }
+
+    /// Removes compiled code from the cache: prepared images, prepared modules, compiled components. What is in use, here or in
+    /// another process, stays. Everything that goes is made again when it is needed, without the network.
+    pub fn prune_cache(&self, prune: &CachePrune) -> Result<CachePruneReport, RuntimeError> {
+        let CachePrune { older_than, max_bytes, dry_run } = *prune;
+        let evict = |kinds: &[CacheKind], max_age, max_bytes| {
+            self.0.runtimes.evict(kinds, &Eviction { max_age, max_bytes, keep: None, dry_run })
+        };
+        let limits = &self.0.cache;
+        let evicted = match (older_than, max_bytes) {
+            (None, None) => {
+                let shared = limits.shared();
+                let each = shared.iter().map(|(kinds, bytes)| evict(kinds, Some(limits.max_age), Some(*bytes)));
+                each.collect::<Result<Vec<_>, _>>()?
+            }
+            _ => vec![evict(&CacheKind::EVICTABLE, older_than, max_bytes)?],
+        };
+        let mut report = CachePruneReport { dry_run, ..CachePruneReport::default() };
+        for evicted in evicted {
+            report.removed.extend(evicted.removed.into_iter().map(CachePruned::from));
+            report.in_use.extend(evicted.in_use.into_iter().map(CachePruned::from));
+        }
+        report.freed_bytes = report.removed.iter().fold(0, |sum, pruned| sum.saturating_add(pruned.bytes));
+        Ok(report)
+    }
+}
+
+impl Inner {
+    /// What the cache has under this key, built where it has nothing. Only who adds makes room for it: that costs a look at all
+    /// there is.
+    pub(crate) fn open_or_build<E>(
+        &self,
+        kind: CacheKind,
+        key: &ArtefactKey,
+        build: impl FnOnce() -> Result<NewArtefact, E>,
+    ) -> Result<Artefact, BuildError<E>> {
+        let is_new = Cell::new(false);
+        let artefact = self.runtimes.compiled(kind).open_or_build(key, &*self.progress, || {
+            is_new.set(true);
+            build()
+        })?;
+        if is_new.get() {
+            self.make_room(kind, key);
+        }
+        Ok(artefact)
+    }
+
+    fn make_room(&self, kind: CacheKind, keep: &ArtefactKey) {
+        let shared = self.cache.shared().into_iter().find(|(kinds, _)| kinds.contains(&kind));
+        let Some((kinds, max_bytes)) = shared else { return };
+        let eviction = Eviction {
+            max_age: Some(self.cache.max_age),
+            max_bytes: Some(max_bytes),
+            keep: Some(keep),
+            dry_run: false,
+        };
+        // The code is in hand, so that it matters to nobody if that fails.
+        if let Err(error) = self.runtimes.evict(kinds, &eviction) {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the cache cannot make room");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The cache makes room: by age and by bytes, never for the price of what somebody uses.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use glovebox_runtimes::{ArtefactKey, CacheKind, Evicted, Eviction, KeyParts, Quiet, Runtimes};
+
+use crate::support::{CHILD, World, artefact, child, parts};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn named(label: &str) -> ArtefactKey {
+    ArtefactKey::new(KeyParts { label: label.into(), ..parts() })
+}
+
+/// Stores an image of a million bytes that was last used so many hours ago.
+fn store(world: &World, label: &str, hours: u32) -> ArtefactKey {
+    let key = named(label);
+    world.runtimes().prepared().store(&key, &artefact(vec![0; 1_000_000])).unwrap();
+    let record = world.path("cache/prepared").join(format!("{key}.json"));
+    fs::File::open(record).unwrap().set_modified(SystemTime::now() - HOUR * hours).unwrap();
+    key
+}
+
+fn labels(runtimes: &Runtimes) -> String {
+    runtimes.prepared().list().unwrap().into_iter().map(|listed| listed.parts.label).collect()
+}
+
+fn evict(runtimes: &Runtimes, eviction: &Eviction<'_>) -> Evicted {
+    runtimes.evict(&CacheKind::ALL, eviction).unwrap()
+}
+
+fn names(evicted: &Evicted) -> String {
+    evicted.removed.iter().map(|entry| entry.name.split('-').next().unwrap()).collect()
+}
+
+#[test]
+fn what_was_used_longest_ago_makes_room_for_the_rest() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let [_, b, c] = [("a", 1), ("b", 2), ("c", 3)].map(|(label, hours)| store(&world, label, hours));
+    let all: u64 = runtimes.cached(&CacheKind::ALL).unwrap().iter().map(|entry| entry.bytes).sum();
+    let bytes = |max_bytes| Eviction { max_bytes: Some(max_bytes), ..Eviction::default() };
+    // Under and at what they take, nothing goes.
+    assert_eq!(evict(&runtimes, &bytes(all + 1)), Evicted::default());
+    assert_eq!(evict(&runtimes, &bytes(all)), Evicted::default());
+    // `c` is the oldest until it is used again; looking at it does not count.
+    runtimes.prepared().open(&b).unwrap().unwrap();
+    let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("it is there"));
+    assert_eq!(built.unwrap().aot_bytes, 1_000_000);
+    assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
+    assert_eq!(labels(&runtimes), "ac");
+    // What is kept may be more than the limit by itself.
+    assert_eq!(names(&evict(&runtimes, &Eviction { keep: Some(&c), ..bytes(0) })), "a");
+    assert_eq!(labels(&runtimes), "c");
+    assert_eq!(names(&evict(&runtimes, &bytes(0))), "c");
+    assert_eq!((world.files("prepared").len(), world.files("locks").len()), (0, 0));
+}
+
+#[test]
+fn what_was_not_used_for_long_goes_whatever_there_is_room_for() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    for (label, hours) in [("a", 1), ("b", 2), ("c", 3)] {
+        store(&world, label, hours);
+    }
+    let age = |max_age| Eviction { max_age: Some(max_age), ..Eviction::default() };
+    assert_eq!(names(&evict(&runtimes, &age(HOUR * 4))), "");
+    let planned = evict(&runtimes, &Eviction { dry_run: true, ..age(HOUR * 2) });
+    assert_eq!((names(&planned).as_str(), labels(&runtimes).as_str()), ("cb", "abc"));
+    assert_eq!(evict(&runtimes, &age(HOUR * 2)), planned);
+    assert_eq!(labels(&runtimes), "a");
+    // A clock that was set back makes nothing old.
+    let record = world.path("cache/prepared").join(format!("{}.json", named("a")));
+    fs::File::open(record).unwrap().set_modified(SystemTime::now() + HOUR * 1000).unwrap();
+    assert_eq!(evict(&runtimes, &age(Duration::from_secs(1))), Evicted::default());
+}
+
+#[test]
+fn only_what_was_asked_for_goes() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let key = named("a");
+    for store in [runtimes.prepared(), runtimes.modules(), runtimes.components()] {
+        store.store(&key, &artefact(vec![0; 1000])).unwrap();
+    }
+    fs::create_dir_all(world.path("cache/binaries")).unwrap();
+    fs::write(world.path("cache/binaries/some.wasm"), "x").unwrap();
+    let nothing = Eviction { max_bytes: Some(0), ..Eviction::default() };
+    let went = runtimes.evict(&[CacheKind::Components, CacheKind::Binaries], &nothing).unwrap();
+    assert_eq!(went.removed.iter().map(|entry| entry.kind).collect::<Vec<_>>(), [CacheKind::Components]);
+    // The module and the image of one key are both kept.
+    assert_eq!(evict(&runtimes, &Eviction { keep: Some(&key), ..nothing }), Evicted::default());
+    let left: Vec<_> = runtimes.cached(&CacheKind::ALL).unwrap().into_iter().map(|entry| entry.kind).collect();
+    assert!(
+        [CacheKind::Binaries, CacheKind::Images, CacheKind::Modules].iter().all(|kind| left.contains(kind))
+            && left.len() == 3,
+        "{left:?}"
+    );
+}
+
+/// Not a test of its own: uses an image until it is killed.
+#[test]
+fn child_uses_an_image() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let world = std::path::Path::new(&dir);
+    let runtimes = Runtimes::new(
+        crate::support::manifest(&crate::support::pinned()),
+        glovebox_runtimes::CacheDir::open_sealed(world.join("cache"), world.join("seals")).unwrap(),
+    );
+    let _used = runtimes.prepared().open(&named("a")).unwrap().unwrap();
+    fs::write(world.join("up"), "").unwrap();
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+fn what_another_process_uses_stays_until_that_is_over_however_it_ends() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    store(&world, "a", 1000);
+    let mut user = child("eviction::child_uses_an_image", world.dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    while !world.path("up").exists() {
+        assert!(user.try_wait().unwrap().is_none(), "it does not run");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let everything = Eviction { max_age: Some(HOUR), max_bytes: Some(0), ..Eviction::default() };
+    let evicted = evict(&runtimes, &everything);
+    assert_eq!((names(&evicted).as_str(), evicted.in_use.len()), ("", 1));
+    assert!(runtimes.cached(&[CacheKind::Images]).unwrap()[0].in_use);
+    assert_eq!(labels(&runtimes), "a");
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(!runtimes.cached(&[CacheKind::Images]).unwrap()[0].in_use);
+    assert_eq!(names(&evict(&runtimes, &everything)), "a");
+}
+
+#[test]
+fn what_is_being_made_stays() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let key = store(&world, "a", 1000);
+    let everything = Eviction { max_bytes: Some(0), ..Eviction::default() };
+    let held = world.cache().lock(&key.to_string(), &Quiet).unwrap();
+    assert_eq!(evict(&runtimes, &everything).in_use.len(), 1);
+    drop(held);
+    assert_eq!(names(&evict(&runtimes, &everything)), "a");
+}
+
+#[test]
+fn what_killed_processes_and_other_versions_left_goes_too() {
+    let world = World::new("");
+    let runtimes = world.runtimes();
+    let key = store(&world, "a", 0);
+    let at = |name: &str| world.path("cache/prepared").join(name);
+    // Killed between the record and its code, both ways; a record that nobody understands; nothing of ours.
+    fs::write(at("b-0011-22.cwasm"), "code").unwrap();
+    fs::write(at("c-0011.json"), "{}").unwrap();
+    fs::write(at("notes.txt"), "mine").unwrap();
+    fs::write(world.path("cache/locks/d-0011.lock"), "").unwrap();
+    let everything = Eviction { max_bytes: Some(0), keep: Some(&key), ..Eviction::default() };
+    let mut went: Vec<_> = evict(&runtimes, &everything).removed.into_iter().map(|entry| entry.name).collect();
+    went.sort();
+    assert_eq!(went, ["b-0011", "c-0011"]);
+    assert_eq!((world.files("prepared").len(), world.files("locks").len()), (3, 0));
+    runtimes.prepared().open(&key).unwrap().unwrap();
+}
+
+#[test]
+fn building_and_evicting_at_once_never_fails_and_never_changes_what_is_open() {
+    let world = World::new("");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..4u8)
+            .map(|thread| {
+                let world = &world;
+                scope.spawn(move || {
+                    let runtimes = world.runtimes();
+                    for round in 0..40u8 {
+                        let value = (round + thread) % 3;
+                        let key = named(["x", "y", "z"][usize::from(value)]);
+                        let build = || Ok::<_, String>(artefact(vec![value; 10_000]));
+                        let mut artefact = runtimes.prepared().open_or_build(&key, &Quiet, build).unwrap();
+                        let mut code = Vec::new();
+                        artefact.aot.read_to_end(&mut code).unwrap();
+                        assert_eq!(code, vec![value; 10_000]);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let runtimes = world.runtimes();
+                while !stop.load(Ordering::Relaxed) {
+                    evict(&runtimes, &Eviction { max_bytes: Some(0), ..Eviction::default() });
+                    runtimes.cached(&CacheKind::ALL).unwrap();
+                }
+            });
+        }
+        for user in users {
+            user.join().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    evict(&world.runtimes(), &Eviction { max_bytes: Some(0), ..Eviction::default() });
+    assert_eq!((world.files("prepared").len(), world.files("locks").len()), (0, 0));
+}
