@@ -56,7 +56,8 @@ pub use eviction::{CacheEntry, CacheKind, Evicted, Eviction};
 pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use own_packages::{
-    OWN_PACKAGES_MOST, OwnPackage, OwnPackageError, OwnPackages, normal as normal_package_name, read_wheel,
+    OWN_PACKAGES_BYTES_MOST, OWN_PACKAGES_FILES_MOST, OWN_PACKAGES_MOST, OwnPackage, OwnPackageError, OwnPackages,
+    normal as normal_package_name, read_wheel,
 };
 pub use packages::{PackageEntry, PackageError, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};

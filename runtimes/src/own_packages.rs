@@ -7,11 +7,21 @@ use std::path::Path;
 
 use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
-use crate::wheel_files::{Compiled, WHEEL_BYTES_MOST, WheelFault, wheel_files};
+use crate::wheel_files::{Compiled, WHEEL_BYTES_MOST, Wheel, WheelFault};
 use crate::{CacheError, Digest, Fetcher, PackageError, Progress};
 
 /// The most packages of one's own.
 pub const OWN_PACKAGES_MOST: usize = 128;
+
+/// The most bytes that all packages of one's own take together, unpacked: they are held in memory from the first import on. Four
+/// wheels of the largest size.
+pub const OWN_PACKAGES_BYTES_MOST: u64 = 4 * WHEEL_BYTES_MOST;
+
+/// The most files that they have together.
+pub const OWN_PACKAGES_FILES_MOST: usize = 16_384;
+
+/// The most bytes of a wheel's metadata: the longest of the bundled ones has 50 KB.
+const METADATA_BYTES_MOST: u64 = 1 << 20;
 
 /// Bytes of a name, a version or an import.
 const NAME_BYTES_MOST: usize = 100;
@@ -50,6 +60,10 @@ pub struct OwnPackage {
     pub imports: Vec<String>,
     /// What it requires, as its metadata says it, without what is only for extras.
     pub requires: Vec<String>,
+    /// How many files it has.
+    pub file_count: usize,
+    /// What they take unpacked, in bytes, as the wheel claims. It is held to that when it is unpacked.
+    pub unpacked_bytes: u64,
 }
 
 /// Why a package of one's own could not be added, read or removed.
@@ -91,8 +105,22 @@ pub enum OwnPackageError {
         owner: String,
     },
     /// Too many packages.
-    #[error("there are {OWN_PACKAGES_MOST} packages already; remove one")]
+    #[error(
+        "there are {OWN_PACKAGES_MOST} packages of your own already; remove one with `glovebox packages remove NAME`"
+    )]
     TooMany,
+    /// They take too many bytes together.
+    #[error(
+        "packages of your own may take {OWN_PACKAGES_BYTES_MOST} bytes together, unpacked, and with `{0}` they take more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)"
+    )]
+    TooLarge(String),
+    /// They have too many files together.
+    #[error(
+        "packages of your own may have {OWN_PACKAGES_FILES_MOST} files together, and with `{0}` they have more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)"
+    )]
+    TooManyFiles(String),
     /// Not there, or pip did not bring it.
     #[error(transparent)]
     Fetch(#[from] PackageError),
@@ -107,10 +135,25 @@ pub struct OwnPackages {
     dir: TrustedDir,
 }
 
-/// A wheel whose name, metadata and files are as they must be.
-struct Checked {
-    package: OwnPackage,
-    files: Vec<(String, Vec<u8>)>,
+/// What packages take together, added up one by one.
+#[derive(Debug, Default)]
+struct Total {
+    bytes: u64,
+    files: usize,
+}
+
+impl Total {
+    fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), OwnPackageError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.files = self.files.saturating_add(files);
+        if self.bytes > OWN_PACKAGES_BYTES_MOST {
+            return Err(OwnPackageError::TooLarge(name.to_owned()));
+        }
+        if self.files > OWN_PACKAGES_FILES_MOST {
+            return Err(OwnPackageError::TooManyFiles(name.to_owned()));
+        }
+        Ok(())
+    }
 }
 
 impl OwnPackages {
@@ -119,35 +162,65 @@ impl OwnPackages {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
-    /// What is there, by name.
+    /// What is there, by file name. Of each wheel nothing but the metadata is unpacked, and one wheel is in memory at a time.
     pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
-        Ok(self.checked()?.into_iter().map(|checked| checked.package).collect())
+        self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
 
     /// All files, by their paths below `site-packages`, sorted.
+    ///
+    /// # Errors
+    /// Where they are more than [`OWN_PACKAGES_BYTES_MOST`] or [`OWN_PACKAGES_FILES_MOST`], whatever the wheels claim: before that
+    /// much is unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
-        let mut files: Vec<_> = self.checked()?.into_iter().flat_map(|checked| checked.files).collect();
-        files.sort();
-        Ok(files)
+        let (mut all, mut total) = (Vec::new(), Total::default());
+        for file in self.file_names()? {
+            let Some(bytes) = self.read(&file)? else { continue };
+            let (package, wheel) = describe(&file, &bytes)?;
+            total.add(&package.name, 0, package.file_count)?;
+            let left = OWN_PACKAGES_BYTES_MOST.saturating_sub(total.bytes);
+            let files = wheel.unpack(left.min(WHEEL_BYTES_MOST)).map_err(|source| match source {
+                WheelFault::TooLarge if left < WHEEL_BYTES_MOST => OwnPackageError::TooLarge(package.name.clone()),
+                source => OwnPackageError::Wheel { file: file.clone(), source },
+            })?;
+            let bytes = files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
+            total.add(&package.name, bytes, 0)?;
+            all.extend(files);
+        }
+        all.sort();
+        Ok(all)
     }
 
     /// Adds a wheel in place of another version of the same package. `taken` are the modules of other packages, each with who has it.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
-        let added = check(file, bytes)?;
-        let others = self.checked()?;
-        let same = |other: &OwnPackage| normal(&other.name) == normal(&added.package.name);
-        let (replaced, others): (Vec<_>, Vec<_>) = others.into_iter().map(|other| other.package).partition(same);
+        let (added, wheel) = describe(file, bytes)?;
+        // Its own claim is held to before others rely on it.
+        let unpacked = wheel.unpack(WHEEL_BYTES_MOST);
+        let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
+        let unpacked_bytes = unpacked.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
+        drop(unpacked);
+        if unpacked_bytes != added.unpacked_bytes {
+            let problem = "its list of files has other lengths than its files".to_owned();
+            return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
+        }
+        let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
+        let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
         if others.len() >= OWN_PACKAGES_MOST {
             return Err(OwnPackageError::TooMany);
         }
-        for module in &added.package.imports {
+        let mut total = Total::default();
+        for other in &others {
+            total.add(&added.name, other.unpacked_bytes, other.file_count)?;
+        }
+        total.add(&added.name, unpacked_bytes, added.file_count)?;
+        for module in &added.imports {
             let own =
                 others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
             let given = taken.iter().find(|(name, _)| name == module).map(|(_, owner)| owner.clone());
             let standard = STANDARD.split(' ').any(|name| name == module) || module.starts_with('_');
             let standard = standard.then(|| "the standard library".to_owned());
             if let Some(owner) = standard.or(given).or(own) {
-                return Err(OwnPackageError::Clash { name: added.package.name, module: module.clone(), owner });
+                return Err(OwnPackageError::Clash { name: added.name, module: module.clone(), owner });
             }
         }
         let mut temp = self.dir.create()?;
@@ -156,7 +229,7 @@ impl OwnPackages {
         for old in replaced.iter().filter(|old| old.file != file) {
             self.dir.remove(&old.file)?;
         }
-        Ok(added.package)
+        Ok(added)
     }
 
     /// Has pip download a wheel of pure Python: its file name and bytes.
@@ -174,26 +247,39 @@ impl OwnPackages {
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
     }
 
-    /// Removes a package; `false` if there is none of this name.
+    /// Removes a package; `false` if there is none of this name. No wheel is read, so that one goes that cannot be.
     pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
         let mut any = false;
-        for package in self.list()?.iter().filter(|package| normal(&package.name) == normal(name)) {
-            any |= self.dir.remove(&package.file)?;
+        for file in self.wheels()? {
+            if file.split('-').next().is_some_and(|named| normal(named) == normal(name)) {
+                any |= self.dir.remove(&file)?;
+            }
         }
         Ok(any)
     }
 
-    fn checked(&self) -> Result<Vec<Checked>, OwnPackageError> {
-        let mut all = Vec::new();
-        for file in self.dir.names()?.into_iter().filter(|name| name.ends_with(".whl") && !name.starts_with('.')) {
-            if all.len() > OWN_PACKAGES_MOST {
-                return Err(OwnPackageError::TooMany);
-            }
-            let Some((wheel, _)) = self.dir.open_file(&file)? else { continue };
-            let bytes = read_wheel(wheel).map_err(|e| CacheError::io("read", &self.dir.path_of(&file), e))?;
-            all.push(check(&file, &bytes)?);
-        }
-        Ok(all)
+    /// The wheels' file names, sorted.
+    fn wheels(&self) -> Result<Vec<String>, CacheError> {
+        let mut names = self.dir.names()?;
+        names.retain(|name| name.ends_with(".whl") && !name.starts_with('.'));
+        Ok(names)
+    }
+
+    /// The same, as long as they are not too many.
+    fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
+        let names = self.wheels()?;
+        if names.len() > OWN_PACKAGES_MOST { Err(OwnPackageError::TooMany) } else { Ok(names) }
+    }
+
+    /// A wheel's bytes; `None` if it is gone.
+    fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CacheError> {
+        let Some((wheel, _)) = self.dir.open_file(file)? else { return Ok(None) };
+        read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
+    }
+
+    fn described(&self, file: &str) -> Result<Option<OwnPackage>, OwnPackageError> {
+        let Some(bytes) = self.read(file)? else { return Ok(None) };
+        Ok(Some(describe(file, &bytes)?.0))
     }
 }
 
@@ -204,7 +290,8 @@ pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn check(file: &str, bytes: &[u8]) -> Result<Checked, OwnPackageError> {
+/// Reads what a wheel says of itself. Nothing but its metadata is unpacked.
+fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), OwnPackageError> {
     let bad_name = || OwnPackageError::FileName(file.escape_debug().take(200).collect());
     let parts: Vec<&str> = file.strip_suffix(".whl").ok_or_else(bad_name)?.split('-').collect();
     let (name, version, python, abi, platform) = match parts.as_slice() {
@@ -223,13 +310,17 @@ fn check(file: &str, bytes: &[u8]) -> Result<Checked, OwnPackageError> {
         return Err(bad_name());
     }
     let unusable = |source| OwnPackageError::Wheel { file: file.to_owned(), source };
-    let files = wheel_files(bytes, Compiled::Refused).map_err(unusable)?;
+    let mut wheel = Wheel::open(bytes, Compiled::Refused).map_err(unusable)?;
     let wrong = |problem: &str| OwnPackageError::Metadata { file: file.to_owned(), problem: problem.to_owned() };
-    let metadata = files.iter().find(|(path, _)| {
-        path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info"))
-    });
-    let (_, metadata) = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?;
-    let metadata = String::from_utf8_lossy(metadata);
+    let metadata = wheel
+        .paths()
+        .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
+    let metadata = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?.to_owned();
+    let metadata = wheel.read(&metadata, METADATA_BYTES_MOST).map_err(|source| match source {
+        WheelFault::TooLarge => wrong("its metadata is longer than a megabyte"),
+        source => unusable(source),
+    })?;
+    let metadata = String::from_utf8_lossy(metadata.as_deref().unwrap_or_default());
     let field = |key: &str| -> Vec<String> {
         let head = metadata.lines().map(str::trim_end).take_while(|line| !line.is_empty());
         let values = head.filter_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case(key)));
@@ -239,7 +330,7 @@ fn check(file: &str, bytes: &[u8]) -> Result<Checked, OwnPackageError> {
     if normal(&said) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
         return Err(wrong("its metadata has another name or version than its file"));
     }
-    let imports = imports(&files);
+    let imports = imports(wheel.paths());
     if imports.is_empty() {
         return Err(wrong("it has no module that could be imported"));
     }
@@ -253,15 +344,16 @@ fn check(file: &str, bytes: &[u8]) -> Result<Checked, OwnPackageError> {
         licence,
         imports,
         requires,
+        file_count: wheel.file_count(),
+        unpacked_bytes: wheel.claimed_bytes(),
     };
-    Ok(Checked { package, files })
+    Ok((package, wheel))
 }
 
 /// The modules and packages at the top.
-fn imports(files: &[(String, Vec<u8>)]) -> Vec<String> {
-    let mut names: Vec<String> = files
-        .iter()
-        .filter_map(|(path, _)| match path.split_once('/') {
+fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = paths
+        .filter_map(|path| match path.split_once('/') {
             Some((top, rest)) => rest.ends_with(".py").then_some(top),
             None => path.strip_suffix(".py"),
         })
@@ -396,5 +488,118 @@ mod tests {
         }
         assert!(matches!(add(OWN_PACKAGES_MOST), Err(OwnPackageError::TooMany)));
         add(0).unwrap();
+    }
+
+    /// A wheel with so many bytes of zeros in a module, and so many empty modules beside it.
+    fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let mut put = |path: &str, content: &[u8]| {
+            zip.start_file(path, SimpleFileOptions::default()).unwrap();
+            zip.write_all(content).unwrap();
+        };
+        let metadata = format!("Name: {name}\nVersion: 1\n");
+        put(&format!("{name}-1.dist-info/METADATA"), metadata.as_bytes());
+        put(&format!("{name}/__init__.py"), &vec![b'\n'; bytes.saturating_sub(metadata.len())]);
+        for number in 0..modules {
+            put(&format!("{name}/m{number}.py"), b"");
+        }
+        (format!("{name}-1-py3-none-any.whl"), zip.finish().unwrap().into_inner())
+    }
+
+    fn put(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) -> Result<OwnPackage, OwnPackageError> {
+        own.add(file, bytes, &[])
+    }
+
+    /// Puts a wheel into the directory without asking.
+    fn smuggle(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
+        std::fs::write(own.dir.path_of(file), bytes).unwrap();
+    }
+
+    #[test]
+    fn what_all_take_unpacked_is_bounded() {
+        let (_dir, own) = own();
+        let each = usize::try_from(OWN_PACKAGES_BYTES_MOST / 4).unwrap();
+        for name in ["a", "b", "c"] {
+            put(&own, &large(name, each, 0)).unwrap();
+        }
+        put(&own, &large("d", each - 1, 0)).unwrap();
+        assert_eq!(
+            own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
+            OWN_PACKAGES_BYTES_MOST - 1
+        );
+        // In the place of its own other version, up to the last byte.
+        put(&own, &large("d", each, 0)).unwrap();
+        let over = large("e", 40, 0);
+        let error = put(&own, &over).unwrap_err();
+        assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
+        assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
+        assert_eq!(own.files().unwrap().len(), 8);
+        // Also where somebody put it there by hand: it is seen, not imported, and can be removed.
+        smuggle(&own, &over);
+        assert_eq!(own.list().unwrap().len(), 5);
+        assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
+        assert!(own.remove("e").unwrap());
+        own.files().unwrap();
+    }
+
+    #[test]
+    fn how_many_files_all_have_is_bounded() {
+        let (_dir, own) = own();
+        let each = OWN_PACKAGES_FILES_MOST / 4;
+        for name in ["a", "b", "c"] {
+            put(&own, &large(name, 1, each - 2)).unwrap();
+        }
+        put(&own, &large("d", 1, each - 3)).unwrap();
+        put(&own, &large("d", 1, each - 2)).unwrap();
+        assert_eq!(own.files().unwrap().len(), OWN_PACKAGES_FILES_MOST);
+        let error = put(&own, &large("e", 1, 0)).unwrap_err();
+        assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
+        smuggle(&own, &large("e", 1, 0));
+        assert!(matches!(own.files(), Err(OwnPackageError::TooManyFiles(_))));
+    }
+
+    #[test]
+    fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
+        let (_dir, own) = own();
+        let each = usize::try_from(WHEEL_BYTES_MOST).unwrap();
+        for name in ["a", "b", "c", "d", "e"] {
+            let (file, mut bytes) = large(name, each, 0);
+            // The lengths in the central directory and in the local header of the large module.
+            let length = u32::try_from(each - "Name: a\nVersion: 1\n".len()).unwrap().to_le_bytes();
+            for at in 0..bytes.len() - 4 {
+                if bytes[at..at + 4] == length {
+                    bytes[at..at + 4].copy_from_slice(&1u32.to_le_bytes());
+                }
+            }
+            smuggle(&own, &(file, bytes));
+        }
+        assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
+        // The archive's reader may find out by itself; what matters is that it does not go through.
+        assert!(own.files().is_err());
+    }
+
+    #[test]
+    fn a_list_unpacks_metadata_alone_and_no_more_of_it_than_a_megabyte() {
+        let (_dir, own) = own();
+        let (file, mut bytes) = large("a", 1_000_000, 0);
+        // A module whose bytes are damaged is no matter for a list.
+        let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
+        bytes[begin..begin + 20].fill(0xff);
+        smuggle(&own, &(file, bytes));
+        assert_eq!(own.list().unwrap()[0].unpacked_bytes, 1_000_000);
+        assert!(own.files().is_err());
+        assert!(own.remove("a").unwrap());
+        let metadata = |bytes: u64| {
+            let text = format!("Name: b\nVersion: 1\n\n{}", "x".repeat(usize::try_from(bytes).unwrap() - 20));
+            let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+            for (path, text) in [("b-1.dist-info/METADATA", text.as_str()), ("b.py", "")] {
+                zip.start_file(path, SimpleFileOptions::default()).unwrap();
+                zip.write_all(text.as_bytes()).unwrap();
+            }
+            own.add("b-1-py3-none-any.whl", &zip.finish().unwrap().into_inner(), &[])
+        };
+        metadata(METADATA_BYTES_MOST - 1).unwrap();
+        metadata(METADATA_BYTES_MOST).unwrap();
+        assert!(matches!(metadata(METADATA_BYTES_MOST + 1), Err(OwnPackageError::Metadata { .. })));
     }
 }

@@ -66,51 +66,122 @@ pub enum WheelFault {
 
 /// The files of a wheel by their paths below `site-packages`, sorted.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
-    let unreadable = |e: &dyn std::fmt::Display| WheelFault::Unreadable(e.to_string());
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > WHEEL_BYTES_MOST {
-        return Err(WheelFault::TooLarge);
-    }
-    // Before anything is kept for each: a million of entries fit into the bytes.
-    let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
-    if entries > WHEEL_FILES_MOST {
-        return Err(WheelFault::TooManyFiles);
-    }
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
-    // Two entries of one name are one to the archive's reader.
-    if archive.len() < claimed_entries(bytes) {
-        return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
-    }
-    let mut files = Vec::new();
-    let mut left = WHEEL_BYTES_MOST;
-    for at in 0..archive.len() {
-        let mut member = archive.by_index(at).map_err(|e| unreadable(&e))?;
-        let name = member.name().map_err(|e| unreadable(&e))?.into_owned();
-        if !is_plain(name.strip_suffix('/').filter(|_| member.is_dir()).unwrap_or(&name)) {
-            return Err(WheelFault::Path(name.escape_debug().take(200).collect()));
+    Wheel::open(bytes, compiled)?.unpack(WHEEL_BYTES_MOST)
+}
+
+/// A wheel whose list of files is as it must be. None of them is unpacked yet.
+pub(crate) struct Wheel<'a> {
+    archive: ZipArchive<Cursor<&'a [u8]>>,
+    /// Sorted.
+    members: Vec<Member>,
+}
+
+/// A file of a wheel that is installed.
+struct Member {
+    /// Its path below `site-packages`.
+    path: String,
+    /// Its place in the archive.
+    at: usize,
+    /// Its length, as the archive claims it.
+    claimed_bytes: u64,
+}
+
+impl<'a> Wheel<'a> {
+    /// Reads what the archive says of its files.
+    pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
+        if length(bytes) > WHEEL_BYTES_MOST {
+            return Err(WheelFault::TooLarge);
         }
-        if member.is_dir() {
-            continue;
+        // Before anything is kept for each: a million of entries fit into the bytes.
+        let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
+        if entries > WHEEL_FILES_MOST {
+            return Err(WheelFault::TooManyFiles);
         }
-        // The type is in the upper bits of a Unix mode; none is said by archives made elsewhere.
-        if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
-            return Err(WheelFault::NotAFile(name));
+        let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
+        // Two entries of one name are one to the archive's reader.
+        if archive.len() < claimed_entries(bytes) {
+            return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
         }
-        if is_compiled(&name) {
-            match compiled {
-                Compiled::Refused => return Err(WheelFault::Compiled(name)),
-                Compiled::LeftOut => continue,
+        let mut members = Vec::new();
+        for at in 0..archive.len() {
+            let member = archive.by_index(at).map_err(|e| unreadable(&e))?;
+            let name = member.name().map_err(|e| unreadable(&e))?.into_owned();
+            if !is_plain(name.strip_suffix('/').filter(|_| member.is_dir()).unwrap_or(&name)) {
+                return Err(WheelFault::Path(name.escape_debug().take(200).collect()));
+            }
+            if member.is_dir() {
+                continue;
+            }
+            // The type is in the upper bits of a Unix mode; none is said by archives made elsewhere.
+            if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
+                return Err(WheelFault::NotAFile(name));
+            }
+            if is_compiled(&name) {
+                match compiled {
+                    Compiled::Refused => return Err(WheelFault::Compiled(name)),
+                    Compiled::LeftOut => continue,
+                }
+            }
+            if let Some(path) = installed(&name) {
+                members.push(Member { path: path.to_owned(), at, claimed_bytes: member.size() });
             }
         }
-        let Some(path) = installed(&name) else { continue };
-        let mut content = Vec::new();
-        // What the header says of the length is only a claim.
-        member.by_ref().take(left.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
-        left = left.checked_sub(u64::try_from(content.len()).unwrap_or(u64::MAX)).ok_or(WheelFault::TooLarge)?;
-        files.push((path.to_owned(), content));
+        members.sort_by(|one, other| one.path.cmp(&other.path));
+        check_tree(&members)?;
+        Ok(Self { archive, members })
     }
-    files.sort();
-    check_tree(&files)?;
-    Ok(files)
+
+    /// The paths of its files below `site-packages`, sorted.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|member| member.path.as_str())
+    }
+
+    /// How many files it has.
+    pub(crate) fn file_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// What it takes unpacked, as it claims.
+    pub(crate) fn claimed_bytes(&self) -> u64 {
+        self.members.iter().fold(0, |sum, member| sum.saturating_add(member.claimed_bytes))
+    }
+
+    /// One file; `None` if there is none of this path. More than so many bytes are an error.
+    pub(crate) fn read(&mut self, path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, WheelFault> {
+        let Ok(index) = self.members.binary_search_by(|member| member.path.as_str().cmp(path)) else {
+            return Ok(None);
+        };
+        let Some(member) = self.members.get(index) else { return Ok(None) };
+        read_member(&mut self.archive, member.at, max_bytes).map(Some)
+    }
+
+    /// Every file. More than so many bytes are an error, before they are unpacked.
+    pub(crate) fn unpack(self, max_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
+        let Self { mut archive, members } = self;
+        let (mut left, mut files) = (max_bytes, Vec::new());
+        for Member { path, at, .. } in members {
+            let content = read_member(&mut archive, at, left)?;
+            left = left.saturating_sub(length(&content));
+            files.push((path, content));
+        }
+        Ok(files)
+    }
+}
+
+fn read_member(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, max_bytes: u64) -> Result<Vec<u8>, WheelFault> {
+    let member = archive.by_index(at).map_err(|e| unreadable(&e))?;
+    let mut content = Vec::new();
+    // What the header says of the length is only a claim.
+    member.take(max_bytes.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
+    if length(&content) > max_bytes { Err(WheelFault::TooLarge) } else { Ok(content) }
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> WheelFault {
+    WheelFault::Unreadable(error.to_string())
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// How many entries the end of an archive says that there are.
@@ -121,13 +192,13 @@ fn claimed_entries(bytes: &[u8]) -> usize {
 }
 
 /// No two files of one path, and none where another has a directory.
-fn check_tree(files: &[(String, Vec<u8>)]) -> Result<(), WheelFault> {
-    let paths: BTreeSet<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
+    let paths: BTreeSet<&str> = members.iter().map(|member| member.path.as_str()).collect();
     let above =
         |path: &str| path.match_indices('/').any(|(at, _)| path.get(..at).is_some_and(|dir| paths.contains(dir)));
-    let twice = files.iter().zip(files.iter().skip(1)).find(|((one, _), (next, _))| one == next).map(|(one, _)| one);
-    match twice.or_else(|| files.iter().find(|(path, _)| above(path))) {
-        Some((path, _)) => Err(WheelFault::Twice(path.clone())),
+    let twice = members.iter().zip(members.iter().skip(1)).find(|(one, next)| one.path == next.path);
+    match twice.map(|(one, _)| one).or_else(|| members.iter().find(|member| above(&member.path))) {
+        Some(member) => Err(WheelFault::Twice(member.path.clone())),
         None => Ok(()),
     }
 }

@@ -29,7 +29,8 @@ Examples:
 Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the
 interpreter is prepared, so that importing them costs a script next to nothing. One's own must be
 pure Python: nothing compiled can run in the sandbox. Nothing of a package is installed or run on
-this machine. What a package requires is not added with it, but named.
+this machine. What a package requires is not added with it, but named. All of them together may have
+16,384 files and take 128 MiB unpacked, which is held in memory once a script imports one.
 
 --no-inject-setup hides them from a script; --no-packages does without.";
 
@@ -88,12 +89,18 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
+    /// Of one's own, which have a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unpacked_bytes: Option<u64>,
 }
 
 impl From<OwnPackage> for Shown {
     fn from(package: OwnPackage) -> Self {
-        let OwnPackage { name, version, licence, imports, sha256, .. } = package;
-        Self { name, version, licence, imports, bundled: false, sha256: sha256.to_string() }
+        let OwnPackage { name, version, licence, imports, sha256, file_count, unpacked_bytes, .. } = package;
+        let (files, unpacked_bytes) = (Some(file_count), Some(unpacked_bytes));
+        Self { name, version, licence, imports, bundled: false, sha256: sha256.to_string(), files, unpacked_bytes }
     }
 }
 
@@ -116,6 +123,8 @@ fn bundled() -> anyhow::Result<Vec<Shown>> {
         imports: package.imports.clone(),
         bundled: true,
         sha256: package.sha256.to_string(),
+        files: None,
+        unpacked_bytes: None,
     });
     Ok(shown.collect())
 }
