@@ -87,18 +87,25 @@ impl Wasi {
     fn check_mounts(&self, from: &mut Decoder<'_>) -> Result<(), RestoreError> {
         let count = usize::try_from(from.number()?).unwrap_or(usize::MAX);
         let mut same = count == self.mounts.len();
-        let mut saved = Vec::new();
+        let (mut saved, mut other_kind) = (Vec::new(), None);
         // Of another number of mounts no more are read than the message shows.
         for index in 0..if same { count } else { count.min(SHOWN_PATHS) } {
             let (path, root) = (from.text()?, from.number()?);
             let present = self.mounts.get(index);
-            same &= present.is_some_and(|mount| mount.path == path && u64::from(mount.root.index()) == root);
+            same &= present.is_some_and(|mount| mount.path == path);
+            // Roots are numbered in the order in which they were made, those in memory first.
+            if other_kind.is_none() && present.is_some_and(|mount| u64::from(mount.root.index()) != root) {
+                other_kind = Some(path);
+            }
             if saved.len() < SHOWN_PATHS {
                 saved.push(path);
             }
         }
         if same {
-            return Ok(());
+            return match other_kind {
+                None => Ok(()),
+                Some(path) => Err(RestoreError::OtherMountKind(shown([path], 1))),
+            };
         }
         let present = self.mounts.iter().map(|mount| mount.path.as_str());
         Err(RestoreError::OtherMounts { saved: shown(saved, count), present: shown(present, self.mounts.len()) })

@@ -24,6 +24,12 @@ pub enum RestoreError {
         /// What is mounted.
         present: String,
     },
+    /// The same paths are mounted, but of other kinds.
+    #[error(
+        "{0} was a directory of the host when the state was saved and is in memory here, or the other way round; give it the \
+         same workspace and mounts"
+    )]
+    OtherMountKind(String),
     /// The image preopens other directories.
     #[error(
         "the state was saved by a guest with other preopened directories; restore it with the image that it came from"

@@ -175,6 +175,15 @@ fn other_mounts_and_other_preopens_are_refused_by_name() {
         assert!(matches!(error, RestoreError::OtherMounts { .. }), "{error}");
         assert!(error.to_string().contains("\"/app\", \"/data\""), "{error}");
     }
+    // The same paths, with another root made before them.
+    let mut vfs = Vfs::new(VfsLimits::default());
+    vfs.add_root(glovebox_vfs::Access::ReadOnly);
+    let mut config = config(vfs, &["/app", "/data"]);
+    let later = config.mounts.split_off(1);
+    let mut wasi = Wasi::new(config).unwrap();
+    later.into_iter().for_each(|mount| wasi.add_mount(mount).unwrap());
+    let error = refused(&saved, &mut Guest { wasi, ..guest() });
+    assert_eq!(error, RestoreError::OtherMountKind("\"/app\"".into()), "{error}");
     assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 2)), RestoreError::OtherPreopens);
     assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 0)), RestoreError::OtherPreopens);
     assert!(make(&["/app", "/data"], 1).wasi.restore(&saved).is_ok());

@@ -65,6 +65,31 @@ pub enum SessionsError {
         /// Why.
         source: Box<ResumeError>,
     },
+    /// It was saved with a host directory as its workspace, and none is given.
+    #[error(
+        "session `{id}` cannot be resumed without its workspace, which was `{workspace}`; give it (`--workspace`, `Policy::workspace`)"
+    )]
+    NoWorkspace {
+        /// The session.
+        id: SessionId,
+        /// The directory.
+        workspace: String,
+        /// What was found out.
+        source: Box<ResumeError>,
+    },
+    /// It was saved with files of its own, and a host directory is given.
+    #[error(
+        "session `{id}` has files of its own at `/app`, so that `{given}` cannot be there; leave the workspace out \
+         (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session"
+    )]
+    OwnFiles {
+        /// The session.
+        id: SessionId,
+        /// The directory.
+        given: String,
+        /// What was found out.
+        source: Box<ResumeError>,
+    },
     /// It could not be written to the store. It lives on, unsaved.
     #[error("session `{id}` could not be saved")]
     Save {

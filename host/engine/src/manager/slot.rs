@@ -10,8 +10,8 @@ use std::{
 
 use super::{SessionsError, sessions::Inner};
 use crate::{
-    CancelToken, HibernateOptions, ResumeOptions, Session, SessionId, SessionLock, SessionRecord, StoredSession,
-    Timestamp, events,
+    CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock, SessionRecord,
+    StoredSession, Timestamp, events, store::WORKSPACE_BYTES_MOST,
 };
 
 /// How often it is asked for what is waited for.
@@ -207,8 +207,20 @@ impl Live {
             bound_to: Some(id.to_string()),
             ..ResumeOptions::default()
         };
-        let resumed = inner.sandbox_for(&stored.record)?.resume(&stored.state, options);
-        let session = resumed.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
+        let sandbox = inner.sandbox_for(&stored.record)?;
+        let session = sandbox.resume(&stored.state, options).map_err(|source| {
+            let (id, source) = (id.clone(), Box::new(source));
+            let (recorded, given) = (&stored.record.workspace, &sandbox.policy().workspace);
+            match (&*source, recorded, given) {
+                (ResumeError::Files { .. }, Some(workspace), None) => {
+                    SessionsError::NoWorkspace { id, workspace: workspace.clone(), source }
+                }
+                (ResumeError::Files { .. }, None, Some(given)) => {
+                    SessionsError::OwnFiles { id, given: given.display().to_string(), source }
+                }
+                _ => SessionsError::Resume { id, source },
+            }
+        })?;
         events::session("session.resumed", id);
         Ok(Self { created_at: stored.record.created_at, changes: AtomicU64::new(0), ..Self::new(session, lock, place) })
     }
@@ -236,6 +248,7 @@ impl Live {
             image_sha256: sandbox.image_sha256().unwrap_or_default().to_owned(),
             executions: state.executions,
             files: Some(state.files),
+            workspace: recorded_workspace(sandbox),
             bytes: state.bytes.len() as u64,
         };
         inner.store.put(&self.lock, &record, &state.bytes)?;
@@ -254,6 +267,13 @@ impl Live {
         let _saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(inner.store.remove(&self.lock)?)
     }
+}
+
+/// What a record says of a sandbox's workspace.
+fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
+    let workspace = sandbox.policy().workspace.as_ref()?;
+    let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
+    Some(path.display().to_string()).filter(|path| path.len() <= WORKSPACE_BYTES_MOST)
 }
 
 impl Inner {

@@ -65,6 +65,7 @@ impl Sessions {
             image_sha256: info.image_sha256,
             executions: info.executions,
             files: None,
+            workspace: None,
             bytes: state.len() as u64,
         };
         self.0.store.put(lock, &record, &state)?;

@@ -192,6 +192,7 @@ mod tests {
             image_sha256: String::new(),
             executions: 0,
             files: None,
+            workspace: None,
             bytes,
         };
         let head = head(&record);

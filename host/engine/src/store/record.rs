@@ -29,6 +29,10 @@ pub struct SessionRecord {
     pub executions: u64,
     /// Files, directories and links in its workspace; none where that was not counted.
     pub files: Option<u64>,
+    /// The host directory behind its `/app` when it was last written; none where its files are its own, or where that is not
+    /// known, as of a session that was imported. It gives no right: what a session may use is what its sandbox has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// The size of its state.
     pub bytes: u64,
 }
@@ -90,8 +94,11 @@ const MAGIC: &str = "glovebox-session";
 /// The version of the file's head. The state behind it has a version of its own.
 const VERSION: &str = "1";
 
-/// The most bytes of a head; ours take 500.
-pub(super) const HEAD_BYTES_MOST: usize = 4096;
+/// The most bytes of a head; ours take 500, and what the path of a workspace takes, in JSON up to six times its length.
+pub(super) const HEAD_BYTES_MOST: usize = 4096 + 6 * WORKSPACE_BYTES_MOST;
+
+/// The longest path of a workspace that is recorded: as long as Linux has them.
+pub(crate) const WORKSPACE_BYTES_MOST: usize = 4096;
 
 /// Writes a record as two lines of text: magic, version and digest; the record as JSON. The state follows.
 pub(super) fn head(record: &SessionRecord) -> Vec<u8> {

@@ -88,6 +88,9 @@ pub(super) fn show(shelf: &Shelf, args: &ShowArgs) -> anyhow::Result<i32> {
         if let Some(files) = record.files {
             line("files", &grouped(files));
         }
+        if let Some(workspace) = &record.workspace {
+            line("workspace", workspace);
+        }
         line("created", &record.created_at.to_string());
         line("image", &record.image_sha256);
     }

@@ -30,6 +30,7 @@ fn record(name: &str, updated_ms: u64, bytes: usize) -> SessionRecord {
         image_sha256: "ab".repeat(32),
         executions: 3,
         files: Some(2),
+        workspace: None,
         bytes: bytes as u64,
     }
 }
