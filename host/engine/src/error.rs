@@ -256,11 +256,6 @@ pub enum ExecuteError {
         /// The runtime.
         name: String,
     },
-    /// The policy keeps globals in the workspace, and a session keeps them itself.
-    #[error(
-        "`auto_persist_globals` is for executions in new interpreters; a session keeps its globals without it: remove it"
-    )]
-    SessionPersists,
     /// The image and its driver do not fit.
     #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),

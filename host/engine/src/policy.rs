@@ -99,7 +99,7 @@ pub struct Policy {
     ///
     /// What JSON has a form for is kept, under names without a leading `_`, and the whole of `_state`, an object that is
     /// always there. A script that raises or ends itself leaves its globals too; one that is stopped leaves the file as it
-    /// was. Sessions keep their globals by themselves, so that none can be opened under such a policy.
+    /// was. A session keeps its globals by itself: this adds nothing to it, and it neither reads nor writes these files.
     pub auto_persist_globals: bool,
     /// The time the guest sees. Default: the host's.
     pub clock: Clock,

@@ -114,6 +114,12 @@ impl<'a> Setting<'a> {
             .with_tools(tools)
     }
 
+    /// What the globals may take that are left to the next execution. A session's guest, which lives on, keeps them itself.
+    fn persisted_bytes(&self, last: bool) -> Option<u64> {
+        let policy = &self.sandbox.0.policy;
+        (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes)
+    }
+
     /// What the driver is given. `last`: the guest is dropped afterwards.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
@@ -128,7 +134,7 @@ impl<'a> Setting<'a> {
             last,
             wants_value: self.wants_value,
             inject_setup: inner.policy.inject_setup,
-            persisted_bytes: policy.auto_persist_globals.then_some(policy.limits.persisted_bytes),
+            persisted_bytes: self.persisted_bytes(last),
         }
     }
 
@@ -198,7 +204,7 @@ impl<'a> Setting<'a> {
         }
         let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        if inner.policy.auto_persist_globals {
+        if self.persisted_bytes(last).is_some() {
             // Nothing that the script did.
             let file = match runtime.language {
                 Language::Python => PYTHON_STATE_FILE,

@@ -3,8 +3,8 @@
 use std::{fs, thread};
 
 use glovebox::{
-    BuildError, CancelToken, Commit, ExecuteError, HibernateOptions, Language, Policy, Request, ResumeError,
-    ResumeOptions, Sandbox, component::SandboxHost,
+    BuildError, CancelToken, Commit, HibernateOptions, Language, Policy, Request, ResumeOptions, Sandbox,
+    component::SandboxHost,
 };
 use glovebox_tests::{engine, sandbox, short};
 
@@ -68,10 +68,33 @@ fn what_cannot_keep_globals_refuses_such_a_policy() {
     assert!(matches!(plain, Err(BuildError::NotPersisting { .. })));
     let host = SandboxHost::builder(engine()).policy(policy).build().unwrap_err().to_string();
     assert!(host.contains("`auto_persist_globals`"), "{host}");
-    let persisting = sandbox(Language::JavaScript, |policy| policy.auto_persist_globals = true);
-    assert!(matches!(persisting.session(), Err(ExecuteError::SessionPersists)));
-    let session = sandbox(Language::JavaScript, |_| ()).session().unwrap();
-    let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
-    let resumed = persisting.resume(&bytes, ResumeOptions::default()).unwrap_err();
-    assert!(matches!(resumed, ResumeError::Session(ExecuteError::SessionPersists)), "{resumed}");
+}
+
+#[test]
+fn a_session_under_such_a_policy_keeps_its_globals_and_leaves_the_files_alone() {
+    for (language, name) in FILES {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(name), r#"{"a":7}"#).unwrap();
+        let sandbox = sandbox(language, |policy| {
+            policy.workspace = Some(directory.path().to_owned());
+            policy.auto_persist_globals = true;
+        });
+        let session = sandbox.session().unwrap();
+        assert!(session.execute("b = 1").unwrap().outcome.is_success());
+        assert_eq!(session.execute("b").unwrap().value.unwrap().repr, "1");
+        assert!(!session.execute("a").unwrap().outcome.is_success(), "the file is for new interpreters");
+        let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
+        let resumed = sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
+        assert_eq!(resumed.execute("b").unwrap().value.unwrap().repr, "1");
+        session.close().unwrap();
+        resumed.close().unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"a":7}"#);
+        // What the session's script does with the file itself is told like any other change.
+        let session = sandbox.session().unwrap();
+        let write = match language {
+            Language::Python => format!("open('/app/{name}', 'w').write('{{}}')"),
+            Language::JavaScript => format!("require('fs').writeFileSync('/app/{name}', '{{}}')"),
+        };
+        assert_eq!(session.execute(&write).unwrap().files_modified, [name]);
+    }
 }

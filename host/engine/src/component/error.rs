@@ -121,7 +121,6 @@ impl From<&ExecuteError> for SandboxError {
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace
-            | ExecuteError::SessionPersists
             | ExecuteError::Mount(_)
             | ExecuteError::Commit { .. } => unavailable("the host did not do this", error),
         }

@@ -113,9 +113,6 @@ impl Session {
         if inner.runtime.image().is_none() {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
-        if inner.policy.auto_persist_globals {
-            return Err(ExecuteError::SessionPersists);
-        }
         let id = chosen_id(options.id)?;
         let (workspace, keeper) = (options.workspace, options.keeper);
         if let Some(workspace) = &workspace {
@@ -147,9 +144,6 @@ impl Session {
         keeper: Keeper,
     ) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
-        if inner.policy.auto_persist_globals {
-            return Err(ExecuteError::SessionPersists);
-        }
         let id = chosen_id(id)?;
         let place = inner.engine.0.sessions.enter(&inner.policy.limits, state.held_bytes())?;
         let roots = Roots::of(&state.wasi);
