@@ -60,6 +60,12 @@ pub trait Host {
     /// Told of output as it is accepted (never of what the caps cut off), for streaming.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 
+    /// What standard input is, where it was not given beforehand: asked for when the guest reads it and nothing is left. None where
+    /// there is no more. Must be cancellable, and end with [`Stop::Deadline`] at the latest at the deadline. Default: none.
+    fn stdin(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(None)
+    }
+
     /// Takes a message that the guest wrote to the tools device, whole. An error ends the guest; whatever is wrong with the
     /// message itself is answered by a reply. Default: nobody listens.
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {

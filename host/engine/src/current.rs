@@ -1,7 +1,11 @@
 //! What holds for the current execution only.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, TryRecvError},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,7 +16,7 @@ use glovebox_wasi::{Stop, Stream};
 use crate::{
     CancelToken,
     budget::Budget,
-    request::OnOutput,
+    request::{OnOutput, StdinSource},
     tools::{Account, Calls, Taken, ToolRecord},
 };
 
@@ -28,9 +32,13 @@ pub(crate) struct Run {
     /// When it is cancelled without anybody's doing.
     cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
+    stdin: Option<StdinSource>,
     soft: SoftStop,
     tools: Option<Calls>,
 }
+
+/// How often a guest that waits for its standard input is looked at.
+const STDIN_POLL: Duration = Duration::from_millis(5);
 
 /// A guest as the host looks at it: what is left of its fuel, and its memory.
 pub(crate) struct Seen<'a> {
@@ -60,6 +68,7 @@ impl Run {
             budget: Budget::default(),
             used_fuel: 0,
             on_output,
+            stdin: None,
             soft: SoftStop::default(),
             tools: None,
         }
@@ -94,6 +103,11 @@ impl Run {
     /// Asks the script to stop before it is unwound.
     pub(crate) fn with_soft_stop(self, soft: SoftStop) -> Self {
         Self { soft, ..self }
+    }
+
+    /// Has standard input read when the guest reads it.
+    pub(crate) fn with_stdin(self, stdin: Option<StdinSource>) -> Self {
+        Self { stdin, ..self }
     }
 
     /// Takes the fuel from a budget.
@@ -193,6 +207,28 @@ impl Run {
         self.wait(end, seen, || false).map(drop)
     }
 
+    /// Waits for standard input that was not given beforehand; none where there is none, or the guest is asked to stop. What reads it
+    /// cannot be stopped: it is left behind, on its thread.
+    pub(crate) fn stdin(&mut self, seen: &mut Seen<'_>) -> Result<Option<Vec<u8>>, Stop> {
+        let Some(source) = self.stdin.take() else { return Ok(None) };
+        let (sender, read) = mpsc::sync_channel(1);
+        let reader = thread::Builder::new().name("stdin".into());
+        if reader.spawn(move || sender.send(source())).is_err() {
+            return Ok(None);
+        }
+        loop {
+            match read.try_recv() {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(TryRecvError::Disconnected) => return Ok(None),
+                Err(TryRecvError::Empty) => {}
+            }
+            let end = Instant::now().checked_add(STDIN_POLL).unwrap_or(self.deadline);
+            if self.wait(end, seen, || false)? == Woken::Asked {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Takes a message of the guest's to the tools, and says whether it was a call.
     pub(crate) fn send(&mut self, message: &[u8]) -> bool {
         self.tools.as_mut().is_some_and(|tools| tools.send(message))
@@ -242,7 +278,7 @@ impl Run {
 
     /// Drops the listener. A guest that is kept would keep it too, with whatever it holds: its own session, say.
     pub(crate) fn forget_listener(&mut self) {
-        self.on_output = None;
+        (self.on_output, self.stdin) = (None, None);
     }
 
     /// Nanoseconds since this guest's instance was made.

@@ -92,6 +92,11 @@ impl Host for CallHost<'_> {
         self.run.output(stream, bytes);
     }
 
+    fn stdin(&mut self) -> Result<Option<Vec<u8>>, Stop> {
+        let (run, mut seen) = self.seen();
+        run.stdin(&mut seen)
+    }
+
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         self.charge(message_fuel(message.len()))?;
         if self.run.send(message) {

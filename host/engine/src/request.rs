@@ -10,6 +10,9 @@ pub const SANDBOX_NAME: &str = "<sandbox>";
 /// Called with what a guest writes, as it writes it.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
+/// Reads standard input, once the guest wants it.
+pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
 /// What becomes of a request while its session is busy with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
@@ -34,6 +37,8 @@ pub struct Request<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: SourceKind,
     pub(crate) stdin: &'a [u8],
+    pub(crate) stdin_source: Option<StdinSource>,
+    pub(crate) context: Option<&'a serde_json::Value>,
     pub(crate) session_id: Option<&'a str>,
     pub(crate) cancel: Option<&'a CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
@@ -53,6 +58,8 @@ impl<'a> Request<'a> {
             name: SANDBOX_NAME,
             kind: SourceKind::Detect,
             stdin: &[],
+            stdin_source: None,
+            context: None,
             session_id: None,
             cancel: None,
             cancel_after: None,
@@ -87,6 +94,23 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn stdin(mut self, bytes: &'a [u8]) -> Self {
         self.stdin = bytes;
+        self
+    }
+
+    /// What the script reads from standard input, read when it first does: a script that reads nothing waits for nobody. `read` is
+    /// called at most once, on a thread of its own, on which it stays when the execution ends before it returns; waiting for it is
+    /// on the script's time. At most `limits.stdin_bytes` of what it gives are taken. [`stdin`](Self::stdin) comes before it.
+    #[must_use]
+    pub fn stdin_from(mut self, read: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
+        self.stdin_source = Some(Box::new(read));
+        self
+    }
+
+    /// What the script finds in the global variable `context`: at most `limits.stdin_bytes` of JSON text. In a session the variable is
+    /// set before the script runs, in the same turn, and stays. Default: no such variable. It needs a prepared runtime.
+    #[must_use]
+    pub fn context(mut self, value: &'a serde_json::Value) -> Self {
+        self.context = Some(value);
         self
     }
 

@@ -13,7 +13,7 @@ use crate::{
     execution::{Metadata, Output},
     guest::Guest,
     own_commits::OwnCommits,
-    request::OnOutput,
+    request::{OnOutput, StdinSource},
     sandbox::Sandbox,
     tools::{Calls, Desk, Toolbox},
     typescript::Stripped,
@@ -31,6 +31,9 @@ mod types;
 
 use types::Types;
 
+/// The global variable that a request's context is in.
+pub(crate) const CONTEXT: &str = "context";
+
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
@@ -40,6 +43,10 @@ pub(crate) struct Setting<'a> {
     name: &'a str,
     kind: SourceKind,
     pub(crate) stdin: &'a [u8],
+    stdin_source: Option<StdinSource>,
+    has_stdin: bool,
+    /// JSON text.
+    pub(crate) context: Option<String>,
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
     budget: Budget,
@@ -63,6 +70,9 @@ impl<'a> Setting<'a> {
             name: request.name,
             kind: request.kind,
             stdin: request.stdin,
+            has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
+            stdin_source: request.stdin_source,
+            context: request.context.map(ToString::to_string),
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
             budget: request.budget,
@@ -79,7 +89,17 @@ impl<'a> Setting<'a> {
 
     /// Refuses what is over the limits.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
-        let Request { source, name, stdin, .. } = request;
+        let Request { source, name, stdin, context, .. } = request;
+        let most = sandbox.0.policy.limits.stdin_bytes;
+        match context.map(|value| value.to_string().len() as u64) {
+            Some(bytes) if bytes > most => {
+                return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
+            }
+            Some(_) if sandbox.0.runtime.image().is_none() => {
+                return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
+            }
+            _ => {}
+        }
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
@@ -96,7 +116,15 @@ impl<'a> Setting<'a> {
             Some(types) => run.begun_at(types.begun).with_used_fuel(types.fuel),
             None => run,
         };
-        let run = run.cancelled_at(self.cancel_at);
+        let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
+        let stdin = self.stdin_source.take().map(|source| -> StdinSource {
+            Box::new(move || {
+                let mut bytes = source();
+                bytes.truncate(most);
+                bytes
+            })
+        });
+        let run = run.cancelled_at(self.cancel_at).with_stdin(stdin);
         // Where executions are to be the same every time, only what the guest itself does may stop it.
         let fuel = self.budget.within(limits.fuel);
         let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
@@ -130,11 +158,20 @@ impl<'a> Setting<'a> {
             kind: self.kind,
             args: &policy.args,
             env: &inner.env,
-            has_stdin: !self.stdin.is_empty(),
+            has_stdin: self.has_stdin,
             last,
             wants_value: self.wants_value,
             inject_setup: inner.policy.inject_setup,
             persisted_bytes: self.persisted_bytes(last),
+        }
+    }
+
+    /// Gives a new guest the request's context.
+    pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
+        let inner = &self.sandbox.0;
+        match (&self.context, inner.runtime.image()) {
+            (Some(json), Some(image)) => guest.set_variable(image, &inner.policy.limits, CONTEXT, json).0,
+            _ => Ok(()),
         }
     }
 

@@ -214,6 +214,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let run = setting.start();
             let (mut guest, roots) = self.guest(&setting, Guest::one_shot, self.0.workspace.files()?, run)?;
+            setting.set_context(&mut guest)?;
             let executed = setting.execute(&mut guest, &roots, true, None)?;
             self.recycle(guest, executed.after);
             executed.into_result()

@@ -35,6 +35,7 @@ mod names;
 mod persist;
 mod recycled;
 mod reference;
+mod requests;
 mod runtimes;
 mod scenarios;
 mod session_files;

@@ -19,7 +19,14 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
     let target = readable(wasi, fd)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::Stdin => scatter(host, &regions, prices::BYTE, &mut wasi.stdin)?,
+        Target::Stdin => {
+            if wasi.stdin.rest_bytes() == 0
+                && let Some(bytes) = host.stdin()?
+            {
+                wasi.set_stdin(bytes);
+            }
+            scatter(host, &regions, prices::BYTE, &mut wasi.stdin)?
+        }
         Target::File { inode, position } => {
             let count = read_file(wasi, host, inode, position, &regions)?;
             advance(wasi, fd, position.saturating_add(u64::from(count)))?;

@@ -14,7 +14,7 @@ use crate::{
     budget::Keeper,
     entropy,
     guest::Guest,
-    run::Setting,
+    run::{CONTEXT, Setting},
     session::{
         SessionInfo, SessionOptions, SharedWorkspace, check_id,
         checkpoint::Awaken,
@@ -130,7 +130,7 @@ impl Session {
         let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
         let session = Self::around(sandbox, id, workspace, live);
         if let Some(context) = &options.context {
-            session.set_variable("context", context)?;
+            session.set_variable(CONTEXT, context)?;
         }
         Ok(session)
     }
@@ -220,7 +220,12 @@ impl Session {
             Ok(mut held) => {
                 has_turn();
                 setting.strip()?;
-                shared.sandbox.0.engine.0.on_stack(|| held.live.run(&mut setting))?
+                shared.sandbox.0.engine.0.on_stack(|| {
+                    if let Some(json) = &setting.context {
+                        held.live.set_variable(CONTEXT, json)?;
+                    }
+                    held.live.run(&mut setting)
+                })?
             }
             Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
             Err(NotHeld::Busy(error)) => Err(error),
@@ -291,7 +296,7 @@ impl Session {
         let state = self.turn()?.live.save_for_fork()?;
         let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork, options.keeper)?;
         if let Some(context) = &options.context {
-            fork.set_variable("context", context)?;
+            fork.set_variable(CONTEXT, context)?;
         }
         Ok(fork)
     }

@@ -1,11 +1,14 @@
 //! A request that does not borrow.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use crate::{
     CancelToken, Request, SourceKind,
     budget::Budget,
-    request::{IfBusy, OnOutput},
+    request::{IfBusy, OnOutput, StdinSource},
 };
 
 /// What a [`Request`] says, for a thread to keep.
@@ -14,6 +17,8 @@ pub(super) struct Owned {
     name: String,
     kind: SourceKind,
     stdin: Vec<u8>,
+    stdin_source: Mutex<Option<StdinSource>>,
+    context: Option<serde_json::Value>,
     session_id: Option<String>,
     cancel: CancelToken,
     cancel_after: Option<Duration>,
@@ -30,6 +35,8 @@ impl Owned {
             name: request.name.to_owned(),
             kind: request.kind,
             stdin: request.stdin.to_vec(),
+            stdin_source: Mutex::new(request.stdin_source),
+            context: request.context.cloned(),
             session_id: request.session_id.map(str::to_owned),
             cancel: request.cancel.map_or_else(CancelToken::new, CancelToken::child),
             cancel_after: request.cancel_after,
@@ -47,12 +54,14 @@ impl Owned {
         self.on_output.take()
     }
 
-    /// The request again, without its listener.
+    /// The request again, without its listener; the first time, with what reads its standard input.
     pub(super) fn request(&self) -> Request<'_> {
         Request {
             name: &self.name,
             kind: self.kind,
             stdin: &self.stdin,
+            stdin_source: self.stdin_source.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            context: self.context.as_ref(),
             session_id: self.session_id.as_deref(),
             cancel: Some(&self.cancel),
             cancel_after: self.cancel_after,

@@ -1,0 +1,127 @@
+//! What a request brings with it: a context, and standard input that is read when the script reads it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use glovebox::{CancelToken, ExecuteError, Language, Request, Resource};
+use glovebox_tests::{sandbox, short};
+use serde_json::{Value, json};
+
+const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+
+fn reads(language: Language) -> &'static str {
+    match language {
+        Language::Python => "import sys\nprint(repr(sys.stdin.read()), repr(sys.stdin.read()))",
+        Language::JavaScript => {
+            "const read = () => JSON.stringify(require('fs').readFileSync(0, 'utf8')); console.log(read(), read())"
+        }
+    }
+}
+
+fn prints(language: Language, what: &str) -> String {
+    match language {
+        Language::Python => format!("import json; print(json.dumps({what}))"),
+        Language::JavaScript => format!("console.log(JSON.stringify({what}))"),
+    }
+}
+
+#[test]
+fn a_script_finds_its_context_and_the_next_one_does_not() {
+    let context = json!({ "city": "Oslo", "sizes": [1, 2.5, null], "__proto__": { "x": 1 } });
+    for language in LANGUAGES {
+        let sandbox = sandbox(language, |_| ());
+        for _ in 0..3 {
+            let source = prints(language, "context");
+            let execution = sandbox.run(Request::new(&source).context(&context)).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&execution.stdout.text()).unwrap(), context, "{language}");
+            // Nor does it when it gets the instance that this one ran in.
+            let without = sandbox.execute("context").unwrap();
+            assert_eq!(short(&without.outcome), "raised", "{language}");
+        }
+        let session = sandbox.session().unwrap();
+        session.run(Request::new("1").context(&json!(7))).unwrap();
+        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "7", "it stays");
+        session.run(Request::new("1").context(&json!(8))).unwrap();
+        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "8");
+        let started = session.start(Request::new("context").context(&json!(9))).unwrap();
+        started.advance(Vec::new(), None).unwrap();
+        assert_eq!(started.execution().unwrap().value.as_ref().unwrap().repr, "9");
+    }
+}
+
+#[test]
+fn a_context_is_as_long_as_standard_input_may_be() {
+    for language in LANGUAGES {
+        let sandbox = sandbox(language, |policy| policy.limits.stdin_bytes = 100);
+        for (length, fits) in [(99, true), (100, true), (101, false)] {
+            let context = Value::String("x".repeat(length - 2));
+            match sandbox.run(Request::new("1").context(&context)) {
+                Ok(_) => assert!(fits, "{length}"),
+                Err(error) => {
+                    assert!(!fits && matches!(error, ExecuteError::ValueTooLarge { bytes: 101, .. }), "{error}")
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn standard_input_is_read_once_when_the_script_reads_it() {
+    for language in LANGUAGES {
+        let sandbox = sandbox(language, |policy| policy.limits.stdin_bytes = 5);
+        let asked = Arc::new(AtomicU32::new(0));
+        let run = |source: &str, bytes: &'static [u8]| {
+            let asked = Arc::clone(&asked);
+            let read = move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                bytes.to_vec()
+            };
+            sandbox.run(Request::new(source).stdin_from(read)).unwrap().stdout.text().trim_end().replace('\'', "\"")
+        };
+        assert_eq!(run("1", b"abc"), "");
+        assert_eq!(asked.load(Ordering::SeqCst), 0, "{language}: nobody reads");
+        for (bytes, expected) in [(&b"abcd"[..], "abcd"), (b"abcde", "abcde"), (b"abcdef", "abcde"), (b"", "")] {
+            asked.store(0, Ordering::SeqCst);
+            assert_eq!(run(reads(language), bytes), format!("\"{expected}\" \"\""), "{language}");
+            assert_eq!(asked.load(Ordering::SeqCst), 1, "{language}");
+        }
+        // In a session each execution has its own.
+        let session = sandbox.session().unwrap();
+        for bytes in [b"one", b"two"] {
+            let execution = session.run(Request::new(reads(language)).stdin_from(|| bytes.to_vec())).unwrap();
+            assert!(execution.stdout.text().contains(std::str::from_utf8(bytes).unwrap()), "{language}");
+        }
+        assert!(!session.execute(reads(language)).unwrap().stdout.text().contains("two"));
+    }
+}
+
+#[test]
+fn who_waits_for_standard_input_can_be_stopped() {
+    for language in LANGUAGES {
+        let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 500);
+        let (never, end) = mpsc::channel::<()>();
+        let execution = sandbox.run(Request::new(reads(language)).stdin_from(move || {
+            let _ = end.recv();
+            Vec::new()
+        }));
+        let outcome = execution.unwrap().outcome;
+        assert!(matches!(outcome, glovebox::Outcome::Exhausted { resource: Resource::Time, .. }), "{outcome:?}");
+        drop(never);
+        let token = CancelToken::new();
+        let (never, end) = mpsc::channel::<()>();
+        let cancelling = token.clone();
+        let execution = sandbox.run(Request::new(reads(language)).cancel(&token).stdin_from(move || {
+            cancelling.cancel();
+            let _ = end.recv_timeout(Duration::from_secs(60));
+            Vec::new()
+        }));
+        assert_eq!(short(&execution.unwrap().outcome), "cancelled", "{language}");
+        drop(never);
+    }
+}
