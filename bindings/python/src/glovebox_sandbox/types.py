@@ -533,7 +533,9 @@ class Execution:
     """What it wrote to standard output."""
 
     stderr: Output
-    """What it wrote to standard error."""
+    """What it wrote to standard error. Where a limit ended it, the last line names that: `OutOfFuel`, `TimedOut` or
+    `OutOfMemory`.
+    """
 
     fuel_consumed: int
     """Fuel used. An execution that ran out of fuel used all of it; for one that was stopped from outside, by time or a
