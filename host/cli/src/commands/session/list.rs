@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     kept::{Shelf, missing},
-    terminal::{Align, HEAD, ago, bytes, counted, grouped, out, out_json, table},
+    terminal::{Align, HEAD, ago, bytes, grouped, out, out_json, table},
 };
 
 /// List the sessions that are kept, the last used first
