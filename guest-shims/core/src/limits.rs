@@ -42,8 +42,8 @@ pub struct Limits {
     /// cancellation unwinds at once.
     pub timeout_reserve_ms: u64,
     /// Bytes of memory. Default 128 MiB. It counts what a script makes its guest and the host hold: linear memory beyond the
-    /// interpreter's image, files, the mounts' cache, captured output, calls of tools. The image itself counts as 2 MiB, about
-    /// what an interpreter writes to of it: it is the same for every script, mapped from one file, and most of it, such as the C
+    /// interpreter's image, files, the mounts' cache, captured output, calls of tools. The image itself counts as 2 MiB, more
+    /// than a small script writes to of it: it is the same for every script, mapped from one file, and most of it, such as the C
     /// stack, is never touched. What a script does write to of the image is memory of its own as well, but never more than the
     /// image is large (60 MiB for Python, 5 MiB for JavaScript). So the host stays bounded: no execution holds more than this
     /// limit and the size of its image. The guest sees an allocation fail (`MemoryError`, `InternalError: out of memory`), or

@@ -7,7 +7,7 @@ use crate::{session::Reservation, tools::Account};
 /// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
-/// What an image counts as, however large: about what an interpreter itself writes to of it.
+/// What an image counts as, however large: more than a small script writes to of it.
 const IMAGE_BYTES: u64 = 2 << 20;
 
 /// How much memory a guest may have.

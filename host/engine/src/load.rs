@@ -42,8 +42,9 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The driver's own half of the boot, such as the stack it lays out, is in no boot code: it changes with the version.
-                let version = concat!(env!("CARGO_PKG_VERSION"), " with whether it is restorable").as_bytes();
+                // The driver's own half of the boot, such as the stack it lays out, is in no boot code, nor is what the interpreter
+                // finds of our WASI as it boots: they change with the version.
+                let version = concat!(env!("CARGO_PKG_VERSION"), " with ENOENT outside").as_bytes();
                 let compiler = driver.compiler_args();
                 let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
