@@ -1,6 +1,10 @@
 //! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
 
-use std::{collections::BTreeMap, env::consts};
+use std::{
+    collections::BTreeMap,
+    env::consts,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use glovebox_vfs::{escaped, escaped_text};
 
@@ -9,11 +13,7 @@ use glovebox_runtimes::{
 };
 use wasmtime::component::Component;
 
-use crate::{
-    Engine, aot,
-    engine::{Inner, compile_digest},
-    load::WASMTIME,
-};
+use crate::{Engine, aot, engine::compile_digest, load::WASMTIME};
 
 /// A component could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum CompileError {
     /// The bytes are no component that this Wasmtime engine can run.
     #[error("it does not compile: {name}", name = escaped_text(.0))]
     Compile(String),
+    /// What compiles it ended early: it took too much, or could not be started.
+    #[error("{0}")]
+    Compiler(String),
     /// The operating system gave no stack to compile on.
     #[error("no stack to compile a component on")]
     Stack(#[source] std::io::Error),
@@ -35,10 +38,37 @@ pub enum CompileError {
 ///
 /// It is kept under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
 /// rules are those of prepared images: a cache that others can write to is refused.
+///
+/// Compiling takes time and memory that the size of a component does not bound; for components of strangers there is
+/// [`compile_with`].
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
+    compile_with(engine, wasmtime, wasm, |wasm| {
+        // Compiling recurses deeply, and the caller may be a thread with a small stack.
+        // There are components that Cranelift panics at, before it has made anything.
+        let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
+        let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
+        compiled.map_err(|_| CompileError::Compiler("what compiles it panicked".into()))?.map_err(words)
+    })
+}
+
+/// As [`compile`], where `compiler` compiles what the cache does not have, within limits or in a process of its own.
+///
+/// It gives what [`wasmtime::Engine::precompile_component`] gave, of an engine with the settings of `wasmtime` and the same version. That is
+/// native code, which this process then runs: a compiler has to be as trustworthy as this program.
+pub fn compile_with(
+    engine: &Engine,
+    wasmtime: &wasmtime::Engine,
+    wasm: &[u8],
+    compiler: impl Fn(&[u8]) -> Result<Vec<u8>, CompileError>,
+) -> Result<Component, CompileError> {
     let inner = &*engine.0;
     let key = key(wasmtime, wasm);
-    let open = || inner.open_or_build(CacheKind::Components, &key, || build(inner, wasmtime, wasm));
+    let open = || {
+        inner.open_or_build(CacheKind::Components, &key, || {
+            inner.progress.message("compiling the component");
+            Ok(artefact(wasm, compiler(wasm)?))
+        })
+    };
     let built = match open() {
         // A damaged one is compiled again: nobody but its user knows it by a name.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
@@ -92,10 +122,7 @@ fn key(wasmtime: &wasmtime::Engine, wasm: &[u8]) -> ArtefactKey {
     })
 }
 
-fn build(inner: &Inner, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<NewArtefact, CompileError> {
-    inner.progress.message("compiling the component");
-    // Compiling recurses deeply, and the caller may be a thread with a small stack.
-    let compiled = inner.stacks.run(|| aot::compile_component(wasmtime, wasm)).map_err(CompileError::Stack)?;
+fn artefact(wasm: &[u8], aot: Vec<u8>) -> NewArtefact {
     let record = ImageRecord {
         sha256: Digest::of(wasm),
         prepared: false,
@@ -105,7 +132,7 @@ fn build(inner: &Inner, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<NewA
         restorable: false,
         notes: BTreeMap::new(),
     };
-    Ok(NewArtefact { aot: compiled.map_err(words)?, record })
+    NewArtefact { aot, record }
 }
 
 fn words(error: wasmtime::Error) -> CompileError {

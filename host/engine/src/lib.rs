@@ -90,7 +90,7 @@ mod workspace;
 pub use cache::{CacheLimits, CachePrune, CachePruneReport, CachePruned, CacheUsage};
 pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
-pub use compile::{CompileError, ComponentCache, compile};
+pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
