@@ -3,7 +3,7 @@
 use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
 
 use glovebox::{
-    Engine,
+    CompileError, Engine,
     component::{SandboxCtx, SandboxHost, add_to_linker},
 };
 use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
@@ -12,7 +12,8 @@ use crate::{
     AppConfig, AppOutcome, Ended, Export, InvokeError, LoadError, RunError,
     engine::wasmtime_engine,
     exports::exports,
-    invoke, parts,
+    invoke,
+    preflight::{self, Refusal},
     run::{Call, Done, Job, run},
     state::State,
 };
@@ -47,12 +48,14 @@ impl fmt::Debug for Applications {
 pub struct Application {
     name: String,
     instance: InstancePre<State<SandboxCtx>>,
+    instance_bytes: u64,
     exports: Vec<Export>,
 }
 
 /// A component that has no sandbox.
 pub(crate) struct Plain {
     pub(crate) instance: InstancePre<State<()>>,
+    pub(crate) instance_bytes: u64,
     pub(crate) exports: Vec<Export>,
 }
 
@@ -78,31 +81,36 @@ impl Applications {
     /// Loads a component that is here already. The name is what messages call it.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
-        let component = self.compile(&name, bytes)?;
+        let (component, instance_bytes) = self.compile(&name, bytes)?;
         let mut linker = self.wasi(&name)?;
         add_to_linker(&mut linker).map_err(|error| link_error(&name, &error))?;
         let provided: Vec<&str> = WASI.into_iter().chain([SANDBOX]).collect();
         let instance = self.link(&name, &linker, &provided, &component)?;
-        Ok(Application { name, instance, exports: exports(&self.wasmtime, &component) })
+        Ok(Application { name, instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
     /// Loads a component that has WASI and no sandbox.
     pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
-        let component = self.compile(name, bytes)?;
+        let (component, instance_bytes) = self.compile(name, bytes)?;
         let instance = self.link(name, &self.wasi(name)?, &WASI, &component)?;
-        Ok(Plain { instance, exports: exports(&self.wasmtime, &component) })
+        Ok(Plain { instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
-    fn compile(&self, name: &str, bytes: &[u8]) -> Result<Component, LoadError> {
+    /// A component, and what the host holds for each instance of it.
+    fn compile(&self, name: &str, bytes: &[u8]) -> Result<(Component, u64), LoadError> {
         let name = || name.to_owned();
         match bytes {
             [b'\0', b'a', b's', b'm', _, _, 1, 0, ..] => {}
             [b'\0', b'a', b's', b'm', _, _, 0, 0, ..] => return Err(LoadError::CoreModule { name: name() }),
             _ => return Err(LoadError::NotWasm { name: name() }),
         }
-        parts::check(bytes).map_err(|excess| LoadError::Excess { name: name(), reason: excess.to_string() })?;
-        glovebox::compile(&self.engine, &self.wasmtime, bytes)
-            .map_err(|source| LoadError::Compile { name: name(), source })
+        let instance_bytes = preflight::check(bytes).map_err(|refusal| match refusal {
+            Refusal::Malformed(words) => LoadError::Compile { name: name(), source: CompileError::Compile(words) },
+            refusal => LoadError::Excess { name: name(), reason: refusal.to_string() },
+        })?;
+        let component = glovebox::compile(&self.engine, &self.wasmtime, bytes)
+            .map_err(|source| LoadError::Compile { name: name(), source })?;
+        Ok((component, instance_bytes))
     }
 
     /// A linker with WASI and nothing else.
@@ -198,6 +206,7 @@ impl Application {
         let scripts = Some((sandbox.cancel_token(), last_word));
         run(Job {
             instance: self.instance.clone(),
+            instance_bytes: self.instance_bytes,
             state: State::new(config, sandbox)?,
             call,
             limits: config.limits.clone(),

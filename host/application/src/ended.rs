@@ -22,7 +22,7 @@ pub struct Ended {
     pub value: Option<String>,
     /// Fuel that its own code used, up to where it was last seen.
     pub fuel_consumed: u64,
-    /// Bytes of all its linear memories at the end.
+    /// Bytes of its linear memories, tables and instances at the end, as [`AppLimits::memory_bytes`] counts them.
     pub memory_bytes: u64,
     /// How long it ran, its instantiation included.
     pub duration: Duration,

@@ -20,6 +20,8 @@ pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
+        // Images of memories are made only of data that is dense. Otherwise two bytes far apart would be megabytes of compiled component.
+        .memory_guaranteed_dense_image_size(0)
         // What a trap was is told; frames of a stranger's component tell its user nothing.
         .wasm_backtrace_max_frames(None);
     Engine::new(&config)

@@ -42,13 +42,13 @@ pub enum LoadError {
         /// The file.
         name: String,
     },
-    /// It has more parts than it costs little to look at: 1,000 modules and components, or about as many types of components within one
-    /// another.
+    /// Compiling it would take out of all proportion to its size. The most are 1,000 modules and components, about as many types of components
+    /// within one another, 10,000 instances, 20,000 functions of the canonical ABI in them, and 250,000 items that they are made of.
     #[error("`{name}` is refused before it is compiled: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
         /// The component.
         name: String,
-        /// Which parts.
+        /// What there is too much of.
         reason: String,
     },
     /// It does not compile, or the cache cannot be used.

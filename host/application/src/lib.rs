@@ -35,8 +35,8 @@
 //! * What is granted: a directory that may be written to has no quota, and the network is all that this machine reaches, itself
 //!   included.
 //! * Flaws in Wasmtime's sandbox or in the CPU, as for the guests: see [`glovebox`].
-//! * The time and memory of compiling a component, which only the size of its file bounds, and the number of its
-//!   parts.
+//! * The time and memory of compiling a component: what is known to be out of proportion is refused beforehand, the rest only the
+//!   size of its file bounds.
 
 mod applications;
 mod config;
@@ -48,7 +48,7 @@ mod grants;
 mod invoke;
 mod limiter;
 mod limits;
-mod parts;
+mod preflight;
 mod run;
 mod state;
 mod tools;

@@ -1,10 +1,14 @@
-//! What an application's memories and tables take, all together.
+//! What an application's instances, memories and tables take, all together.
 
 use wasmtime::ResourceLimiter;
 
 use crate::AppLimits;
 
-/// Counts memories and tables of one store. Nothing in it is freed before the store is, so that sums only grow.
+/// What Wasmtime keeps for an element of a table: a reference to a function, which is the largest.
+const ELEMENT_BYTES: u64 = 8;
+
+/// Counts what one store has. Nothing in it is freed before the store is, so that sums only grow: also where the system does not grant
+/// a growth that was allowed. Wasmtime reports failures of growths that it never asked for, so that none can be taken back.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory: Sum,
@@ -17,30 +21,23 @@ pub(crate) struct Limiter {
 struct Sum {
     used: u64,
     most: u64,
-    /// What the last growth added, should it fail after it was allowed.
-    last: u64,
     /// The sum that was refused, if any was.
     refused: Option<u64>,
 }
 
 impl Sum {
     fn new(most: u64) -> Self {
-        Self { used: 0, most, last: 0, refused: None }
+        Self { used: 0, most, refused: None }
     }
 
-    fn grow(&mut self, current: usize, desired: usize) -> bool {
-        let more = u64::try_from(desired.saturating_sub(current)).unwrap_or(u64::MAX);
+    /// What the sum would be with so much more; none where that is over the limit.
+    fn with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
         if wanted > self.most {
             self.refused = Some(wanted);
-            return false;
+            return None;
         }
-        (self.used, self.last) = (wanted, more);
-        true
-    }
-
-    fn failed(&mut self) {
-        self.used = self.used.saturating_sub(std::mem::take(&mut self.last));
+        Some(wanted)
     }
 }
 
@@ -53,34 +50,43 @@ impl Limiter {
         }
     }
 
-    /// Bytes of all memories.
+    /// Adds bytes and elements of tables, both or neither.
+    fn add(&mut self, bytes: u64, elements: u64) -> bool {
+        let (Some(elements), Some(bytes)) = (self.tables.with(elements), self.memory.with(bytes)) else { return false };
+        (self.tables.used, self.memory.used) = (elements, bytes);
+        true
+    }
+
+    /// Counts what the host will hold for its instances, and says whether there is room for it.
+    pub(crate) fn reserve(&mut self, instance_bytes: u64) -> bool {
+        self.add(instance_bytes, 0)
+    }
+
+    /// Bytes of all instances, memories and tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.used
     }
 
-    /// What all memories would have been, had the limit not refused it.
+    /// What they would have been, had the limit not refused it.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
         self.memory.refused
     }
 }
 
+/// By how much something is to grow; none where its own type does not allow that, which counts for nothing.
+fn growth(current: usize, desired: usize, maximum: Option<usize>) -> Option<u64> {
+    let fits = maximum.is_none_or(|maximum| desired <= maximum);
+    fits.then(|| u64::try_from(desired.saturating_sub(current)).unwrap_or(u64::MAX))
+}
+
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.memory.grow(current, desired))
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(growth(current, desired, maximum).is_some_and(|bytes| self.add(bytes, 0)))
     }
 
-    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.memory.failed();
-        Ok(())
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.tables.grow(current, desired))
-    }
-
-    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.tables.failed();
-        Ok(())
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let add = |elements: u64| self.add(elements.saturating_mul(ELEMENT_BYTES), elements);
+        Ok(growth(current, desired, maximum).is_some_and(add))
     }
 
     fn instances(&self) -> usize {
@@ -120,23 +126,43 @@ mod tests {
     }
 
     #[test]
-    fn a_growth_that_the_system_did_not_grant_is_not_counted() {
+    fn what_failed_is_not_taken_back() {
         let mut limiter = limiter();
         assert!(limiter.memory_growing(0, 60, None).unwrap());
-        assert!(limiter.memory_growing(60, 100, None).unwrap());
-        limiter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
-        assert_eq!(limiter.memory_bytes(), 60);
-        // One that the limiter refused itself is told in the same way, and takes nothing back.
+        limiter.memory_grow_failed(wasmtime::Error::msg("beyond what its type allows")).unwrap();
         assert!(!limiter.memory_growing(0, 41, None).unwrap());
-        limiter.memory_grow_failed(wasmtime::Error::msg("refused")).unwrap();
         assert_eq!(limiter.memory_bytes(), 60);
     }
 
     #[test]
-    fn tables_have_a_sum_of_their_own() {
+    fn what_a_type_does_not_allow_counts_for_nothing() {
+        let mut limiter = limiter();
+        assert!(limiter.memory_growing(0, 60, Some(60)).unwrap());
+        assert!(!limiter.memory_growing(60, 61, Some(60)).unwrap());
+        assert!(!limiter.memory_growing(0, 101, Some(60)).unwrap());
+        assert!(!limiter.table_growing(0, 2, Some(1)).unwrap());
+        assert_eq!((limiter.memory_bytes(), limiter.refused_bytes()), (60, None));
+    }
+
+    #[test]
+    fn tables_have_a_sum_of_their_own_and_count_as_memory() {
         let mut limiter = limiter();
         assert!(limiter.table_growing(0, 10, None).unwrap());
         assert!(!limiter.table_growing(0, 1, None).unwrap());
-        assert!(limiter.memory_growing(0, 100, None).unwrap());
+        assert!(limiter.memory_growing(0, 20, None).unwrap());
+        assert!(!limiter.memory_growing(20, 21, None).unwrap());
+        let mut limiter = Limiter::new(&AppLimits { memory_bytes: 79, table_elements: 10, ..AppLimits::default() });
+        assert!(!limiter.table_growing(0, 10, None).unwrap());
+        assert!(limiter.table_growing(0, 9, None).unwrap(), "what was refused is not counted");
+    }
+
+    #[test]
+    fn instances_count_under_at_and_over_the_limit() {
+        for (bytes, has_room) in [(0, true), (99, true), (100, true), (101, false), (u64::MAX, false)] {
+            let mut limiter = limiter();
+            assert_eq!(limiter.reserve(bytes), has_room, "{bytes}");
+            // What was refused is not counted.
+            assert_eq!(limiter.memory_growing(0, 1, None).unwrap(), bytes != 100, "{bytes}");
+        }
     }
 }

@@ -10,12 +10,13 @@ pub struct AppLimits {
     /// Fuel: about one unit per WebAssembly operator. Host functions cost none; the wall-clock bounds them. Default 10^11, some
     /// minutes of computing. At 0 left it traps.
     pub fuel: u64,
-    /// Bytes of all its linear memories together. `memory.grow` beyond it fails, as WebAssembly has it; most programs then trap.
-    /// Default 512 MiB.
+    /// Bytes of all its linear memories together, of its tables, eight for an element, and of what the host holds for its instances:
+    /// globals, segments, references to functions, from some kilobytes up. `memory.grow` beyond it fails, as WebAssembly has it; most
+    /// programs then trap. One whose instances alone are over it does not begin. Default 512 MiB.
     pub memory_bytes: u64,
     /// Wall-clock milliseconds from its start, waits and scripts included. Default 600,000: ten minutes.
     pub timeout_ms: u64,
-    /// Elements of all its tables together; `table.grow` beyond it fails. Default 1,000,000.
+    /// Elements of all its tables together; `table.grow` beyond it, or beyond `memory_bytes`, fails. Default 1,000,000.
     pub table_elements: u64,
     /// Instances of core modules that it consists of. Default 1,000. More memories than a tenth of it are refused as well: each
     /// reserves 4 GiB of address space.

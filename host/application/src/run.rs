@@ -45,6 +45,8 @@ pub(crate) struct Call {
 /// A call and everything that it needs.
 pub(crate) struct Job<S: Send + 'static> {
     pub(crate) instance: InstancePre<State<S>>,
+    /// What the host holds for an instance, beside memories and the elements of tables.
+    pub(crate) instance_bytes: u64,
     pub(crate) state: State<S>,
     pub(crate) call: Call,
     pub(crate) limits: AppLimits,
@@ -145,6 +147,11 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     }
 }
 
+/// An instance of it would take more than its memory.
+#[derive(Debug, thiserror::Error)]
+#[error("the application's instances take more than its memory")]
+struct NoRoom;
+
 /// It was stopped while it waited.
 #[derive(Debug, thiserror::Error)]
 #[error("the application was stopped")]
@@ -157,7 +164,8 @@ fn carry_out<S: Send + 'static>(
     running: Running<Report<S>>,
     watch: &Arc<Watch<Report<S>>>,
 ) {
-    let Job { instance, state, call, limits, .. } = job;
+    let Job { instance, instance_bytes, mut state, call, limits, .. } = job;
+    let has_room = state.limiter.reserve(instance_bytes);
     let mut store = Store::new(instance.engine(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(limits.lift_bytes);
@@ -170,6 +178,9 @@ fn carry_out<S: Send + 'static>(
         None => Ok(UpdateDeadline::Continue(NEXT_EPOCH)),
     });
     let result = store.set_fuel(limits.fuel).and_then(|()| {
+        if !has_room {
+            return Err(NoRoom.into());
+        }
         runtime.block_on(async {
             let mut calling = pin!(enter(&mut store, &instance, &call));
             poll_fn(|context| match running.poll_stop(context) {

@@ -43,6 +43,7 @@ impl fmt::Debug for ToolsComponent {
 struct Provider {
     name: String,
     instance: InstancePre<State<()>>,
+    instance_bytes: u64,
     call: Export,
     config: AppConfig,
 }
@@ -71,7 +72,8 @@ impl ToolsComponent {
         let (Some(list), Some(call)) = (function("list-tools"), function("call")) else {
             return Err(LoadError::NoTools { name });
         };
-        let provider = Arc::new(Provider { name, instance: loaded.instance, call, config });
+        let provider =
+            Arc::new(Provider { name, instance: loaded.instance, instance_bytes: loaded.instance_bytes, call, config });
         let wrong = |reason: String| LoadError::ToolList { name: provider.name.clone(), reason };
         let listed = provider.enter(&list, Vec::new(), None).map_err(|error| wrong(error.to_string()))?;
         let listed = listed.map_err(|outcome| wrong(outcome.describe()))?;
@@ -108,6 +110,7 @@ impl Provider {
         let config = &self.config;
         let done = run(Job {
             instance: self.instance.clone(),
+            instance_bytes: self.instance_bytes,
             state: State::new(config, ())?,
             call: Call { function: function.index, arguments, result_count: function.result_count },
             limits: config.limits.clone(),

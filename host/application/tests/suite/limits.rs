@@ -31,27 +31,37 @@ fn fuel_is_enough_at_what_is_needed_and_not_below() {
     }
 }
 
+/// What the probe has before it grows: its instances, its tables and a page of each of its two memories.
+fn at_rest() -> u64 {
+    let ended = call("add(1, 2)", &config(|_| ()));
+    assert_eq!(ended.outcome, AppOutcome::Returned);
+    ended.memory_bytes
+}
+
 #[test]
 fn memory_is_that_of_all_memories_together() {
-    // One page of each of the two memories, and one more of each.
-    const AT: u64 = 4 << 16;
-    for (memory_bytes, grown) in [(AT + 1, "2"), (AT, "2"), (AT - 1, "1"), (2 << 16, "0")] {
+    // One page more of each of the two memories.
+    let at = at_rest() + (2 << 16);
+    for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_rest(), "0")] {
         let grants = config(|config| config.limits.memory_bytes = memory_bytes);
         assert_eq!(value("grow(1)", &grants), grown, "{memory_bytes}");
     }
-    let ended = call("grow(1)", &config(|config| config.limits.memory_bytes = AT));
-    assert_eq!(ended.memory_bytes, AT);
+    let ended = call("grow(1)", &config(|config| config.limits.memory_bytes = at));
+    assert_eq!(ended.memory_bytes, at);
 }
 
 #[test]
 fn whoever_aborts_for_want_of_memory_is_out_of_memory() {
-    let grants = config(|config| config.limits.memory_bytes = 4 << 16);
+    let limit = at_rest() + (2 << 16);
+    let grants = config(|config| config.limits.memory_bytes = limit);
     assert_eq!(call("want(2)", &grants).outcome, AppOutcome::Returned);
-    let over = AppOutcome::Exhausted { resource: Resource::Memory, limit: 4 << 16, used: 5 << 16 };
+    let over = AppOutcome::Exhausted { resource: Resource::Memory, limit, used: limit + (1 << 16) };
     assert_eq!(call("want(3)", &grants).outcome, over);
-    // Its first memories alone are over the limit: it cannot even begin.
-    let grants = config(|config| config.limits.memory_bytes = (2 << 16) - 1);
-    assert_eq!(exhausted(&call("add(1, 2)", &grants).outcome), Resource::Memory);
+    // What it begins with is over the limit, from its instances to the last byte: it cannot even begin.
+    for memory_bytes in [0, 1 << 16, 2 << 16, at_rest() - 1] {
+        let grants = config(|config| config.limits.memory_bytes = memory_bytes);
+        assert_eq!(exhausted(&call("add(1, 2)", &grants).outcome), Resource::Memory, "{memory_bytes}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod grants;
 mod host_memory;
+mod hostile;
 mod invoking;
 mod limits;
 mod loading;

@@ -1,6 +1,6 @@
 //! What several subjects need.
 
-use std::{path::Path, sync::OnceLock};
+use std::{fs, path::Path, sync::OnceLock};
 
 use glovebox::{Engine, EngineConfig, component::SandboxHost};
 use glovebox_application::{AppConfig, AppOutcome, Application, Applications, Ended};
@@ -15,6 +15,22 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn cache(&self) -> &Path {
         self.cache.path()
+    }
+
+    /// What compiled components take in the cache.
+    pub(crate) fn compiled_bytes(&self) -> u64 {
+        let mut directories = vec![self.cache.path().join("components")];
+        let mut bytes = 0;
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                let metadata = entry.metadata().unwrap();
+                if metadata.is_dir() {
+                    directories.push(entry.path());
+                }
+                bytes += metadata.len();
+            }
+        }
+        bytes
     }
 }
 

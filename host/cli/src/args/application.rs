@@ -29,7 +29,7 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
     app_fuel: Option<u64>,
 
-    /// Its own memory [default: 536870912]
+    /// Its own memory: linear memories, tables, and what its instances take of the host [default: 536870912]
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
     app_memory_bytes: Option<u64>,
 

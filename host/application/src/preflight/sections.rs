@@ -1,17 +1,19 @@
-//! What is refused of a component before Wasmtime reads it.
+//! What is refused of a component before anything of it is read but where its sections begin.
 //!
 //! Two things that a small file can have much of cost whoever validates it out of all proportion. A list of everything before is copied at
 //! the end of each module and component within another: 240 KB with 20,000 of them took half a minute and 8 GB. And types of
 //! components and instances are read by recursion as deep as they nest, three bytes a level: 300 KB overflowed the stack, which ends the
 //! process.
 
+use super::Refusal;
+
 /// The most core modules and components that a component consists of, however deep. Programs in several languages with all that their
 /// tools add have 5 to 16.
-const PARTS_MOST: usize = 1_000;
+pub(super) const PARTS_MOST: usize = 1_000;
 
 /// The most types of components and instances that could be within one another in one section. Real ones are two levels deep; the
 /// stack that components are compiled on is enough for more than 10,000.
-const TYPES_MOST: usize = 1_000;
+pub(super) const TYPES_MOST: usize = 1_000;
 
 /// The bytes before the first section of a module or component.
 const PREAMBLE_BYTES: usize = 8;
@@ -24,32 +26,23 @@ const TYPE: u8 = 7;
 /// How a type begins that another one declares: the kind of the declaration, and the type's own.
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
-/// Why a component is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Excess {
-    #[error("it consists of more than {PARTS_MOST} modules and components")]
-    Parts,
-    #[error("a section of its may have more than {TYPES_MOST} types within one another")]
-    Types,
-}
-
 /// Counts. What is not well-formed ends the count without a word: Wasmtime gets no further in it, and says why.
 ///
 /// A component's sections are where they would be if it were not within another, so that nothing has to be kept of those around it.
-pub(crate) fn check(component: &[u8]) -> Result<(), Excess> {
+pub(super) fn check(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
     while let Some((section, content, after)) = next(rest) {
         if matches!(section, CORE_MODULE | COMPONENT) {
             parts += 1;
             if parts > PARTS_MOST {
-                return Err(Excess::Parts);
+                return Err(Refusal::Parts);
             }
         }
         if section == TYPE
             && content.windows(2).filter(|pair| TYPE_WITHIN.iter().any(|begin| pair == begin)).count() > TYPES_MOST
         {
-            return Err(Excess::Types);
+            return Err(Refusal::Types);
         }
         rest = after;
     }
@@ -75,7 +68,7 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPONENT, CORE_MODULE, Excess, PARTS_MOST, TYPE, TYPES_MOST, check};
+    use super::{COMPONENT, CORE_MODULE, PARTS_MOST, Refusal, TYPE, TYPES_MOST, check};
 
     const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";
     const BEGIN: [u8; 8] = *b"\0asm\x0d\0\x01\0";
@@ -107,10 +100,10 @@ mod tests {
         {
             assert_eq!(check(&make(PARTS_MOST - 10)), Ok(()), "{name}");
             assert_eq!(check(&make(PARTS_MOST)), Ok(()), "{name}");
-            assert_eq!(check(&make(PARTS_MOST + 10)), Err(Excess::Parts), "{name}");
+            assert_eq!(check(&make(PARTS_MOST + 10)), Err(Refusal::Parts), "{name}");
         }
-        assert_eq!(check(&nested(PARTS_MOST + 1)), Err(Excess::Parts));
-        assert_eq!(check(&side_by_side(PARTS_MOST + 1)), Err(Excess::Parts));
+        assert_eq!(check(&nested(PARTS_MOST + 1)), Err(Refusal::Parts));
+        assert_eq!(check(&side_by_side(PARTS_MOST + 1)), Err(Refusal::Parts));
     }
 
     #[test]
@@ -123,7 +116,7 @@ mod tests {
             // One more is counted: the first type follows their number, which looks like a declaration.
             assert_eq!(check(&types(TYPES_MOST - 2)), Ok(()));
             assert_eq!(check(&types(TYPES_MOST - 1)), Ok(()));
-            assert_eq!(check(&types(TYPES_MOST)), Err(Excess::Types));
+            assert_eq!(check(&types(TYPES_MOST)), Err(Refusal::Types));
         }
     }
 

@@ -1,0 +1,278 @@
+//! The definitions of a component: what it and each component in it does when it is instantiated.
+
+use wasmparser::{
+    CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Encoding,
+    Instance, Parser, Payload,
+};
+
+use super::{ITEMS_MOST, Refusal, module::Module};
+
+/// How the types of resources begin in a section of types. Other bytes of it may be the same: then more are counted than there are.
+const RESOURCE: [u8; 2] = [0x3e, 0x3f];
+
+/// Modules and components, each in the order in which it begins. The first component is the whole.
+#[derive(Debug, Default)]
+pub(super) struct Definitions<'a> {
+    pub(super) components: Vec<Component<'a>>,
+    pub(super) modules: Vec<Module>,
+}
+
+/// One component.
+#[derive(Debug, Default)]
+pub(super) struct Component<'a> {
+    pub(super) steps: Vec<Step<'a>>,
+    /// Modules and components that it, or a component in it, has from around it. Wasmtime copies them into each copy of it.
+    pub(super) captures: Vec<Capture>,
+}
+
+/// A module or component from around a component.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capture {
+    pub(super) kind: Captured,
+    /// How many components up it is, seen from the component that this one is defined in.
+    pub(super) up: u32,
+    pub(super) index: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Captured {
+    Module,
+    Component,
+}
+
+/// An item by its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: ComponentExternalKind,
+    pub(super) index: u32,
+}
+
+/// What an instantiation does, one step after the other.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    Import {
+        name: &'a str,
+        kind: ComponentExternalKind,
+    },
+    Module(usize),
+    Component(usize),
+    InstantiateModule(u32),
+    Instantiate {
+        component: u32,
+        arguments: Box<[Named<'a>]>,
+    },
+    Bundle(Box<[Named<'a>]>),
+    AliasExport {
+        kind: ComponentExternalKind,
+        instance: u32,
+        name: &'a str,
+    },
+    AliasOuter(Capture),
+    Lift,
+    Lower(u32),
+    BuiltIn,
+    /// So many types, each of a resource perhaps.
+    Resources(u64),
+    /// So many items that stay within the component: aliases of core items, bundles of them, and types.
+    Local(u64),
+    Export(Named<'a>),
+}
+
+impl<'a> Definitions<'a> {
+    /// Reads a component. Nothing of it is validated; what cannot be read, Wasmtime cannot read either.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        let mut reader = Reader::default();
+        for payload in Parser::new(0).parse_all(bytes) {
+            reader.payload(payload?, bytes)?;
+        }
+        Ok(reader.definitions)
+    }
+}
+
+/// What is being read: modules and components in each other.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    /// Its header comes next.
+    Begun,
+    Module(usize),
+    Component(usize),
+}
+
+#[derive(Debug, Default)]
+struct Reader<'a> {
+    definitions: Definitions<'a>,
+    open: Vec<Open>,
+    items: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn payload(&mut self, payload: Payload<'a>, bytes: &'a [u8]) -> Result<(), Refusal> {
+        match payload {
+            Payload::Version { encoding, .. } => {
+                self.open.pop_if(|open| matches!(open, Open::Begun));
+                self.open.push(match encoding {
+                    Encoding::Module => {
+                        self.definitions.modules.push(Module::default());
+                        Open::Module(self.definitions.modules.len() - 1)
+                    }
+                    Encoding::Component => {
+                        self.definitions.components.push(Component::default());
+                        Open::Component(self.definitions.components.len() - 1)
+                    }
+                });
+                Ok(())
+            }
+            Payload::ModuleSection { .. } => {
+                self.step(Step::Module(self.definitions.modules.len()), 1)?;
+                self.open.push(Open::Begun);
+                Ok(())
+            }
+            Payload::ComponentSection { .. } => {
+                self.step(Step::Component(self.definitions.components.len()), 1)?;
+                self.open.push(Open::Begun);
+                Ok(())
+            }
+            Payload::End(_) => {
+                self.open.pop();
+                Ok(())
+            }
+            payload => match self.open.last() {
+                Some(Open::Module(module)) => match self.definitions.modules.get_mut(*module) {
+                    Some(module) => Ok(module.payload(&payload, bytes)?),
+                    None => Ok(()),
+                },
+                _ => self.section(payload, bytes),
+            },
+        }
+    }
+
+    /// A section of a component.
+    fn section(&mut self, payload: Payload<'a>, bytes: &'a [u8]) -> Result<(), Refusal> {
+        match payload {
+            Payload::ComponentImportSection(imports) => {
+                for import in imports {
+                    let import = import?;
+                    self.step(Step::Import { name: import.name.name, kind: import.ty.kind() }, 1)?;
+                }
+            }
+            Payload::InstanceSection(instances) => {
+                for instance in instances {
+                    match instance? {
+                        Instance::Instantiate { module_index, args } => {
+                            self.step(Step::InstantiateModule(module_index), 1 + count(&args))?;
+                        }
+                        Instance::FromExports(exports) => self.local(1 + count(&exports))?,
+                    }
+                }
+            }
+            Payload::ComponentInstanceSection(instances) => {
+                for instance in instances {
+                    match instance? {
+                        ComponentInstance::Instantiate { component_index, args } => {
+                            let named = |arg: &wasmparser::ComponentInstantiationArg<'a>| Named {
+                                name: arg.name,
+                                kind: arg.kind,
+                                index: arg.index,
+                            };
+                            let arguments: Box<[_]> = args.iter().map(named).collect();
+                            let items = 1 + count(&arguments);
+                            self.step(Step::Instantiate { component: component_index, arguments }, items)?;
+                        }
+                        ComponentInstance::FromExports(exports) => {
+                            let bundle: Box<[_]> = exports.iter().map(exported).collect();
+                            let items = 1 + count(&bundle);
+                            self.step(Step::Bundle(bundle), items)?;
+                        }
+                    }
+                }
+            }
+            Payload::ComponentAliasSection(aliases) => {
+                for alias in aliases {
+                    match alias? {
+                        ComponentAlias::InstanceExport { kind, instance_index, name } => {
+                            self.step(Step::AliasExport { kind, instance: instance_index, name }, 1)?;
+                        }
+                        ComponentAlias::CoreInstanceExport { .. } => self.local(1)?,
+                        ComponentAlias::Outer { kind, count, index } => match kind {
+                            ComponentOuterAliasKind::CoreModule => self.outer(Captured::Module, count, index)?,
+                            ComponentOuterAliasKind::Component => self.outer(Captured::Component, count, index)?,
+                            ComponentOuterAliasKind::CoreType | ComponentOuterAliasKind::Type => self.local(1)?,
+                        },
+                    }
+                }
+            }
+            Payload::ComponentCanonicalSection(functions) => {
+                for function in functions {
+                    let step = match function? {
+                        CanonicalFunction::Lift { .. } => Step::Lift,
+                        CanonicalFunction::Lower { func_index, .. } => Step::Lower(func_index),
+                        _ => Step::BuiltIn,
+                    };
+                    self.step(step, 1)?;
+                }
+            }
+            Payload::ComponentExportSection(exports) => {
+                for export in exports {
+                    self.step(Step::Export(exported(&export?)), 1)?;
+                }
+            }
+            Payload::ComponentTypeSection(types) => {
+                let text = bytes.get(types.range()).unwrap_or_default();
+                let resources = text.iter().filter(|byte| RESOURCE.contains(byte)).count();
+                let resources = u64::try_from(resources).unwrap_or(u64::MAX).min(types.count().into());
+                self.step(Step::Resources(resources), resources)?;
+                self.local(types.count().into())?;
+            }
+            Payload::CoreTypeSection(types) => self.local(types.count().into())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A module or component from around the one that is being read.
+    fn outer(&mut self, kind: Captured, count: u32, index: u32) -> Result<(), Refusal> {
+        self.items(count.into())?;
+        let enclosing = self.open.iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
+        for (open, up) in enclosing.zip((0..count).rev()) {
+            if let Open::Component(component) = open
+                && let Some(component) = self.definitions.components.get_mut(*component)
+            {
+                component.captures.push(Capture { kind, up, index });
+            }
+        }
+        self.step(Step::AliasOuter(Capture { kind, up: count, index }), 1)
+    }
+
+    fn local(&mut self, items: u64) -> Result<(), Refusal> {
+        if items == 0 {
+            return Ok(());
+        }
+        self.step(Step::Local(items), items)
+    }
+
+    /// Adds a step to the component that is being read.
+    fn step(&mut self, step: Step<'a>, items: u64) -> Result<(), Refusal> {
+        self.items(items)?;
+        let Some(Open::Component(component)) = self.open.last() else {
+            return Err(Refusal::Malformed("a core module has a section of a component".into()));
+        };
+        if let Some(component) = self.definitions.components.get_mut(*component) {
+            component.steps.push(step);
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, items: u64) -> Result<(), Refusal> {
+        self.items = self.items.saturating_add(items);
+        if self.items > ITEMS_MOST { Err(Refusal::Items) } else { Ok(()) }
+    }
+}
+
+fn exported<'a>(export: &wasmparser::ComponentExport<'a>) -> Named<'a> {
+    Named { name: export.name.name, kind: export.kind, index: export.index }
+}
+
+fn count<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,413 @@
+//! Carries out the instantiation of a component as Wasmtime does when it compiles it, with numbers instead of code.
+//!
+//! What a component is given as an argument or takes from around it is known here as it is known there, so that nothing has to be
+//! estimated. Nothing of the component is validated: what does not fit together ends the count, and the component is refused.
+
+use std::{collections::HashMap, rc::Rc};
+
+use wasmparser::ComponentExternalKind as Kind;
+
+use super::{
+    CANONICAL_MOST, INSTANCES_MOST, ITEMS_MOST, Refusal,
+    definitions::{Capture, Captured, Component, Definitions, Named, Step},
+    module::Module,
+};
+
+/// What the host holds for each instance of a component, its handles aside: `InstanceState`, and flags in `VMComponentContext`.
+const COMPONENT_INSTANCE_BYTES: u64 = 512;
+
+/// What the host holds for each function of the canonical ABI: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
+const CANONICAL_BYTES: u64 = 128;
+
+/// What the host holds, beside that, for a function of one component that is lowered for another: what the module that connects them
+/// imports and exports for it.
+const ADAPTER_BYTES: u64 = 1_024;
+
+/// What the host holds for each resource type that a component defines.
+const RESOURCE_BYTES: u64 = 64;
+
+/// An item of a component that is being instantiated. As many as Wasmtime copies when it hands on one are its weight; here they are
+/// shared.
+#[derive(Clone, Debug)]
+enum Value<'a> {
+    Function(Function),
+    Instance(Rc<Instance<'a>>),
+    /// An instance that the host gives, so deep in those that it gives.
+    HostInstance(u64),
+    Component(Closure),
+    /// Which of the definitions it is.
+    Module(usize),
+    /// A module that the host would have to give.
+    HostModule,
+    HostComponent,
+    Type,
+    Constant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Function {
+    /// The host gives it, so deep in instances.
+    Host(u64),
+    /// It was lifted so deep in components.
+    Lifted(u64),
+}
+
+#[derive(Debug, Default)]
+struct Instance<'a> {
+    exports: HashMap<&'a str, Value<'a>>,
+    weight: u64,
+    types: u64,
+}
+
+/// A component and where it was defined.
+#[derive(Clone, Copy, Debug)]
+struct Closure {
+    definition: usize,
+    scope: usize,
+    weight: u64,
+}
+
+impl Value<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Function(_) => Kind::Func,
+            Self::Instance(_) | Self::HostInstance(_) => Kind::Instance,
+            Self::Component(_) | Self::HostComponent => Kind::Component,
+            Self::Module(_) | Self::HostModule => Kind::Module,
+            Self::Type => Kind::Type,
+            Self::Constant => Kind::Value,
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Function(Function::Host(depth) | Function::Lifted(depth)) | Self::HostInstance(depth) => {
+                depth.saturating_add(1)
+            }
+            Self::Instance(instance) => instance.weight,
+            Self::Component(closure) => closure.weight,
+            Self::Module(_) | Self::HostModule | Self::HostComponent | Self::Type | Self::Constant => 1,
+        }
+    }
+
+    /// The types in it. Wasmtime copies a list of those that are resources each time that it instantiates a component.
+    fn types(&self) -> u64 {
+        match self {
+            Self::Type => 1,
+            Self::Instance(instance) => instance.types,
+            _ => 0,
+        }
+    }
+}
+
+impl<'a> Instance<'a> {
+    fn new(items: Vec<(&'a str, Value<'a>)>) -> Self {
+        let sum =
+            |of: fn(&Value<'a>) -> u64| items.iter().fold(0, |sum: u64, (_, value)| sum.saturating_add(of(value)));
+        let (weight, types) = (sum(Value::weight).saturating_add(1), sum(Value::types));
+        Self { exports: items.into_iter().collect(), weight, types }
+    }
+}
+
+/// Modules and components that a component has, and that those defined in it can take from around them.
+#[derive(Debug)]
+struct Scope<'a> {
+    parent: Option<usize>,
+    modules: Vec<Value<'a>>,
+    components: Vec<Value<'a>>,
+}
+
+/// A component that is being instantiated.
+#[derive(Debug)]
+struct Frame<'d, 'a> {
+    steps: std::slice::Iter<'d, Step<'a>>,
+    scope: usize,
+    arguments: HashMap<&'a str, Value<'a>>,
+    functions: Vec<Value<'a>>,
+    instances: Vec<Value<'a>>,
+    types: u64,
+    exports: Vec<(&'a str, Value<'a>)>,
+}
+
+/// Carries out the instantiation, and gives the bytes that the host holds for it.
+pub(super) fn count(definitions: &Definitions<'_>) -> Result<u64, Refusal> {
+    let mut machine = Machine { definitions, scopes: Vec::new(), frames: Vec::new(), count: Count::default() };
+    machine.enter(0, None, HashMap::new())?;
+    while let Some(frame) = machine.frames.last_mut() {
+        match frame.steps.next() {
+            Some(step) => machine.step(step)?,
+            None => machine.leave()?,
+        }
+    }
+    Ok(machine.count.bytes)
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    instances: u64,
+    canonical: u64,
+    items: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn instance(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        add(&mut self.instances, 1, INSTANCES_MOST, Refusal::Instances)
+    }
+
+    fn canonical(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        add(&mut self.canonical, 1, CANONICAL_MOST, Refusal::Canonical)
+    }
+
+    fn items(&mut self, items: u64) -> Result<(), Refusal> {
+        add(&mut self.items, items, ITEMS_MOST, Refusal::Items)
+    }
+}
+
+fn add(sum: &mut u64, more: u64, most: u64, refusal: Refusal) -> Result<(), Refusal> {
+    *sum = sum.saturating_add(more);
+    if *sum > most { Err(refusal) } else { Ok(()) }
+}
+
+struct Machine<'d, 'a> {
+    definitions: &'d Definitions<'a>,
+    /// Those of components that are instantiated already as well: what was defined there may go on.
+    scopes: Vec<Scope<'a>>,
+    frames: Vec<Frame<'d, 'a>>,
+    count: Count,
+}
+
+impl<'d, 'a> Machine<'d, 'a> {
+    /// Begins to instantiate a component.
+    fn enter(
+        &mut self,
+        definition: usize,
+        parent: Option<usize>,
+        arguments: HashMap<&'a str, Value<'a>>,
+    ) -> Result<(), Refusal> {
+        self.count.instance(COMPONENT_INSTANCE_BYTES)?;
+        let component: &'d Component<'a> =
+            self.definitions.components.get(definition).ok_or_else(|| unknown("component"))?;
+        let scope = self.scopes.len();
+        self.scopes.push(Scope { parent, modules: Vec::new(), components: Vec::new() });
+        self.frames.push(Frame {
+            steps: component.steps.iter(),
+            scope,
+            arguments,
+            functions: Vec::new(),
+            instances: Vec::new(),
+            types: 0,
+            exports: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// The innermost component is instantiated.
+    fn leave(&mut self) -> Result<(), Refusal> {
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        let instance = Instance::new(frame.exports);
+        self.count.items(instance.weight)?;
+        self.push(Value::Instance(Rc::new(instance)))
+    }
+
+    fn step(&mut self, step: &'d Step<'a>) -> Result<(), Refusal> {
+        match step {
+            Step::Import { name, kind } => {
+                let value = self.import(name, *kind)?;
+                self.copy(value)
+            }
+            Step::Module(definition) => self.copy(Value::Module(*definition)),
+            Step::Component(definition) => {
+                let component = self.close(*definition)?;
+                self.copy(component)
+            }
+            Step::InstantiateModule(index) => {
+                let module = self.module(*index)?;
+                self.count.items(module.imports.saturating_add(1))?;
+                self.count.instance(module.instance_bytes())
+            }
+            Step::Instantiate { component, arguments } => {
+                let Value::Component(closure) = self.item(Kind::Component, *component)? else {
+                    return Err(Refusal::Imported);
+                };
+                let types = self.frames.iter().fold(0u64, |sum, frame| sum.saturating_add(frame.types));
+                self.count.items(closure.weight.saturating_add(types))?;
+                let arguments = self.items(arguments)?;
+                self.enter(closure.definition, Some(closure.scope), arguments.into_iter().collect())
+            }
+            Step::Bundle(items) => {
+                let items = self.items(items)?;
+                self.push(Value::Instance(Rc::new(Instance::new(items))))
+            }
+            Step::AliasExport { kind, instance, name } => {
+                let value = self.export(*kind, *instance, name)?;
+                self.copy(value)
+            }
+            Step::AliasOuter(outer) => {
+                let value = self.outer(*outer)?;
+                self.copy(value)
+            }
+            Step::Lift => {
+                self.count.canonical(CANONICAL_BYTES)?;
+                let depth = u64::try_from(self.frames.len()).unwrap_or(u64::MAX);
+                self.copy(Value::Function(Function::Lifted(depth)))
+            }
+            Step::Lower(index) => {
+                let adapter = match self.item(Kind::Func, *index)? {
+                    Value::Function(Function::Lifted(_)) => ADAPTER_BYTES,
+                    _ => 0,
+                };
+                self.count.canonical(CANONICAL_BYTES + adapter)
+            }
+            Step::BuiltIn => self.count.canonical(CANONICAL_BYTES),
+            Step::Resources(count) => {
+                self.count.bytes = self.count.bytes.saturating_add(count.saturating_mul(RESOURCE_BYTES));
+                self.add_types(*count);
+                self.count.items(*count)
+            }
+            Step::Local(count) => self.count.items(*count),
+            Step::Export(named) => {
+                let value = self.item(named.kind, named.index)?;
+                self.count.items(value.weight())?;
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.exports.push((named.name, value.clone()));
+                }
+                self.copy(value)
+            }
+        }
+    }
+
+    /// What an import of the innermost component is.
+    fn import(&self, name: &'a str, kind: Kind) -> Result<Value<'a>, Refusal> {
+        let given = match self.frames.as_slice() {
+            [_] => Some(from_host(kind, 1)),
+            frames => frames.last().and_then(|frame| frame.arguments.get(name).cloned()),
+        };
+        match given {
+            Some(value) if value.kind() == kind => Ok(value),
+            None if kind == Kind::Type => Ok(Value::Type),
+            _ => Err(unknown("import")),
+        }
+    }
+
+    /// What an instance exports.
+    fn export(&self, kind: Kind, instance: u32, name: &str) -> Result<Value<'a>, Refusal> {
+        match self.item(Kind::Instance, instance)? {
+            Value::HostInstance(depth) => Ok(from_host(kind, depth.saturating_add(1))),
+            Value::Instance(instance) => match instance.exports.get(name) {
+                Some(value) if value.kind() == kind => Ok(value.clone()),
+                _ => Err(unknown("export")),
+            },
+            _ => Err(unknown("instance")),
+        }
+    }
+
+    fn module(&self, index: u32) -> Result<&'d Module, Refusal> {
+        match self.item(Kind::Module, index)? {
+            Value::Module(definition) => self.definitions.modules.get(definition).ok_or_else(|| unknown("module")),
+            _ => Err(Refusal::Imported),
+        }
+    }
+
+    /// A component with what it takes from around it.
+    fn close(&self, definition: usize) -> Result<Value<'a>, Refusal> {
+        let component = self.definitions.components.get(definition).ok_or_else(|| unknown("component"))?;
+        let mut weight = 1u64;
+        for capture in &component.captures {
+            weight = weight.saturating_add(self.outer(*capture)?.weight());
+        }
+        let scope = self.frames.last().map_or(0, |frame| frame.scope);
+        Ok(Value::Component(Closure { definition, scope, weight }))
+    }
+
+    /// A module or component from around the innermost component.
+    fn outer(&self, outer: Capture) -> Result<Value<'a>, Refusal> {
+        let mut scope = self.frames.last().and_then(|frame| self.scopes.get(frame.scope));
+        for _ in 0..outer.up {
+            scope = scope.and_then(|scope| scope.parent).and_then(|parent| self.scopes.get(parent));
+        }
+        let scope = scope.ok_or_else(|| unknown("component around it"))?;
+        let list = match outer.kind {
+            Captured::Module => &scope.modules,
+            Captured::Component => &scope.components,
+        };
+        at(list, outer.index).ok_or_else(|| unknown("item around it"))
+    }
+
+    fn items(&mut self, named: &[Named<'a>]) -> Result<Vec<(&'a str, Value<'a>)>, Refusal> {
+        let mut items = Vec::with_capacity(named.len());
+        for Named { name, kind, index } in named {
+            let value = self.item(*kind, *index)?;
+            self.count.items(value.weight().saturating_add(1))?;
+            items.push((*name, value));
+        }
+        Ok(items)
+    }
+
+    /// An item of the innermost component.
+    fn item(&self, kind: Kind, index: u32) -> Result<Value<'a>, Refusal> {
+        let frame = self.frames.last().ok_or_else(|| unknown("component"))?;
+        let scope = self.scopes.get(frame.scope).ok_or_else(|| unknown("component"))?;
+        let value = match kind {
+            Kind::Func => at(&frame.functions, index),
+            Kind::Instance => at(&frame.instances, index),
+            Kind::Module => at(&scope.modules, index),
+            Kind::Component => at(&scope.components, index),
+            Kind::Type => Some(Value::Type),
+            Kind::Value => Some(Value::Constant),
+        };
+        value.ok_or_else(|| unknown(kind.desc()))
+    }
+
+    /// Adds an item to the innermost component, which is a copy.
+    fn copy(&mut self, value: Value<'a>) -> Result<(), Refusal> {
+        self.count.items(value.weight())?;
+        self.push(value)
+    }
+
+    fn push(&mut self, value: Value<'a>) -> Result<(), Refusal> {
+        self.add_types(value.types());
+        let frame = self.frames.last_mut().ok_or_else(|| unknown("component"))?;
+        let scope = self.scopes.get_mut(frame.scope).ok_or_else(|| unknown("component"))?;
+        match value.kind() {
+            Kind::Func => frame.functions.push(value),
+            Kind::Instance => frame.instances.push(value),
+            Kind::Module => scope.modules.push(value),
+            Kind::Component => scope.components.push(value),
+            Kind::Type | Kind::Value => {}
+        }
+        Ok(())
+    }
+
+    fn add_types(&mut self, count: u64) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.types = frame.types.saturating_add(count);
+        }
+    }
+}
+
+fn at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
+    list.get(usize::try_from(index).ok()?).cloned()
+}
+
+/// What the host gives, so deep in instances.
+fn from_host<'a>(kind: Kind, depth: u64) -> Value<'a> {
+    match kind {
+        Kind::Func => Value::Function(Function::Host(depth)),
+        Kind::Instance => Value::HostInstance(depth),
+        Kind::Component => Value::HostComponent,
+        Kind::Module => Value::HostModule,
+        Kind::Type => Value::Type,
+        Kind::Value => Value::Constant,
+    }
+}
+
+/// What is referred to is not there.
+fn unknown(what: &str) -> Refusal {
+    Refusal::Malformed(format!("it refers to a missing {what}"))
+}

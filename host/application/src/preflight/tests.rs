@@ -1,0 +1,331 @@
+//! Components are text here; what Wasmtime itself takes for them is the measure.
+
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
+
+use super::{CANONICAL_MOST, INSTANCES_MOST, ITEMS_MOST, Refusal, TABLE_ELEMENTS_MOST, check};
+
+fn checked(text: &str) -> Result<u64, Refusal> {
+    check(&wat::parse_str(format!("(component {text})")).unwrap())
+}
+
+/// The text of a number of things one after the other.
+fn repeat(count: u64, each: impl Fn(u64) -> String) -> String {
+    (0..count).map(each).collect()
+}
+
+#[test]
+fn instances_are_counted_in_each_instance_under_at_and_over_the_limit() {
+    // 99 with itself, and 100 of them and one more are 9,901 with the whole.
+    let inner = repeat(98, |_| "(core instance (instantiate $m))".into());
+    let text = |more: u64| {
+        let outer = repeat(100, |_| "(instance (instantiate $c))".into());
+        let more = repeat(more, |_| "(core instance (instantiate $m))".into());
+        format!("(core module $m) (component $c (core module $m) {inner}) {outer}{more}")
+    };
+    let at = INSTANCES_MOST - 9_901;
+    for (more, refused) in
+        [(at - 1, None), (at, None), (at + 1, Some(Refusal::Instances)), (at + 9_000, Some(Refusal::Instances))]
+    {
+        assert_eq!(checked(&text(more)).err(), refused, "{more}");
+    }
+}
+
+/// Components that each instantiate the one before twice, the first a core module.
+fn doubling(levels: u64) -> String {
+    let level = |n: u64| {
+        let of = n - 1;
+        format!(
+            "(component $c{n} (alias outer 1 $c{of} (component $c)) (instance (instantiate $c)) (instance (instantiate $c)))"
+        )
+    };
+    let first = "(component $c0 (core module $m) (core instance (instantiate $m)))";
+    format!("{first}{}(instance (instantiate $c{levels}))", repeat(levels, |n| level(n + 1)))
+}
+
+#[test]
+fn components_that_instantiate_each_other_twice_are_counted_as_often() {
+    assert!(checked(&doubling(10)).is_ok());
+    for levels in [13, 26, 64] {
+        assert_eq!(checked(&doubling(levels)), Err(Refusal::Instances), "{levels}");
+    }
+    assert_eq!(checked(&doubling(900)), Err(Refusal::Items), "each has those before from around it");
+}
+
+#[test]
+fn what_is_handed_on_is_counted_where_it_is_instantiated() {
+    let module = "(core module $m)";
+    let twice = "(instance (instantiate $x)) (instance (instantiate $x))";
+    // As an argument.
+    let leaf = "(component $leaf (core module $m) (core instance (instantiate $m)))";
+    let by_argument = |levels: u64| {
+        // Each takes a component, and instantiates it twice in one that it hands on.
+        let level = |n: u64| {
+            format!(
+                "(component $a{n} (import \"x\" (component $x)) (component $y (alias outer 1 $x (component $x)) {twice}) \
+                 (export \"y\" (component $y)))
+                 (instance $i{n} (instantiate $a{n} (with \"x\" (component $l{n}))))
+                 (alias export $i{n} \"y\" (component $l{}))",
+                n + 1
+            )
+        };
+        format!(
+            "{leaf}(alias outer 0 $leaf (component $l0)){}(instance (instantiate $l{levels}))",
+            repeat(levels, level)
+        )
+    };
+    let least = checked(&by_argument(1)).unwrap();
+    assert!(checked(&by_argument(2)).unwrap() > least);
+    assert!(checked(&by_argument(9)).is_ok());
+    for levels in [13, 40] {
+        assert_eq!(checked(&by_argument(levels)), Err(Refusal::Instances), "{levels}");
+    }
+    // Out of an instance in an instance, under another name.
+    let exported = |count: u64| {
+        let instances = repeat(count, |_| "(instance (instantiate $x))".into());
+        format!(
+            "(component $c {leaf} (export \"leaf\" (component $leaf)))
+             (instance $i (instantiate $c)) (instance $j (export \"inner\" (instance $i)))
+             (alias export $j \"inner\" (instance $k)) (alias export $k \"leaf\" (component $x)) {instances}"
+        )
+    };
+    assert!(checked(&exported((INSTANCES_MOST - 2) / 2)).is_ok());
+    assert_eq!(checked(&exported((INSTANCES_MOST - 2) / 2 + 1)), Err(Refusal::Instances));
+    // From two around it, and a module as an argument.
+    let outer = format!(
+        "{module} (component $c (component $d (alias outer 2 $m (core module $x)) {})
+         (instance (instantiate $d)) (instance (instantiate $d))) (instance (instantiate $c))",
+        repeat(4_997, |_| "(core instance (instantiate $x))".into())
+    );
+    assert!(checked(&outer).is_ok());
+    let one_more = outer.replace("(instance (instantiate $c))", "(instance (instantiate $c)) (core instance (instantiate $m)) (core instance (instantiate $m)) (core instance (instantiate $m))");
+    assert_eq!(checked(&one_more), Err(Refusal::Instances));
+}
+
+#[test]
+fn what_the_host_would_have_to_give_is_not_instantiated() {
+    assert_eq!(checked("(import \"c\" (component $c)) (instance (instantiate $c))"), Err(Refusal::Imported));
+    assert_eq!(checked("(import \"m\" (core module $m)) (core instance (instantiate $m))"), Err(Refusal::Imported));
+    let within = "(import \"i\" (instance $i (export \"m\" (core module))))
+                  (alias export $i \"m\" (core module $m))
+                  (component $c (import \"m\" (core module $m)) (core instance (instantiate $m)))
+                  (instance (instantiate $c (with \"m\" (core module $m))))";
+    assert_eq!(checked(within), Err(Refusal::Imported));
+    assert!(checked("(import \"c\" (component $c)) (import \"m\" (core module))").is_ok(), "as long as nobody does it");
+}
+
+#[test]
+fn functions_are_counted_in_each_instance_under_at_and_over_the_limit() {
+    let text = |count: u64| {
+        let inner = repeat(100, |_| "(core func (canon resource.drop $r))".into());
+        let more = repeat(count % 100, |_| "(core func (canon resource.drop $r))".into());
+        let outer = repeat(count / 100, |_| "(instance (instantiate $c))".into());
+        format!("(type $r (resource (rep i32))) (component $c (type $r (resource (rep i32))) {inner}) {outer}{more}")
+    };
+    for (count, refused) in [(CANONICAL_MOST - 1, false), (CANONICAL_MOST, false), (CANONICAL_MOST + 1, true)] {
+        assert_eq!(checked(&text(count)).err(), refused.then_some(Refusal::Canonical), "{count}");
+    }
+}
+
+#[test]
+fn what_is_copied_is_counted_as_often_as_it_is_copied() {
+    const FUNCTION: &str = "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m))
+                            (func $f (canon lift (core func $i \"f\"))) (instance $b0 (export \"f\" (func $f)))";
+    // Instances of two of the instance before.
+    let bundles = |levels: u64| {
+        let level =
+            |n: u64| format!("(instance $b{} (export \"a\" (instance $b{n})) (export \"b\" (instance $b{n})))", n + 1);
+        format!("{FUNCTION}{}", repeat(levels, level))
+    };
+    assert!(checked(&bundles(10)).is_ok());
+    for levels in [20, 40, 900] {
+        assert_eq!(checked(&bundles(levels)), Err(Refusal::Items), "{levels}");
+    }
+    // Components that take the two before from around them, and with them all that those took.
+    let closures = |count: u64| {
+        let closure = |n: u64| {
+            format!("(component $c{} (alias outer 1 $c{n} (component)) (alias outer 1 $c{} (component)))", n + 2, n + 1)
+        };
+        format!("(component $c0) (component $c1){}", repeat(count, closure))
+    };
+    assert!(checked(&closures(15)).is_ok());
+    for count in [30, 90, 900] {
+        assert_eq!(checked(&closures(count)), Err(Refusal::Items), "{count}");
+    }
+    // One large instance that is handed to many.
+    let many = |count: u64| {
+        let exports = repeat(1_000, |n| format!("(export \"f{n}\" (func $f))"));
+        let instances = repeat(count, |_| "(instance (instantiate $c (with \"x\" (instance $large))))".into());
+        let types = repeat(1_000, |n| format!("(export \"f{n}\" (func))"));
+        format!("{FUNCTION}(instance $large {exports})(component $c (import \"x\" (instance {types}))){instances}")
+    };
+    assert!(checked(&many(40)).is_ok());
+    assert_eq!(checked(&many(100)), Err(Refusal::Items));
+}
+
+#[test]
+fn elements_that_tables_begin_with_are_counted_under_at_and_over_the_limit() {
+    let text = |more: u64| {
+        let tables = "(core module (table 1000000 funcref) (table 1000000 1000000 externref))".to_owned();
+        format!("{tables} (component {tables} (core module (table i64 {more} funcref)))")
+    };
+    assert!(checked(&text(0)).is_ok());
+    assert_eq!(checked(&text(1)), Err(Refusal::TableElements));
+    let at = |more: u64| {
+        checked(&format!(
+            "(core module (table {} funcref) (table 1000000 funcref) (table 1000000 funcref) (table 1000000 funcref))",
+            TABLE_ELEMENTS_MOST - 3_000_000 + more
+        ))
+    };
+    assert!(at(0).is_ok());
+    assert_eq!(at(1), Err(Refusal::TableElements));
+    // What is larger, Wasmtime does not lay out.
+    assert!(checked("(core module (table 4294967295 funcref) (table i64 0xffffffffffffffff funcref))").is_ok());
+}
+
+#[test]
+fn items_of_definitions_are_counted_though_nobody_instantiates_them() {
+    // A section of types in a component in the whole; the first of them is counted with the component itself.
+    let types = |count: u64| {
+        let mut types = vec![];
+        let mut left = count;
+        loop {
+            let byte = u8::try_from(left & 0x7f).unwrap();
+            left >>= 7;
+            types.push(if left == 0 { byte } else { byte | 0x80 });
+            if left == 0 {
+                break;
+            }
+        }
+        types.extend(std::iter::repeat_n(0x7f, usize::try_from(count).unwrap()));
+        let section = |id: u8, content: &[u8]| {
+            let len = u32::try_from(content.len()).unwrap();
+            let len: Vec<u8> =
+                (0..5).map(|n| u8::try_from((len >> (7 * n)) & 0x7f).unwrap() | if n < 4 { 0x80 } else { 0 }).collect();
+            [&[id], len.as_slice(), content].concat()
+        };
+        const BEGIN: &[u8] = b"\0asm\x0d\0\x01\0";
+        [BEGIN, &section(4, &[BEGIN, &section(7, &types)].concat())].concat()
+    };
+    assert!(check(&types(ITEMS_MOST - 2)).is_ok());
+    assert!(check(&types(ITEMS_MOST - 1)).is_ok());
+    assert_eq!(check(&types(ITEMS_MOST)), Err(Refusal::Items));
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_without_a_panic() {
+    let whole = wat::parse_str(format!("(component {})", doubling(3))).unwrap();
+    assert!(check(&whole).is_ok());
+    let mut malformed = 0;
+    for at in 8..whole.len() {
+        for change in [0x01, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= change;
+            malformed += u32::from(matches!(check(&bytes), Err(Refusal::Malformed(_))));
+        }
+        // Where a section ends, so may the whole.
+        malformed += u32::from(check(&whole[..at]).is_err());
+    }
+    assert!(malformed > 100, "{malformed}");
+    // A component that is given to itself, which no type allows.
+    let endless = wat::parse_str(
+        "(component (component $c (import \"x\" (component $x)) (instance (instantiate $x (with \"x\" (component $x)))))
+           (instance (instantiate $c (with \"x\" (component $c)))))",
+    )
+    .unwrap();
+    assert_eq!(check(&endless), Err(Refusal::Instances));
+}
+
+/// The bytes that Wasmtime says one instance takes of its own, in `VMContext` and `VMComponentContext`.
+fn wasmtime_bytes(component: &[u8]) -> u64 {
+    let mut pool = PoolingAllocationConfig::default();
+    pool.max_component_instance_size(0).max_core_instance_size(1 << 30).max_memory_size(1 << 20);
+    pool.total_core_instances(1).total_memories(100).total_tables(100).total_stacks(1).total_gc_heaps(1);
+    pool.max_memories_per_module(100).max_tables_per_module(100);
+    pool.max_core_instances_per_component(10_000).max_memories_per_component(1_000).max_tables_per_component(1_000);
+    let mut config = Config::new();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)).memory_reservation(1 << 20);
+    let Err(error) = Component::new(&Engine::new(&config).unwrap(), component) else { panic!("nothing fits") };
+    let words = format!("{error:#}");
+    let (_, after) = words.split_once("requires ").unwrap_or_else(|| panic!("{words}"));
+    after.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn an_instance_takes_no_more_than_is_said() {
+    let of = |module: &str| format!("(core module $m {module}) (core instance (instantiate $m))");
+    let with = |given: &str, module: &str| {
+        format!(
+            "(core module $g {given}) (core instance $g (instantiate $g)) (core module $m {module})
+             (core instance (instantiate $m (with \"\" (instance $g))))"
+        )
+    };
+    let functions = repeat(2_000, |n| format!("(func (export \"f{n}\"))"));
+    let shapes = [
+        ("nothing", of("")),
+        ("globals", of(&repeat(5_000, |_| "(global v128 (v128.const i64x2 1 2))".into()))),
+        ("functions", of(&repeat(5_000, |_| "(func)".into()))),
+        ("exported functions", of(&functions)),
+        ("declared functions", of(&format!("(func $f) {} (elem declare func {})", repeat(3_000, |n| format!("(func $f{n})")), repeat(3_000, |n| format!("$f{n} "))))),
+        ("functions in expressions", of(&format!("{} (elem funcref {})", repeat(3_000, |n| format!("(func $f{n})")), repeat(3_000, |n| format!("(ref.func $f{n})"))))),
+        ("functions in globals", of(&format!("{}{}", repeat(3_000, |n| format!("(func $f{n})")), repeat(3_000, |n| format!("(global funcref (ref.func $f{n}))"))))),
+        ("functions in structures", of(&format!("(type $s (struct (field funcref) (field funcref))) {} {}", repeat(2_000, |n| format!("(func $f{n})")), repeat(1_000, |n| format!("(global (ref $s) (struct.new $s (ref.func $f{}) (ref.func $f{})))", 2 * n, 2 * n + 1))))),
+        ("functions in tables", of(&format!("{}{}", repeat(90, |n| format!("(func $f{n})")), repeat(90, |n| format!("(table 1 1 funcref (ref.func $f{n}))"))))),
+        ("imported functions", with(&functions, &repeat(2_000, |n| format!("(import \"\" \"f{n}\" (func))")))),
+        ("imported globals", with(&repeat(2_000, |n| format!("(global (export \"g{n}\") i32 (i32.const 0))")), &repeat(2_000, |n| format!("(import \"\" \"g{n}\" (global i32))")))),
+        ("tables", of(&repeat(100, |_| "(table 1 funcref)".into()))),
+        ("imported tables", with(&repeat(100, |n| format!("(table (export \"t{n}\") 1 funcref)")), &repeat(100, |n| format!("(import \"\" \"t{n}\" (table 1 funcref))")))),
+        ("memories", of(&repeat(100, |_| "(memory 1)".into()))),
+        ("imported memories", with(&repeat(100, |n| format!("(memory (export \"m{n}\") 1)")), &repeat(100, |n| format!("(import \"\" \"m{n}\" (memory 1))")))),
+        ("tags", of(&repeat(3_000, |_| "(tag)".into()))),
+        ("imported tags", with(&repeat(2_000, |n| format!("(tag (export \"t{n}\"))")), &repeat(2_000, |n| format!("(import \"\" \"t{n}\" (tag))")))),
+        ("passive data", of(&format!("(memory 1) {}", repeat(3_000, |_| "(data \"a\")".into())))),
+        ("active data", of(&format!("(global (import \"\" \"g\") i32) (memory 1) {}", repeat(3_000, |_| "(data (global.get 0) \"a\")".into()))).replace("(core module $m", "(core module $g (global (export \"g\") i32 (i32.const 0))) (core instance $g (instantiate $g)) (core module $m").replace("(instantiate $m)", "(instantiate $m (with \"\" (instance $g)))")),
+        ("resources", format!("{}{}", repeat(900, |n| format!("(type $r{n} (resource (rep i32)))")), repeat(900, |n| format!("(core func (canon resource.new $r{n})) (core func (canon resource.drop $r{n})) (core func (canon resource.rep $r{n}))")))),
+        ("components", format!("(component $c) {}", repeat(900, |_| "(instance (instantiate $c))".into()))),
+        (
+            "lowered functions",
+            format!(
+                "(import \"f\" (func $f (param \"s\" string) (result string)))
+                 (core module $l (memory (export \"m\") 1) (func (export \"r\") (param i32 i32 i32 i32) (result i32) unreachable))
+                 (core instance $l (instantiate $l)) {}",
+                repeat(900, |_| "(core func (canon lower (func $f) (memory (core memory $l \"m\")) (realloc (core func $l \"r\"))))".into())
+            ),
+        ),
+        (
+            "functions of another component",
+            format!(
+                "(component $a (core module $m (func (export \"f\") (param i32))) (core instance $i (instantiate $m))
+                   (func (export \"f\") (param \"p\" u8) (canon lift (core func $i \"f\")))) (instance $a (instantiate $a))
+                 (component $b (import \"f\" (func $f (param \"p\" u8))) {lowered}
+                   (core module $m {imports}) (core instance (instantiate $m (with \"\" (instance {given})))))
+                 (instance (instantiate $b (with \"f\" (func $a \"f\"))))",
+                lowered = repeat(300, |n| format!("(core func $l{n} (canon lower (func $f)))")),
+                imports = repeat(300, |n| format!("(import \"\" \"{n}\" (func (param i32)))")),
+                given = repeat(300, |n| format!("(export \"{n}\" (func $l{n}))")),
+            ),
+        ),
+    ];
+    for (name, text) in shapes {
+        let component = wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (said, takes) = (check(&component).unwrap(), wasmtime_bytes(&component));
+        assert!(said >= takes, "{name}: {said} is said, and it takes {takes}");
+    }
+}
+
+#[test]
+fn the_elements_of_passive_segments_count_sixteen_bytes_each() {
+    let passive = |count| {
+        let text =
+            format!("(core module $m (func $f) (elem func {})) (core instance (instantiate $m))", "$f ".repeat(count));
+        checked(&text).unwrap()
+    };
+    assert_eq!(passive(1_001) - passive(1), 16_000);
+    let twice = |instances| {
+        let globals = repeat(1_000, |_| "(global v128 (v128.const i64x2 1 2))".into());
+        let text =
+            format!("(core module $m {globals}) {}", repeat(instances, |_| "(core instance (instantiate $m))".into()));
+        checked(&text).unwrap()
+    };
+    assert!(twice(300) - twice(200) >= 100 * 16_000, "each instance");
+    assert_eq!(twice(0), checked("").unwrap(), "what nobody instantiates takes nothing");
+}
