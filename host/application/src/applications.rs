@@ -9,7 +9,7 @@ use glovebox::{
 use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
 
 use crate::{
-    AppConfig, AppOutcome, Ended, Export, InvokeError, LoadError, RunError,
+    AppConfig, AppOutcome, Compiler, Ended, Export, InvokeError, LoadError, RunError,
     engine::wasmtime_engine,
     exports::exports,
     invoke,
@@ -35,6 +35,7 @@ const SANDBOX: &str = "glovebox:sandbox/";
 pub struct Applications {
     engine: Engine,
     wasmtime: wasmtime::Engine,
+    compiler: Option<Compiler>,
 }
 
 impl fmt::Debug for Applications {
@@ -69,7 +70,15 @@ impl Applications {
     /// Sets up what applications are compiled for; `engine` gives the cache that keeps them compiled.
     pub fn new(engine: &Engine) -> Result<Self, LoadError> {
         let wasmtime = wasmtime_engine().map_err(|error| LoadError::Settings(format!("{error:#}")))?;
-        Ok(Self { engine: engine.clone(), wasmtime })
+        Ok(Self { engine: engine.clone(), wasmtime, compiler: None })
+    }
+
+    /// Compiles in processes of `compiler`'s what the cache does not have, within its limits. By default it is compiled in this process, which
+    /// nothing bounds: a stranger's component of some kilobytes can take hours, or all memory.
+    #[must_use]
+    pub fn compiler(mut self, compiler: Compiler) -> Self {
+        self.compiler = Some(compiler);
+        self
     }
 
     /// Loads a component from a file, at most 512 MiB, compiled or from the cache.
@@ -108,8 +117,13 @@ impl Applications {
             Refusal::Malformed(words) => LoadError::Compile { name: name(), source: CompileError::Compile(words) },
             refusal => LoadError::Excess { name: name(), reason: refusal.to_string() },
         })?;
-        let component = glovebox::compile(&self.engine, &self.wasmtime, bytes)
-            .map_err(|source| LoadError::Compile { name: name(), source })?;
+        let compiled = match &self.compiler {
+            Some(compiler) => {
+                glovebox::compile_with(&self.engine, &self.wasmtime, bytes, |bytes| compiler.compile(bytes))
+            }
+            None => glovebox::compile(&self.engine, &self.wasmtime, bytes),
+        };
+        let component = compiled.map_err(|source| LoadError::Compile { name: name(), source })?;
         Ok((component, instance_bytes))
     }
 

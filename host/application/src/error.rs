@@ -51,7 +51,7 @@ pub enum LoadError {
         /// What there is too much of.
         reason: String,
     },
-    /// It does not compile, or the cache cannot be used.
+    /// It does not compile, takes more than a [`Compiler`](crate::Compiler) may, or the cache cannot be used.
     #[error("`{name}` cannot be loaded", name = escaped(.name))]
     Compile {
         /// The component.

@@ -109,6 +109,9 @@ pub(crate) enum Command {
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
+    /// Compile the component on standard input; `host` starts it
+    #[command(hide = true)]
+    CompileComponent,
 }
 
 #[cfg(test)]

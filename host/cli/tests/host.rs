@@ -169,3 +169,56 @@ fn a_text_that_is_too_long_is_refused_for_that() {
         assert!(said.contains(words), "{bytes}: {said}");
     }
 }
+
+/// A component with an export `f` and one function more, compiled in a cache of its own with these flags.
+fn compiled(function: &str, flags: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
+         (func (export \"f\") (canon lift (core func $m \"f\"))))"
+    );
+    let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
+    fs::write(&file, text).unwrap();
+    output(&[flags, &["--cache-dir", &cache, "--invoke", "f()", &file]].concat())
+}
+
+/// A function that takes ten seconds and a gigabyte to compile: each loop has values of its own for each local variable.
+fn slow() -> String {
+    let (loops, locals) = (500, 2_000);
+    let set: String = (0..locals).map(|n| format!("(local.set {n} (i64.add (local.get {n}) (i64.const 1)))")).collect();
+    let (begin, end) = ("loop ".repeat(loops), "i32.const 0 br_if 0 end ".repeat(loops));
+    format!("(func (local {}) {begin}{set}{end})", "i64 ".repeat(locals))
+}
+
+#[test]
+fn compiling_is_ended_where_it_takes_too_long() {
+    let begin = std::time::Instant::now();
+    let ran = compiled(&slow(), &["--compile-timeout-ms", "200"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{said}");
+    assert!(said.contains("compiling it takes longer than 200 ms"), "{said}");
+    assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
+    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    // One that takes less is compiled.
+    assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
+}
+
+#[test]
+fn compiling_is_ended_where_it_takes_too_much_memory() {
+    let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{said}");
+    assert!(said.contains("in at most 268435456 bytes of memory, ended early"), "{said}");
+    assert_eq!(compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(), Some(0), "a small one needs less");
+    assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "and more than that");
+}
+
+#[test]
+fn what_the_compiler_refuses_or_panics_at_is_said_in_its_words() {
+    let said = text(&compiled("(func (result i32))", &[]).stderr);
+    assert!(said.contains("it does not compile") && said.contains("type mismatch"), "{said}");
+    let globals = "(global funcref (ref.func $g))".repeat(200_000);
+    let ran = compiled(&format!("(func $g) {globals}"), &[]);
+    assert_eq!(ran.status.code(), Some(125));
+    assert!(text(&ran.stderr).contains("it panicked"), "{}", text(&ran.stderr));
+}

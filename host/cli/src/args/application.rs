@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use glovebox::component::Quotas;
-use glovebox_application::{AppConfig, AppLimits, Directory, Input, Output};
+use glovebox_application::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::quantity::{bytes, count, count_u32};
 use crate::terminal::Hinted;
@@ -40,6 +41,19 @@ pub(crate) struct AppArgs {
     /// Files, streams, sockets and timers that it has open at once [default: 512]
     #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
     app_open_handles: Option<u32>,
+}
+
+/// How much compiling a component may take, in a process of its own. What the cache has is not compiled.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Application limits")]
+pub(crate) struct CompileArgs {
+    /// Memory for compiling the component, and each of --tools [default: 4294967296]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    compile_memory_bytes: Option<u64>,
+
+    /// Wall-clock milliseconds for compiling the component, and each of --tools [default: 300000]
+    #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
+    compile_timeout_ms: Option<u64>,
 }
 
 /// What it may use of the sandbox in all.
@@ -109,6 +123,21 @@ impl AppArgs {
     }
 }
 
+impl CompileArgs {
+    fn limits(&self) -> CompileLimits {
+        let mut limits = CompileLimits::default();
+        set(&mut limits.memory_bytes, self.compile_memory_bytes);
+        set(&mut limits.timeout_ms, self.compile_timeout_ms);
+        limits
+    }
+
+    /// This program again, as `glovebox compile-component`.
+    pub(crate) fn compiler(&self) -> anyhow::Result<Compiler> {
+        let program = std::env::current_exe().context("cannot find this program, to compile with")?;
+        Ok(Compiler::new(program, ["compile-component"]).limits(self.limits()))
+    }
+}
+
 impl QuotaArgs {
     pub(crate) fn quotas(&self) -> Quotas {
         let mut quotas = Quotas::default();
@@ -165,9 +194,9 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
 mod tests {
     use clap::{CommandFactory, Parser};
     use glovebox::component::Quotas;
-    use glovebox_application::AppLimits;
+    use glovebox_application::{AppLimits, CompileLimits};
 
-    use super::{AppArgs, QuotaArgs, variable};
+    use super::{AppArgs, CompileArgs, QuotaArgs, variable};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -175,16 +204,20 @@ mod tests {
         app: AppArgs,
         #[command(flatten)]
         quotas: QuotaArgs,
+        #[command(flatten)]
+        compile: CompileArgs,
     }
 
     #[test]
     fn the_help_states_the_defaults() {
-        let (limits, quotas) = (AppLimits::default(), Quotas::default());
+        let (limits, quotas, compile) = (AppLimits::default(), Quotas::default(), CompileLimits::default());
         let defaults = [
             ("app-fuel", limits.fuel),
             ("app-memory-bytes", limits.memory_bytes),
             ("app-timeout-ms", limits.timeout_ms),
             ("app-open-handles", limits.wasi_handles as u64),
+            ("compile-memory-bytes", compile.memory_bytes),
+            ("compile-timeout-ms", compile.timeout_ms),
             ("max-sessions", quotas.sessions.into()),
             ("max-executions", quotas.executions),
             ("max-fuel", quotas.fuel),
@@ -204,14 +237,19 @@ mod tests {
     fn every_flag_reaches_its_limit() {
         let flags = ["--app-fuel", "--app-memory-bytes", "--app-timeout-ms", "--app-open-handles", "--max-sessions"];
         let flags = flags.into_iter().chain(["--max-executions", "--max-fuel", "--max-started", "--max-held-bytes"]);
-        let line: Vec<String> =
-            flags.chain(["--max-handles"]).zip(1..).flat_map(|(flag, at)| [flag.to_owned(), at.to_string()]).collect();
+        let line: Vec<String> = flags
+            .chain(["--max-handles", "--compile-memory-bytes", "--compile-timeout-ms"])
+            .zip(1..)
+            .flat_map(|(flag, at)| [flag.to_owned(), at.to_string()])
+            .collect();
         let line = Line::try_parse_from([String::from("x")].into_iter().chain(line)).unwrap();
         let limits = line.app.config().unwrap().limits;
         assert_eq!((limits.fuel, limits.memory_bytes, limits.timeout_ms, limits.wasi_handles), (1, 2, 3, 4));
         let quotas = line.quotas.quotas();
         assert_eq!((quotas.sessions, quotas.executions, quotas.fuel), (5, 6, 7));
         assert_eq!((quotas.started, quotas.held_bytes, quotas.handles), (8, 9, 10));
+        let compile = line.compile.limits();
+        assert_eq!((compile.memory_bytes, compile.timeout_ms), (11, 12));
     }
 
     #[test]

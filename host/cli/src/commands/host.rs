@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use glovebox::{
-    Resource,
+    CompileError, Resource,
     component::{SandboxHost, Usage},
     escaped, escaped_text,
 };
@@ -20,7 +20,7 @@ use glovebox_application::{
 use serde::Serialize;
 
 use crate::{
-    args::{AppArgs, GrantArgs, QuotaArgs, ToolsArgs},
+    args::{AppArgs, CompileArgs, GrantArgs, QuotaArgs, ToolsArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
@@ -56,7 +56,7 @@ end).";
 /// Run a component that uses the sandbox
 ///
 /// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
-/// Compiling a large one takes a while, once; it is kept in the cache.
+/// It is compiled in a process of its own, once, and kept in the cache; a large one takes a while.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox host [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct HostArgs {
@@ -78,6 +78,9 @@ pub(crate) struct HostArgs {
 
     #[command(flatten)]
     app: AppArgs,
+
+    #[command(flatten)]
+    compile: CompileArgs,
 
     #[command(flatten)]
     quotas: QuotaArgs,
@@ -106,7 +109,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
     config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
     config.cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let applications = Applications::new(&host.engine).map_err(load_hint)?;
+    let applications = Applications::new(&host.engine).map_err(load_hint)?.compiler(args.compile.compiler()?);
 
     let mut builder = SandboxHost::builder(&host.engine).policy(policy).quotas(args.quotas.quotas());
     for path in &args.tools.tools {
@@ -218,6 +221,9 @@ fn load_hint(error: LoadError) -> anyhow::Error {
                                          as wasm32-wasip2"
             .to_owned(),
         LoadError::MissingImport { import, .. } => import_hint(import),
+        LoadError::Compile { source: CompileError::Compiler(_), .. } => {
+            "if you trust it, raise --compile-memory-bytes or --compile-timeout-ms".to_owned()
+        }
         _ => return error.into(),
     };
     Hinted::new(error.to_string(), hint).because_of(&error).into()

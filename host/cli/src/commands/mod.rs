@@ -30,5 +30,6 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),
+        Command::CompileComponent => Ok(glovebox_application::compile_stdin()),
     }
 }

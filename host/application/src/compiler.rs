@@ -1,0 +1,192 @@
+//! Compiling in a process of its own, which is ended where it takes too much.
+//!
+//! What compiling takes, the size of a component does not bound: some kilobytes can make Wasmtime's validator and Cranelift work for hours or
+//! fill the memory. What is known of it is refused beforehand; this is for the rest.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write as _},
+    panic,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::CompileError;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::{LoadError, engine::wasmtime_engine};
+
+/// The stack to compile on, which recurses deeply.
+const STACK_BYTES: usize = 32 << 20;
+
+/// The largest compiled component. The sandbox itself as a component is less than a tenth of it.
+const COMPILED_BYTES: u64 = 1 << 30;
+
+/// The most that is read of what the process says when it fails.
+const WORDS_BYTES: u64 = 1_000;
+
+/// The exit code of a process that found the component wrong, and nothing else.
+const REFUSED: i32 = 3;
+
+/// How often to look whether the process has ended.
+const POLL: Duration = Duration::from_millis(2);
+
+/// A program that compiles components, one in each of its processes, within limits.
+///
+/// It calls [`compile_stdin`] and does nothing else. A program can be its own, with an argument that says so.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    limits: CompileLimits,
+}
+
+/// How much compiling one component may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompileLimits {
+    /// Bytes of memory. Default 4 GiB; the sandbox itself as a component takes 454 MiB.
+    pub memory_bytes: u64,
+    /// Wall-clock milliseconds. Default 300,000: five minutes; the sandbox itself as a component takes 20 seconds.
+    pub timeout_ms: u64,
+}
+
+impl Default for CompileLimits {
+    fn default() -> Self {
+        Self { memory_bytes: 4 << 30, timeout_ms: 300_000 }
+    }
+}
+
+impl Compiler {
+    /// A program that compiles when it is started with these arguments.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { program: program.into(), arguments, limits: CompileLimits::default() }
+    }
+
+    /// Sets its limits.
+    #[must_use]
+    pub fn limits(mut self, limits: CompileLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Compiles a component.
+    pub(crate) fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
+        let failed =
+            |error: io::Error| CompileError::Compiler(format!("cannot compile it in a process of its own: {error}"));
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(io::Error::other("it has no pipes")));
+        };
+        let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
+        let (ended, compiled, words) = thread::scope(|scope| {
+            // One that ends early does not read all of it; why it did, its end says.
+            scope.spawn(move || {
+                limits
+                    .iter()
+                    .try_for_each(|limit| stdin.write_all(&limit.to_le_bytes()))
+                    .and_then(|()| stdin.write_all(wasm))
+            });
+            let compiled = scope.spawn(|| read(stdout, COMPILED_BYTES));
+            let words = scope.spawn(|| read(stderr, WORDS_BYTES));
+            let ended = self.wait(&mut child);
+            (ended, compiled.join(), words.join())
+        });
+        let (Ok(compiled), Ok(words)) = (compiled, words) else {
+            return Err(failed(io::Error::other("it cannot be read")));
+        };
+        let words = String::from_utf8_lossy(&words.map_err(failed)?).trim().to_owned();
+        match ended.map_err(failed)? {
+            Some(status) if status.success() => compiled.map_err(failed),
+            Some(status) if status.code() == Some(REFUSED) => Err(CompileError::Compile(words)),
+            Some(status) => {
+                let memory_bytes = self.limits.memory_bytes;
+                let said = words.lines().next().unwrap_or_default();
+                Err(CompileError::Compiler(format!(
+                    "what compiles it, in at most {memory_bytes} bytes of memory, ended early ({status}): {said}"
+                )))
+            }
+            None => {
+                Err(CompileError::Compiler(format!("compiling it takes longer than {} ms", self.limits.timeout_ms)))
+            }
+        }
+    }
+
+    /// Waits for the end of a process, and ends it when its time is over: then there is no status.
+    fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if begin.elapsed() >= Duration::from_millis(self.limits.timeout_ms) {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+/// Reads to the end, and no more than so much.
+fn read(from: impl Read, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Compiles the component that a [`Compiler`] gives on standard input, and writes the result to standard output. Gives the exit code that the
+/// process has to end with.
+///
+/// It limits this process's memory and time, for good: nothing else should be done in it, before or after.
+pub fn compile_stdin() -> i32 {
+    // Whoever waits for it says that it panicked.
+    panic::set_hook(Box::new(|_| {}));
+    let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(compile_input);
+    let done = match worker.map(thread::JoinHandle::join) {
+        Ok(Ok(done)) => done,
+        Ok(Err(_)) => Err((1, "it panicked".into())),
+        Err(error) => Err((1, error.to_string())),
+    };
+    match done {
+        Ok(()) => 0,
+        Err((code, words)) => {
+            // Whoever reads it may be gone.
+            let _ = io::stderr().write_all(words.as_bytes());
+            code
+        }
+    }
+}
+
+fn compile_input() -> Result<(), (i32, String)> {
+    let failed = |error: io::Error| (1, error.to_string());
+    let mut stdin = io::stdin().lock();
+    let mut limit = || -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        stdin.read_exact(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    let (memory_bytes, timeout_ms) = (limit().map_err(failed)?, limit().map_err(failed)?);
+    // It may compute on all processors; one whose parent is gone ends all the same.
+    let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
+    let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
+    for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+            .map_err(|error| failed(error.into()))?;
+    }
+    let mut wasm = Vec::new();
+    stdin.read_to_end(&mut wasm).map_err(failed)?;
+    let settings = |error: wasmtime::Error| (1, LoadError::Settings(format!("{error:#}")).to_string());
+    let compiled = wasmtime_engine().map_err(settings)?.precompile_component(&wasm);
+    let compiled = compiled.map_err(|error| (REFUSED, format!("{error:#}")))?;
+    io::stdout().write_all(&compiled).map_err(failed)
+}
