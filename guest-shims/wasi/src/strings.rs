@@ -10,7 +10,7 @@ use glovebox_vfs::escaped;
 #[non_exhaustive]
 pub enum StringError {
     /// C strings end at the first NUL byte.
-    #[error("`{0:?}` contains a NUL character; remove it")]
+    #[error("`{name}` contains a NUL character; remove it", name = escaped(.0))]
     Nul(String),
     /// A variable's name is empty or contains `=`.
     #[error("`{name}` is no name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]

@@ -1,14 +1,25 @@
 //! The command line as a type.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::args::quantity;
 use crate::commands::{bench, doctor, host, packages, policy, repl, run, runtimes, session, validate, weave};
+use crate::source::STDIN;
+
+const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS]...";
 
 const AFTER_HELP: &str = "\
 Examples:
+  glovebox hello.py                          run a file: short for `glovebox run hello.py`
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
   glovebox run -e 'print(6 * 7)'             run code given here
   glovebox run --json -e 'print(1)'          what it did and used, as JSON
@@ -28,13 +39,54 @@ The first run of a language fetches and prepares its interpreter, once. After th
 /// A script gets a real CPython or QuickJS of its own, an empty file system and nothing else: no network, no host
 /// files, no host environment, unless a flag or a policy file gives them.
 #[derive(Debug, Parser)]
-#[command(name = "glovebox", version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "glovebox", version, override_usage = USAGE, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. `glovebox FILE` is short for `glovebox run FILE`.
+    pub(crate) fn read(args: Vec<OsString>) -> Self {
+        Self::parsed(args).unwrap_or_else(|error| error.exit())
+    }
+
+    fn parsed(args: Vec<OsString>) -> Result<Self, clap::Error> {
+        let error = match Self::try_parse_from(&args) {
+            Err(error) if error.kind() == ErrorKind::InvalidSubcommand => error,
+            parsed => return parsed,
+        };
+        let name = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(name)) => name.clone(),
+            _ => return Err(error),
+        };
+        if !looks_like_a_file(&name) {
+            let is_mistyped = error.get(ContextKind::SuggestedSubcommand).is_some();
+            let neither = || {
+                let message = format!("there is no subcommand `{name}` and no file of that name");
+                Self::command().error(ErrorKind::InvalidSubcommand, message)
+            };
+            return Err(if is_mistyped { error } else { neither() });
+        }
+        // Where it stands more than once, the first that is no flag's value is meant.
+        let places = args.iter().enumerate().skip(1).filter(|(_, arg)| arg.to_string_lossy() == name);
+        let mut attempts = places.map(|(at, _)| {
+            let (before, from) = args.split_at(at);
+            Self::try_parse_from(before.iter().chain([&OsString::from("run")]).chain(from))
+        });
+        let fits = |parsed: &Result<Self, clap::Error>| {
+            !parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidSubcommand)
+        };
+        attempts.find(fits).unwrap_or(Err(error))
+    }
+}
+
+/// Whether a word in the place of a subcommand is a file's name: there is such a file, or it could be nothing else.
+fn looks_like_a_file(name: &str) -> bool {
+    name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
 }
 
 /// Flags that every subcommand has.
@@ -66,9 +118,23 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "FILTER", env = "GLOVEBOX_LOG", hide_env_values = true)]
     pub(crate) log: Option<String>,
 
+    /// How log lines are written: for people, or a JSON object a line
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t, hide_short_help = true)]
+    pub(crate) log_format: LogFormat,
+
     /// Colour what glovebox itself writes; guest output is never touched
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: Color,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line: timestamp, level, target, message, and the event's fields
+    Json,
 }
 
 /// When to colour.
@@ -117,6 +183,36 @@ pub(crate) enum Command {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    use super::Command;
+
+    fn read(words: &str) -> Result<Command, clap::Error> {
+        let args = std::iter::once("glovebox").chain(words.split(' ')).map(Into::into).collect();
+        super::Cli::parsed(args).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_subcommand_is_run() {
+        for words in ["x.py", "./run", "dir/x", "-", "x.py --fuel 5", "-v x.py y.js", "--log x.py x.py", "Cargo.toml"] {
+            assert!(matches!(read(words), Ok(Command::Run(_))), "{words}");
+        }
+        assert!(matches!(read("doctor"), Ok(Command::Doctor(_))));
+    }
+
+    #[test]
+    fn what_is_neither_a_subcommand_nor_a_file_is_named() {
+        for (words, said) in [
+            ("validat x.py", "a similar subcommand exists: 'validate'"),
+            ("sesion list", "a similar subcommand exists: 'session'"),
+            ("zzz", "there is no subcommand `zzz` and no file of that name"),
+            ("src", "there is no subcommand `src` and no file of that name"),
+        ] {
+            let error = read(words).unwrap_err();
+            assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");
+        }
+        // What is wrong after a file is said as of `run`.
+        assert!(read("x.py --fule 5").unwrap_err().to_string().contains("--fuel"));
+    }
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {

@@ -18,6 +18,15 @@ pub(crate) enum Pooling {
     Single,
 }
 
+/// What of an interpreter runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// Its prepared image.
+    Prepared,
+    /// The binary, booted each time: it can run scripts, and has neither sessions nor validation.
+    Plain,
+}
+
 /// An engine and what it shows while it fetches and prepares.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
@@ -65,11 +74,22 @@ impl Host {
         language: Option<Language>,
         policy: &Policy,
     ) -> anyhow::Result<Sandbox> {
+        self.sandbox_of(args, language, policy, Image::Prepared)
+    }
+
+    /// The same, of the prepared image or of a plain command.
+    pub(crate) fn sandbox_of(
+        &self,
+        args: &RuntimeArgs,
+        language: Option<Language>,
+        policy: &Policy,
+        image: Image,
+    ) -> anyhow::Result<Sandbox> {
         if let Some(path) = &args.runtime_path {
             check_runtime_path(path)?;
         }
         self.with_progress(|engine| {
-            let mut builder = Sandbox::builder(engine).policy(policy.clone()).prepared(!args.no_prepare);
+            let mut builder = Sandbox::builder(engine).policy(policy.clone()).prepared(image == Image::Prepared);
             if let Some(language) = language {
                 builder = builder.language(language);
             }

@@ -16,23 +16,56 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }
 
-/// The same for a file that may be anybody's to read, as the process's mask has it.
+/// The same where there is none of this name yet. That there is one is an error, and changes nothing.
+pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
+    put(path, bytes, 0o600, name_if_free).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
+            NotCreated::Exists
+        } else {
+            NotCreated::Failed(explained(path, error))
+        }
+    })
+}
+
+/// Gives a file a name that nothing has.
+fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        // Some file systems have no links.
+        Err(_) => fs::rename(from, to),
+    }
+}
+
+/// Why a file was not created.
+#[derive(Debug)]
+pub(crate) enum NotCreated {
+    /// There is one.
+    Exists,
+    Failed(anyhow::Error),
+}
+
+/// The same as [`replace`] for a file that may be anybody's to read, as the process's mask has it.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }
 
 fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
-    put(path, bytes, mode).map_err(|error| {
-        Hinted::new(format!("cannot write `{}`", escaped(path)), "name a file in a directory you can write to")
-            .because(error)
-            .into()
-    })
+    put(path, bytes, mode, |from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
 }
 
-fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+fn explained(path: &Path, error: io::Error) -> anyhow::Error {
+    Hinted::new(format!("cannot write `{}`", escaped(path)), "name a file in a directory you can write to")
+        .because(error)
+        .into()
+}
+
+/// Writes a file beside, and has `name` give it its name.
+fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let beside = beside(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&beside, path));
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&beside, path));
     if written.is_err() {
         // The other error is the one to tell.
         let _ = fs::remove_file(&beside);
@@ -52,7 +85,22 @@ fn beside(path: &Path) -> PathBuf {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use super::replace;
+    use super::{NotCreated, create, replace};
+
+    #[test]
+    fn a_file_is_created_whole_or_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.gbx");
+        create(&path, b"first").unwrap();
+        assert!(matches!(create(&path, b"second"), Err(NotCreated::Exists)));
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert!(matches!(create(&link, b"second"), Err(NotCreated::Exists)), "a link counts");
+        assert!(matches!(create(&dir.path().join("missing/s.gbx"), b"x"), Err(NotCreated::Failed(_))));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "something was left behind");
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_is_its_users_alone() {

@@ -14,7 +14,7 @@ use anyhow::Context;
 use glovebox::CancelToken;
 use signal_hook::{consts::SIGINT, iterator::Signals};
 
-use crate::terminal::note;
+use crate::{program, terminal::note};
 
 /// The exit code of a process that was interrupted, as shells have it.
 pub(crate) const EXIT_CODE: i32 = 130;
@@ -54,6 +54,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
                     continue;
                 }
                 if PRESSED.swap(true, Ordering::SeqCst) {
+                    program::kill_all();
                     std::process::exit(EXIT_CODE);
                 }
                 cancelled.cancel();
@@ -61,6 +62,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
                     thread::sleep(GRACE);
                     if !GUEST.load(Ordering::SeqCst) {
                         note("interrupted");
+                        program::kill_all();
                         std::process::exit(EXIT_CODE);
                     }
                 }

@@ -1,25 +1,114 @@
 //! Log lines on standard error, off unless asked for.
 
-use std::str::FromStr;
+use std::{
+    fmt::Debug,
+    io::{self, Write as _},
+    str::FromStr,
+};
 
-use anyhow::Context;
-use tracing_subscriber::{Layer, filter::Targets, fmt, layer::SubscriberExt, registry};
+use anyhow::Context as _;
+use glovebox::Timestamp;
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Layer,
+    filter::Targets,
+    fmt,
+    layer::{Context, SubscriberExt},
+    registry,
+};
 
-use crate::cli::GlobalArgs;
+use crate::cli::{GlobalArgs, LogFormat};
 
-/// Starts logging where `--log`, `GLOVEBOX_LOG` or `-v` asks for it. Costs nothing otherwise.
+/// Starts logging where `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
     let filter = match (&global.log, global.verbose) {
         (Some(filter), _) if !filter.is_empty() => filter.as_str(),
-        (_, 0) => return Ok(()),
-        (_, 1) => "glovebox=info",
+        (_, 0) if global.log_format == LogFormat::Text => return Ok(()),
+        // Whoever says how log lines are to look wants some.
+        (_, 0 | 1) => "glovebox=info",
         (_, 2) => "glovebox=debug,glovebox_runtimes=debug,glovebox_wasi=debug",
         _ => "trace",
     };
     let targets = Targets::from_str(filter)
         .with_context(|| format!("`{filter}` is no log filter; use for example `info` or `glovebox=debug`"))?;
-    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(colour).with_filter(targets);
     // A second subscriber in one process is impossible here, so the error has no meaning to a user.
-    tracing::subscriber::set_global_default(registry().with(lines)).context("cannot start logging")
+    let started = match global.log_format {
+        LogFormat::Text => {
+            let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
+            let lines = fmt::layer().with_writer(io::stderr).with_ansi(colour).with_filter(targets);
+            tracing::subscriber::set_global_default(registry().with(lines))
+        }
+        LogFormat::Json => tracing::subscriber::set_global_default(registry().with(JsonLines.with_filter(targets))),
+    };
+    started.context("cannot start logging")
+}
+
+/// Writes events to standard error, a JSON object a line.
+struct JsonLines;
+
+impl<S: Subscriber> Layer<S> for JsonLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = line(event, Timestamp::now()).to_string();
+        line.push('\n');
+        // Whole, so that lines of several threads stay apart. Nothing is left to do when standard error itself is gone.
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+fn line(event: &Event<'_>, at: Timestamp) -> Value {
+    let mut fields = Fields(Map::new());
+    event.record(&mut fields);
+    let mut line = Map::new();
+    line.insert("timestamp".into(), at.to_string().into());
+    line.insert("level".into(), event.metadata().level().as_str().into());
+    line.insert("target".into(), event.metadata().target().into());
+    // A field of an event's own never takes the place of one of these: they stand apart.
+    if let Some(message) = fields.0.remove("message") {
+        line.insert("message".into(), message);
+    }
+    line.insert("fields".into(), fields.0.into());
+    line.into()
+}
+
+/// Collects an event's fields.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.put(field, value.to_string());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.put(field, format!("{value:?}"));
+    }
 }

@@ -13,16 +13,16 @@ mod interrupt;
 mod kept;
 mod logging;
 mod output;
+mod program;
 mod progress;
 mod source;
 mod state;
+mod stdin;
 
 mod terminal;
 
-use clap::Parser;
-
 fn main() {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::read(std::env::args_os().collect());
     let code = match commands::dispatch(&cli) {
         Ok(code) => code,
         Err(_) if interrupt::is_pressed() => {
@@ -35,6 +35,7 @@ fn main() {
             terminal::OWN_ERROR_EXIT_CODE
         }
     };
+    program::kill_all();
     std::process::exit(visible(code));
 }
 

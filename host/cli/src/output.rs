@@ -1,11 +1,16 @@
 //! A guest's output on its way to ours, and what is said beside it.
 
 use std::{
+    fs::File,
     io::{self, IsTerminal, Write},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Stream, WentBack};
+use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Stream, WentBack};
 
 use crate::terminal::{counted, dimmed, grouped, note, printable};
 
@@ -49,13 +54,12 @@ impl Passthrough {
 
 /// Says on standard error what the script's own output does not: which flag raises the limit that its last line names.
 pub(crate) fn explain(execution: &Execution) {
-    // On a terminal the script's last line and ours would stand in one; anywhere else its bytes are nobody's to add to.
+    // What we say begins a line: standard error's own, or where both streams go to one place, standard output's.
     let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
-    let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
-    if is_open
-        && (said_more || execution.stdout.is_truncated())
-        && io::stdout().is_terminal()
-        && io::stderr().is_terminal()
+    let is_truncated = execution.stdout.is_truncated() || execution.stderr.is_truncated();
+    let is_open = |output: &Output| output.bytes.last().is_some_and(|last| *last != b'\n');
+    if (said_more || is_truncated)
+        && (is_open(&execution.stderr) || (is_open(&execution.stdout) && goes_where_stderr_goes()))
     {
         let _ = io::stderr().write_all(b"\n");
     }
@@ -85,6 +89,16 @@ pub(crate) fn explain(execution: &Execution) {
         }
         None => {}
     }
+}
+
+/// Whether standard output and standard error are one terminal, file or pipe.
+fn goes_where_stderr_goes() -> bool {
+    let place = |handle: io::Result<OwnedFd>| {
+        let metadata = File::from(handle.ok()?).metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let out = place(io::stdout().as_fd().try_clone_to_owned());
+    out.is_some() && out == place(io::stderr().as_fd().try_clone_to_owned())
 }
 
 /// Says what can be done about a failure, dimmed under what happened. Output that was cut off was spoken of already.

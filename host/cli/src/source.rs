@@ -9,7 +9,7 @@ use std::{
 use glovebox::{Language, Request, SANDBOX_NAME, SourceKind};
 
 use crate::{
-    args::{RuntimeArgs, SourceArgs},
+    args::{LanguageArg, RuntimeArgs, SourceArgs},
     terminal::Hinted,
 };
 
@@ -34,6 +34,14 @@ pub(crate) struct Source {
 impl Source {
     /// Reads everything the command line names, before any of it runs.
     pub(crate) fn read_all(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
+        let mut sources = Self::read_each(args, most_bytes)?;
+        if args.language == Some(LanguageArg::TypeScript) {
+            sources.iter_mut().for_each(Self::call_typescript);
+        }
+        Ok(sources)
+    }
+
+    fn read_each(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
         if let Some(text) = &args.code.eval {
             return Ok(vec![Self {
                 label: SANDBOX_NAME.into(),
@@ -70,6 +78,15 @@ impl Source {
             .collect()
     }
 
+    /// Gives it a name that says that it is TypeScript: it is by names that the engine tells.
+    fn call_typescript(&mut self) {
+        let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
+        let is_said = Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
+        if !is_said {
+            name.push_str(".ts");
+        }
+    }
+
     fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let file = File::open(path).and_then(|file| {
@@ -96,11 +113,11 @@ impl Source {
     /// Its language, where something says it: `--language`, or the extension. A named runtime has one of its own, and
     /// code that comes without a file is Python otherwise.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
-        let language = args.language.or(self.extension);
+        let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
             return Err(Hinted::new(
                 format!("cannot tell the language of `{}` by its extension", self.label),
-                "say `--language python` or `--language javascript`",
+                "say `--language` and `python`, `javascript` or `typescript`",
             )
             .into());
         }
@@ -115,6 +132,10 @@ impl Source {
             None => request,
         }
     }
+}
+
+fn is_typescript(extension: &str) -> bool {
+    ["ts", "mts", "cts"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// Reads UTF-8 text of at most so many bytes.

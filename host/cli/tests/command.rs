@@ -176,18 +176,165 @@ fn a_reader_that_goes_away_ends_an_endless_script_quietly() {
 }
 
 #[test]
-fn a_standard_input_that_never_ends_is_not_waited_for() {
-    let mut child =
-        prepared(&["run", "-e", "import sys; print(repr(sys.stdin.read()))"]).stdin(Stdio::piped()).spawn().unwrap();
+fn a_standard_input_that_never_ends_is_waited_for_by_who_reads_it_alone() {
+    for (language, code) in [("python", "print('up')"), ("javascript", "console.log('up')")] {
+        let mut child = prepared(&["run", "-l", language, "-e", code]).stdin(Stdio::piped()).spawn().unwrap();
+        let _open = child.stdin.take();
+        assert_eq!(wait(&mut child), 0);
+        assert_eq!(rest(child.stdout.take().unwrap()), "up\n");
+    }
+    let code = "import sys; print('up', flush=True); sys.stdin.read()";
+    let mut child = prepared(&["run", "--timeout-ms", "500", "-e", code]).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
+    assert_eq!(wait(&mut child), 124);
+    let mut child = prepared(&["run", "--timeout-ms", "100000", "-e", code]).stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    up(&mut BufReader::new(child.stdout.take().unwrap()));
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+}
+
+#[test]
+fn every_script_of_a_run_reads_the_same_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("first.py");
+    fs::write(&script, "print(input())").unwrap();
+    let script = script.to_str().unwrap();
+    let mut child = prepared(&["run", script, script]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"abc\n").unwrap();
     assert_eq!(wait(&mut child), 0);
-    assert_eq!(rest(child.stdout.take().unwrap()), "''\n");
+    assert_eq!(rest(child.stdout.take().unwrap()), "abc\nabc\n");
+}
+
+/// Whether a process of this number runs.
+fn is_alive(process: &str) -> bool {
+    // A zombie has ended: nobody is left to ask for how.
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_tool_is_killed_with_all_that_it_has_started_when_nobody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("tool.sh");
+    let started = dir.path().join("started");
+    let text = format!("#!/bin/sh\nsleep 300 & echo $$ $! > {0}.new; mv {0}.new {0}\nwait\n", started.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let tool = format!("slow={}", program.display());
+    for (case, flags, code, exit_code) in [
+        ("its time is over", &["--tool-timeout-ms", "500"][..], "await tools.slow().catch(() => 0)", 0),
+        ("the script's time is over", &["--timeout-ms", "500"], "await tools.slow()", 124),
+        (
+            "the script ends without it",
+            &[],
+            "tools.slow().catch(() => 0); const end = Date.now() + 300; while (Date.now() < end); process.exit(0)",
+            0,
+        ),
+        ("Ctrl-C", &["--timeout-ms", "100000", "--tool-timeout-ms", "100000"], "await tools.slow()", 130),
+    ] {
+        let _ = fs::remove_file(&started);
+        let args = [&["run", "--tool", &tool, "-l", "js", "-e", code][..], flags].concat();
+        let mut child = prepared(&args).spawn().unwrap();
+        if exit_code == 130 {
+            while !started.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            interrupt(&child);
+        }
+        assert_eq!(wait(&mut child), exit_code, "{case}: {}", rest(child.stderr.take().unwrap()));
+        let processes = fs::read_to_string(&started).unwrap_or_default();
+        assert_eq!(processes.split_whitespace().count(), 2, "{case}: it did not run");
+        let begin = Instant::now();
+        while processes.split_whitespace().any(is_alive) {
+            assert!(begin.elapsed() < Duration::from_secs(5), "{case}: {processes} still run");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_leaves_a_process_behind_with_its_output_answers_all_the_same() {
+    let begin = Instant::now();
+    let ran = output(&["run", "--tool", "t=sh -c 'setsid sleep 20 & echo 7'", "-e", "print(tools.t())"]);
+    assert_eq!(text(&ran.stdout), "7\n", "{}", text(&ran.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_tool_that_does_not_read_its_input_or_gets_much_of_it_answers() {
+    let code = "print(tools.t(text='x' * 900000))";
+    assert_eq!(text(&output(&["run", "--tool", "t=echo 1", "-e", code]).stdout), "1\n");
+    assert_eq!(text(&output(&["run", "--tool", "t=wc -c", "-e", code]).stdout), "900011\n");
+}
+
+#[test]
+fn log_lines_as_json_are_json_a_line() {
+    let ran = output(&["run", "--log-format", "json", "-v", "-e", "print(1)"]);
+    assert_eq!(text(&ran.stdout), "1\n");
+    let lines: Vec<Value> = text(&ran.stderr).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!lines.is_empty());
+    for line in &lines {
+        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert!(["timestamp", "level", "target", "fields"].iter().all(|key| keys.contains(key)), "{line}");
+    }
+    assert!(lines.iter().all(|line| line["target"].as_str().unwrap().starts_with("glovebox")), "{lines:?}");
+    // Asking for the format is asking for lines.
+    assert!(!output(&["run", "--log-format", "json", "-e", "1"]).stderr.is_empty());
+    assert!(output(&["run", "-e", "1"]).stderr.is_empty());
+}
+
+#[test]
+fn the_cache_is_pruned_but_for_what_is_in_use() {
+    let cache = cache_with_binaries();
+    let dir = cache.path().to_str().unwrap();
+    json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
+    let images = |flags: &[&str]| {
+        let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
+        let images = shown["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "images").unwrap().clone();
+        assert!(shown["bytes"].as_u64().unwrap() > images["bytes"].as_u64().unwrap(), "the binary is counted, too");
+        (images["count"].as_u64().unwrap(), images["in_use"].as_u64().unwrap())
+    };
+    assert_eq!(images(&[]), (1, 0));
+    let (planned, _) = json(&["runtimes", "prune", "--all", "--dry-run", "--json", "--cache-dir", dir]);
+    assert_eq!((planned["removed"].as_array().unwrap().len(), images(&[])), (1, (1, 0)));
+    let code = "console.log('up'); await new Promise(done => setTimeout(done, 90000))";
+    let (mut user, _out) = started(&["run", "--cache-dir", dir, "--timeout-ms", "100000", "-l", "js", "-e", code]);
+    assert_eq!(images(&[]), (1, 1));
+    let (pruned, _) = json(&["runtimes", "prune", "--all", "--json", "--cache-dir", dir]);
+    assert_eq!((pruned["removed"].as_array().unwrap().len(), pruned["in_use"].as_array().unwrap().len()), (0, 1));
+    user.kill().unwrap();
+    user.wait().unwrap();
+    let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
+    assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
+    assert_eq!(images(&[]), (0, 0));
+    // It is made again, and what is just made stays however little there is room for.
+    let ran = output(&[
+        "run",
+        "--cache-dir",
+        dir,
+        "--cache-bytes",
+        "1",
+        "--cache-age",
+        "0s",
+        "-l",
+        "js",
+        "-e",
+        "console.log(1)",
+    ]);
+    assert_eq!(text(&ran.stdout), "1\n");
+    assert_eq!(images(&[]), (1, 0));
+    // Without flags the limits of the cache hold.
+    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir]);
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 0);
+    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir, "--cache-bytes", "1"]);
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn standard_input_is_the_scripts_or_the_script() {
     for (args, input, expected) in [
         (&["run", "--stdin", "-", "-e", "print(input()[::-1])"][..], "abc\n", "cba\n"),
+        (&["run", "-e", "print(input()[::-1])"], "abc\n", "cba\n"),
         (&["run", "-"], "print(1 + 1)", "2\n"),
         (&["run", "--language", "javascript", "-"], "console.log(1 + 2)", "3\n"),
     ] {
@@ -363,53 +510,6 @@ fn preparing_twice_gives_the_same_image_and_removing_leaves_nothing() {
         list.as_array().unwrap().iter().all(|runtime| runtime["fetched"] == false && runtime["prepared"] == false),
         "{list}"
     );
-}
-
-#[test]
-fn the_cache_is_pruned_but_for_what_is_in_use() {
-    let cache = cache_with_binaries();
-    let dir = cache.path().to_str().unwrap();
-    json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
-    let images = |flags: &[&str]| {
-        let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
-        let images = shown["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "images").unwrap().clone();
-        assert!(shown["bytes"].as_u64().unwrap() > images["bytes"].as_u64().unwrap(), "the binary is counted, too");
-        (images["count"].as_u64().unwrap(), images["in_use"].as_u64().unwrap())
-    };
-    assert_eq!(images(&[]), (1, 0));
-    let (planned, _) = json(&["runtimes", "prune", "--all", "--dry-run", "--json", "--cache-dir", dir]);
-    assert_eq!((planned["removed"].as_array().unwrap().len(), images(&[])), (1, (1, 0)));
-    let code = "console.log('up'); await new Promise(done => setTimeout(done, 90000))";
-    let (mut user, _out) = started(&["run", "--cache-dir", dir, "--timeout-ms", "100000", "-l", "js", "-e", code]);
-    assert_eq!(images(&[]), (1, 1));
-    let (pruned, _) = json(&["runtimes", "prune", "--all", "--json", "--cache-dir", dir]);
-    assert_eq!((pruned["removed"].as_array().unwrap().len(), pruned["in_use"].as_array().unwrap().len()), (0, 1));
-    user.kill().unwrap();
-    user.wait().unwrap();
-    let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
-    assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
-    assert_eq!(images(&[]), (0, 0));
-    // It is made again, and what is just made stays however little there is room for.
-    let ran = output(&[
-        "run",
-        "--cache-dir",
-        dir,
-        "--cache-bytes",
-        "1",
-        "--cache-age",
-        "0s",
-        "-l",
-        "js",
-        "-e",
-        "console.log(1)",
-    ]);
-    assert_eq!(text(&ran.stdout), "1\n");
-    assert_eq!(images(&[]), (1, 0));
-    // Without flags the limits of the cache hold.
-    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir]);
-    assert_eq!(pruned["removed"].as_array().unwrap().len(), 0);
-    let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir, "--cache-bytes", "1"]);
-    assert_eq!(pruned["removed"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct CacheUsage {
 }
 
 /// What of the compiled code in the cache is to go. Make one with `default()`, which keeps the engine's
-/// [`CacheLimits`](crate::CacheLimits), and change what differs.
+/// [`CacheLimits`], and change what differs.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CachePrune {

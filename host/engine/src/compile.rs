@@ -142,7 +142,7 @@ fn words(error: wasmtime::Error) -> CompileError {
 #[cfg(test)]
 mod tests {
     use super::{CompileError, compile};
-    use crate::{CacheKind, CacheLimits, CachePrune, Engine, EngineConfig};
+    use crate::{CacheLimits, Engine, EngineConfig};
 
     fn engine(dir: &std::path::Path, component_bytes: u64) -> Engine {
         let cache = CacheLimits { component_bytes, ..CacheLimits::default() };

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{CancelToken, ExecuteError, Language, Request, Resource};
+use glovebox::{CancelToken, ExecuteError, Language, Outcome, Request, Resource};
 use glovebox_tests::{sandbox, short};
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ fn standard_input_is_read_once_when_the_script_reads_it() {
         // In a session each execution has its own.
         let session = sandbox.session().unwrap();
         for bytes in [b"one", b"two"] {
-            let execution = session.run(Request::new(reads(language)).stdin_from(|| bytes.to_vec())).unwrap();
+            let execution = session.run(Request::new(reads(language)).stdin_from(move || bytes.to_vec())).unwrap();
             assert!(execution.stdout.text().contains(std::str::from_utf8(bytes).unwrap()), "{language}");
         }
         assert!(!session.execute(reads(language)).unwrap().stdout.text().contains("two"));
@@ -111,7 +111,7 @@ fn who_waits_for_standard_input_can_be_stopped() {
             Vec::new()
         }));
         let outcome = execution.unwrap().outcome;
-        assert!(matches!(outcome, glovebox::Outcome::Exhausted { resource: Resource::Time, .. }), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::Exhausted { resource: Resource::Time, .. }), "{outcome:?}");
         drop(never);
         let token = CancelToken::new();
         let (never, end) = mpsc::channel::<()>();

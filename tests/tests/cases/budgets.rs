@@ -29,7 +29,7 @@ const JAVASCRIPT: [&str; 3] = [
 const PYTHON: [&str; 2] =
     ["print(1)", "import json\nd = {str(i): i * i for i in range(40)}\nprint(json.dumps(d)[-9:])\nd['none']"];
 
-pub(crate) fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
+fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     let execution = sandbox.execute(source).unwrap();
     Seen {
         outcome: short(&execution.outcome),
@@ -40,7 +40,7 @@ pub(crate) fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
 }
 
 /// The engine's sandbox with this budget: on images without libraries, as providers have.
-pub(crate) fn engine_with(language: Language, fuel: u64) -> Sandbox {
+fn engine_with(language: Language, fuel: u64) -> Sandbox {
     sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);
         policy.entropy = Entropy::Seeded(0);

@@ -177,7 +177,7 @@ fn other_mounts_and_other_preopens_are_refused_by_name() {
     }
     // The same paths, with another root made before them.
     let mut vfs = Vfs::new(VfsLimits::default());
-    vfs.add_root(glovebox_vfs::Access::ReadOnly);
+    vfs.add_root(Access::ReadOnly);
     let mut config = config(vfs, &["/app", "/data"]);
     let later = config.mounts.split_off(1);
     let mut wasi = Wasi::new(config).unwrap();

@@ -94,15 +94,15 @@ pub(crate) struct ToolsArgs {
     pub(crate) tools: Vec<PathBuf>,
 
     /// As --dir, for the tools; repeatable
-    #[arg(long, value_name = "HOST[::GUEST][:ro]")]
+    #[arg(long, requires = "tools", value_name = "HOST[::GUEST][:ro]")]
     tools_dir: Vec<Directory>,
 
     /// As --env, for the tools; repeatable
-    #[arg(long, value_name = "NAME[=VALUE]")]
+    #[arg(long, requires = "tools", value_name = "NAME[=VALUE]")]
     tools_env: Vec<String>,
 
     /// As --network, for the tools
-    #[arg(long)]
+    #[arg(long, requires = "tools")]
     tools_network: bool,
 }
 

@@ -1,12 +1,16 @@
 //! Flags that several subcommands share.
 
 mod application;
+mod context;
 mod policy;
 pub(crate) mod quantity;
 mod source;
 mod store;
+mod tool;
 
 pub(crate) use application::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
+pub(crate) use context::ContextArgs;
 pub(crate) use policy::{GrantArgs, PolicyArgs};
-pub(crate) use source::{RuntimeArgs, SourceArgs};
+pub(crate) use source::{LanguageArg, RuntimeArgs, SourceArgs};
 pub(crate) use store::{StoreArgs, WakeArgs};
+pub(crate) use tool::ProgramArgs;

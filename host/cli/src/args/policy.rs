@@ -35,7 +35,7 @@ pub(crate) struct PolicyArgs {
     commit: Option<CommitArg>,
 
     /// The script finds the global variables that the run before it left in the workspace, and leaves its own there, as
-    /// JSON in /app/.globals_py.json or /app/.globals_js.json; not for sessions
+    /// JSON in /app/.globals_py.json or /app/.globals_js.json; a session keeps them by itself
     #[arg(long, help_heading = "Policy")]
     auto_persist_globals: bool,
 
@@ -127,7 +127,7 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     open_files: Option<u32>,
 
-    /// Calls of tools; for programs that have some, `run` does not [default: 100]
+    /// Calls of tools [default: 100]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     tool_calls: Option<u64>,
 

@@ -1,6 +1,6 @@
 //! Which code, in which interpreter.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
 use glovebox::Language;
@@ -24,9 +24,41 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) code: CodeArgs,
 
-    /// python or javascript [default: by the file's extension: .py .pyw, .js .mjs .cjs]
-    #[arg(short, long, value_name = "LANGUAGE", value_parser = str::parse::<Language>)]
-    pub(crate) language: Option<Language>,
+    /// python, javascript or typescript [default: by the file's extension: .py .pyw, .js .mjs .cjs, .ts .mts .cts]
+    #[arg(short, long, value_name = "LANGUAGE")]
+    pub(crate) language: Option<LanguageArg>,
+}
+
+/// A language as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LanguageArg {
+    Plain(Language),
+    /// JavaScript, once its types are removed.
+    TypeScript,
+}
+
+impl LanguageArg {
+    /// The interpreter's.
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Self::Plain(language) => language,
+            Self::TypeScript => Language::JavaScript,
+        }
+    }
+}
+
+impl FromStr for LanguageArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "typescript" | "ts" => Ok(Self::TypeScript),
+            _ => match text.parse() {
+                Ok(language) => Ok(Self::Plain(language)),
+                Err(_) => Err("write `python`, `javascript` or `typescript`, or `py`, `js` or `ts`".into()),
+            },
+        }
+    }
 }
 
 /// The interpreter.
@@ -39,8 +71,24 @@ pub(crate) struct RuntimeArgs {
     /// Any other WebAssembly binary of an interpreter
     #[arg(long, value_name = "FILE", conflicts_with = "runtime")]
     pub(crate) runtime_path: Option<PathBuf>,
+}
 
-    /// Boot the interpreter as a plain command each time instead of using its prepared image
-    #[arg(long)]
-    pub(crate) no_prepare: bool,
+#[cfg(test)]
+mod tests {
+    use glovebox::Language;
+
+    use super::LanguageArg;
+
+    #[test]
+    fn a_language_has_a_name_and_a_short_one() {
+        for (text, language) in [
+            ("python", LanguageArg::Plain(Language::Python)),
+            ("js", LanguageArg::Plain(Language::JavaScript)),
+            ("ts", LanguageArg::TypeScript),
+            ("TypeScript", LanguageArg::TypeScript),
+        ] {
+            assert_eq!(text.parse(), Ok(language), "{text}");
+        }
+        assert!("tsx".parse::<LanguageArg>().unwrap_err().contains("`typescript`"));
+    }
 }

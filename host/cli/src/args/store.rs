@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use glovebox::SessionId;
 
 use super::{PolicyArgs, RuntimeArgs};
+use crate::terminal::Hinted;
 
 /// The directory with the kept sessions.
 #[derive(Args, Clone, Debug, Default)]
@@ -21,6 +23,19 @@ pub(crate) struct StoreArgs {
     /// Fail at once when another process has the session, instead of waiting for it
     #[arg(long, global = true)]
     pub(crate) no_wait: bool,
+}
+
+impl StoreArgs {
+    /// Refuses what only means something for a kept session, where there is none. The others may come from the environment.
+    pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), Hinted> {
+        if self.no_wait && session.is_none() {
+            return Err(Hinted::new(
+                "--no-wait is about a kept session, and none is named",
+                "name one with --session ID",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What a session is woken with: none of it is kept with the session.

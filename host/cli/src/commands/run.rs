@@ -5,18 +5,20 @@ use std::{fs::File, io, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 use glovebox::{
-    CancelToken, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError, escaped,
+    CancelToken, Commit, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError, Tool,
+    escaped,
 };
 
 use crate::{
-    args::{PolicyArgs, RuntimeArgs, SourceArgs, StoreArgs},
+    args::{ContextArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
     cli::GlobalArgs,
-    engine::{Host, Pooling},
+    engine::{Host, Image, Pooling},
     interrupt,
     kept::{Shelf, runtime_of},
     output::{Passthrough, advise, explain, show_value},
     source::{STDIN, Source, bounded},
-    terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, out_json},
+    stdin::PipedStdin,
+    terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, note, out_json},
 };
 
 const AFTER_HELP: &str = "\
@@ -25,7 +27,9 @@ Examples:
   glovebox run -e 'import sys; print(sys.argv)' --arg one --arg two
   glovebox run --language javascript -e 'console.log([1, 2].map(x => x * 2))'
   echo 'print(1)' | glovebox run -
-  seq 9 | glovebox run --stdin - -e 'print(sum(int(n) for n in __import__(\"sys\").stdin))'
+  seq 9 | glovebox run -e 'print(sum(int(n) for n in __import__(\"sys\").stdin))'
+  glovebox run --context '{\"city\": \"Oslo\"}' -e 'print(context[\"city\"])'
+  glovebox run --tool add='python3 add.py' -e 'print(tools.add(a=1, b=2))'
   glovebox run --workspace out --mount data:/data:ro report.py
   glovebox run --timeout-ms 500 --memory-bytes 64MiB untrusted.py
   glovebox run --seed 7 --json -e 'import random; print(random.random())'
@@ -45,6 +49,12 @@ a trailing expression of -e is shown. One that a limit or Ctrl-C stops gets an e
 did; if it goes on, it is unwound, and the session is as it was before it.
 `glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` goes on with one.
 
+With --tool NAME=COMMAND the script may call tools.NAME(…). That runs COMMAND, a program and its arguments, without a
+shell, on this machine and with your rights: no script chooses what is executed, but what it passes is its own. The
+program reads a JSON object from its standard input and prints JSON. A failure of it is a ToolError in the script, with
+the end of what it wrote to standard error. It has --tool-timeout-ms, and is killed with all that it has started when
+that is over, when the script is stopped, and when it has answered.
+
 With --json one line per script goes to standard output, an object with these names: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
 memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
@@ -54,8 +64,8 @@ its kind, a summary, steps and, where one is certain, the corrected line; and wh
 /// Run scripts, each in a fresh sandbox, or in a session that remembers
 ///
 /// A script sees an empty /app as its working directory, no network, no host files and no host environment, unless
-/// the policy says otherwise. Its standard input is empty unless --stdin gives it one: a run never waits for a pipe
-/// that it was merely started with.
+/// the policy says otherwise. Its standard input is ours where that is a pipe or a file and the script does not come
+/// from there. It is read when the script reads it, so that one that does not waits for nobody.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
@@ -65,11 +75,22 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
+    /// Boot the interpreter as a plain command each time instead of using its prepared image
+    #[arg(long, conflicts_with_all = ["session", "context"])]
+    no_prepare: bool,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    programs: ProgramArgs,
+
     /// Print what each script did and used as JSON instead of its output
     #[arg(long)]
     json: bool,
 
-    /// What the script reads from standard input: a file, or `-` for ours, read to its end first [default: nothing]
+    /// What the script reads from standard input: a file, or `-` for ours, read to its end first [default: ours where it is
+    /// a pipe or a file, read when the script reads it]
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 
@@ -85,15 +106,19 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
+    args.store.check(args.session.as_ref())?;
     let policy = args.policy.resolve()?;
     let scripts = Source::read_all(&args.source, policy.limits.source_bytes)?
         .into_iter()
         .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let stdin = read_stdin(args, &policy)?;
+    let stdin = Stdin::of(args, &policy)?;
+    let context = args.context.value(&policy)?;
+    let tools = args.programs.tools(&policy)?;
+    say_where_nothing_lasts(args, &policy);
     // From here on nothing blocks without looking for Ctrl-C.
     let cancel = interrupt::install()?;
-    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, cancel };
+    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, context, tools, cancel };
     match &args.session {
         Some(id) => job.run_in_session(&scripts, id),
         None => job.run_fresh(&scripts),
@@ -111,7 +136,9 @@ struct Job<'a> {
     args: &'a RunArgs,
     host: Host,
     policy: Policy,
-    stdin: Vec<u8>,
+    stdin: Stdin,
+    context: Option<serde_json::Value>,
+    tools: Vec<Tool>,
     cancel: CancelToken,
 }
 
@@ -122,7 +149,10 @@ impl Job<'_> {
             let sandbox = match sandboxes.iter().find(|(of, _)| *of == script.language) {
                 Some((_, sandbox)) => sandbox.clone(),
                 None => {
-                    let sandbox = self.host.sandbox(&self.args.runtime, script.language, &self.policy)?;
+                    let image = if self.args.no_prepare { Image::Plain } else { Image::Prepared };
+                    let runtime = &self.args.runtime;
+                    let sandbox = self.host.sandbox_of(runtime, script.language, &self.policy, image)?;
+                    let sandbox = self.with_tools(sandbox)?;
                     sandboxes.push((script.language, sandbox.clone()));
                     sandbox
                 }
@@ -151,8 +181,13 @@ impl Job<'_> {
             Some(record) => runtime_of(record, &self.args.runtime)?,
             None => self.args.runtime.clone(),
         };
-        let session = shelf.awake(self.host.sandbox(&runtime, language, &self.policy)?, id)?;
+        let sandbox = self.with_tools(self.host.sandbox(&runtime, language, &self.policy)?)?;
+        let session = shelf.awake(sandbox, id)?;
         self.run_each(scripts, |script| self.run_one(&script.source, |request| Ok(session.run(request)?)))
+    }
+
+    fn with_tools(&self, sandbox: Sandbox) -> anyhow::Result<Sandbox> {
+        sandbox.with_tools(&self.tools).context("cannot offer the tools")
     }
 
     /// Runs the scripts and gives the first exit code that is not 0.
@@ -177,7 +212,10 @@ impl Job<'_> {
         execute: impl FnOnce(Request<'_>) -> anyhow::Result<Execution>,
     ) -> anyhow::Result<i32> {
         let passed = Passthrough::new(&self.cancel);
-        let mut request = source.request().stdin(&self.stdin).cancel(&self.cancel);
+        let mut request = self.stdin.give(source.request().cancel(&self.cancel));
+        if let Some(context) = &self.context {
+            request = request.context(context);
+        }
         if !self.args.json {
             let passed = passed.clone();
             request = request.on_output(move |stream, bytes| passed.write(stream, bytes));
@@ -222,27 +260,63 @@ fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
     })
 }
 
-/// What the script gets to read. Never our own standard input unasked: it may be a pipe that nobody ever closes.
-fn read_stdin(args: &RunArgs, policy: &Policy) -> anyhow::Result<Vec<u8>> {
-    let most_bytes = policy.limits.stdin_bytes;
-    match &args.stdin {
-        None => Ok(Vec::new()),
-        Some(path) if path.as_os_str() == STDIN => {
-            if args.source.code.files.iter().any(|file| file.as_os_str() == STDIN) {
-                return Err(Hinted::new(
-                    "the script and its input cannot both come from standard input",
-                    "put one of them into a file",
-                )
-                .into());
+/// Says that globals are kept nowhere, where they are.
+fn say_where_nothing_lasts(args: &RunArgs, policy: &Policy) {
+    if !policy.auto_persist_globals || args.session.is_some() {
+        return;
+    }
+    if policy.workspace.is_none() {
+        note(
+            "--auto-persist-globals keeps globals in the workspace, which is gone with this run; name one with --workspace DIR",
+        );
+    } else if policy.commit == Commit::Never {
+        note(
+            "--auto-persist-globals keeps globals in the workspace, and with --commit never nothing that is written there stays",
+        );
+    }
+}
+
+/// What scripts get to read.
+enum Stdin {
+    Given(Vec<u8>),
+    Piped(PipedStdin),
+}
+
+impl Stdin {
+    fn of(args: &RunArgs, policy: &Policy) -> anyhow::Result<Self> {
+        let most_bytes = policy.limits.stdin_bytes;
+        let is_script = args.source.code.files.iter().any(|file| file.as_os_str() == STDIN);
+        let bytes = match &args.stdin {
+            None if is_script => Vec::new(),
+            None => return Ok(PipedStdin::new(most_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
+            Some(path) if path.as_os_str() == STDIN => {
+                if is_script {
+                    return Err(Hinted::new(
+                        "the script and its input cannot both come from standard input",
+                        "put one of them into a file",
+                    )
+                    .into());
+                }
+                bounded("standard input", io::stdin().lock(), most_bytes, "--stdin-bytes")?
             }
-            bounded("standard input", io::stdin().lock(), most_bytes, "--stdin-bytes")
-        }
-        Some(path) => {
-            let what = format!("input file `{}`", escaped(path));
-            let file = File::open(path).map_err(|error| {
-                Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
-            })?;
-            bounded(&what, file, most_bytes, "--stdin-bytes")
+            Some(path) => {
+                let what = format!("input file `{}`", escaped(path));
+                let file = File::open(path).map_err(|error| {
+                    Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
+                })?;
+                bounded(&what, file, most_bytes, "--stdin-bytes")?
+            }
+        };
+        Ok(Self::Given(bytes))
+    }
+
+    fn give<'a>(&'a self, request: Request<'a>) -> Request<'a> {
+        match self {
+            Self::Given(bytes) => request.stdin(bytes),
+            Self::Piped(piped) => {
+                let piped = piped.clone();
+                request.stdin_from(move || piped.bytes())
+            }
         }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> 
         if let Some(rival) = &rival {
             report.machine.rivals.insert(rival.name.into(), rival.description.clone());
         }
-        let runtime_args = RuntimeArgs { runtime: Some(runtime.name.clone()), runtime_path: None, no_prepare: false };
+        let runtime_args = RuntimeArgs { runtime: Some(runtime.name.clone()), runtime_path: None };
         let sandbox = host.sandbox(&runtime_args, Some(runtime.language), &policy)?;
         let bar = bar(&runtime.name, work.rounds());
         let saving = host.sandbox(&runtime_args, Some(runtime.language), &saving_policy)?;

@@ -9,12 +9,13 @@ mod undo;
 
 use std::io::{self, IsTerminal};
 
+use anyhow::Context as _;
 use clap::Args;
 use glovebox::{Language, Policy, Sandbox, SessionId, SessionRecord};
 
 use self::{complete::Parser, console::Console, held::Held, lines::Lines};
 use crate::{
-    args::{PolicyArgs, RuntimeArgs, StoreArgs},
+    args::{ContextArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
@@ -29,6 +30,7 @@ Examples:
   glovebox repl -l javascript
   glovebox repl --session trip            one that is kept: `glovebox run --session trip` goes on with it
   glovebox repl --mount data:/data:ro
+  glovebox repl --context data.json --tool search='./search --json'
   printf 'x = 20\\nx + 1\\n' | glovebox repl
 
 An input runs when the language's own parser says that it is complete; in Python an indented block ends
@@ -53,6 +55,12 @@ pub(crate) struct ReplArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    programs: ProgramArgs,
+
     /// Go on with the kept session of this name, made where there is none; it is saved after each input
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
@@ -68,22 +76,30 @@ pub(crate) struct ReplArgs {
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
+    args.store.check(args.session.as_ref())?;
     let policy = args.policy.resolve()?;
+    let context = args.context.value(&policy)?;
+    let tools = args.programs.tools(&policy)?;
+    let with_tools = |sandbox: Sandbox| sandbox.with_tools(&tools).context("cannot offer the tools");
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     let (sandbox, name, session) = match &args.session {
         Some(id) => {
             let shelf = Shelf::open(&args.store, &cancel)?;
-            let sandbox = kept_sandbox(&host, args, &policy, shelf.record(id)?.as_ref())?;
+            let sandbox = with_tools(kept_sandbox(&host, args, &policy, shelf.record(id)?.as_ref())?)?;
             let session = shelf.awake(sandbox.clone(), id)?;
             (sandbox, id.to_string(), Held::Kept(Box::new(session)))
         }
         None => {
-            let sandbox = host.sandbox(&args.runtime, args.language, &policy)?;
+            let sandbox = with_tools(host.sandbox(&args.runtime, args.language, &policy)?)?;
             let session = Held::own(&sandbox)?;
             (sandbox, UNNAMED.to_owned(), session)
         }
     };
+    if let Some(context) = &context {
+        session.session()?.set_variable("context", context).context("cannot set `context`")?;
+        session.save()?;
+    }
     let language = sandbox.language();
     // The session's directories are none of the parser's business, and its limits may be too tight for it.
     let parser = Parser::new(host.sandbox(&args.runtime, Some(language), &Policy::default())?);

@@ -15,7 +15,7 @@ use crate::{
     args::{WakeArgs, quantity},
     cli::GlobalArgs,
     engine::{Host, Pooling},
-    file,
+    file::{self, NotCreated},
     kept::Shelf,
     source::{STDIN, bounded},
     terminal::{Hinted, bytes, out, out_json},
@@ -75,9 +75,13 @@ pub(super) struct ExportArgs {
     #[arg(value_name = "ID")]
     id: SessionId,
 
-    /// The file, replaced where it is there; `-` is standard output
+    /// The file; `-` is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// Replace a file that is there
+    #[arg(short, long)]
+    force: bool,
 }
 
 /// Take a session from a file
@@ -132,8 +136,18 @@ pub(super) fn export(shelf: &Shelf, args: &ExportArgs) -> anyhow::Result<i32> {
     shelf.existing(&args.id)?;
     let bytes = shelf.sessions().export(&args.id).with_context(|| format!("cannot export session `{}`", args.id))?;
     if args.file.as_os_str() != STDIN {
-        file::replace(&args.file, &bytes)?;
-        return Ok(0);
+        if args.force {
+            file::replace(&args.file, &bytes)?;
+            return Ok(0);
+        }
+        return match file::create(&args.file, &bytes) {
+            Ok(()) => Ok(0),
+            Err(NotCreated::Failed(error)) => Err(error),
+            Err(NotCreated::Exists) => {
+                let message = format!("there is a file `{}` already", args.file.display());
+                Err(Hinted::new(message, "name another, or say --force to replace it").into())
+            }
+        };
     }
     let mut out = io::stdout().lock();
     if out.is_terminal() {

@@ -1,0 +1,60 @@
+//! Tools that are programs of this machine.
+
+use std::{fmt, str::FromStr};
+
+use clap::Args;
+use glovebox::{Policy, Tool};
+
+use crate::{program::Program, terminal::Hinted};
+
+/// Programs that scripts may call.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct ProgramArgs {
+    /// Let the script call `tools.NAME(…)`, which runs this program of yours: the arguments come as a JSON object on its standard
+    /// input, and what it prints on standard output is the result, as JSON; repeatable
+    #[arg(long = "tool", value_name = "NAME=COMMAND")]
+    tools: Vec<NamedProgram>,
+}
+
+/// A tool's name and its program, as it is typed.
+#[derive(Clone, Debug)]
+struct NamedProgram {
+    name: String,
+    program: Program,
+}
+
+impl FromStr for NamedProgram {
+    type Err = WrongTool;
+
+    fn from_str(text: &str) -> Result<Self, WrongTool> {
+        let (name, command) = text.split_once('=').ok_or(WrongTool::NoCommand)?;
+        let program = Program::parse(command).ok_or(WrongTool::Words)?;
+        Ok(Self { name: name.to_owned(), program })
+    }
+}
+
+/// Why a tool cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WrongTool {
+    NoCommand,
+    Words,
+}
+
+impl fmt::Display for WrongTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCommand => "write it as `NAME=COMMAND`, such as `add=python3 add.py`",
+            Self::Words => "the command is empty, or a quotation in it has no end",
+        })
+    }
+}
+
+impl std::error::Error for WrongTool {}
+
+impl ProgramArgs {
+    /// The tools, for sandboxes with this policy.
+    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+        self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()
+    }
+}

@@ -1,0 +1,280 @@
+//! A program of this machine that answers a tool's calls.
+//!
+//! The command line says what is executed, and nothing else does: the words are those of the flag, no shell reads them, and
+//! what the script passes reaches the program's standard input alone. It runs in a process group of its own, which is
+//! killed when it has answered, when nobody waits for the answer any longer, and when this process ends.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Read, Write},
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use glovebox::{Tool, ToolCall, ToolError, ToolErrorKind};
+use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::terminal::{Hinted, printable};
+
+/// How much of the end of standard error an error quotes.
+const STDERR_BYTES_MAX: usize = 2_000;
+
+/// How often a running program is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// How long the streams of a program that has ended may stay open: what it left behind may have left its group, too.
+const STREAM_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    words: Vec<String>,
+}
+
+impl Program {
+    /// Reads a command as a shell would split it into words; nothing in it is expanded. `None` for one without words, or with a
+    /// quotation that does not end.
+    pub(crate) fn parse(command: &str) -> Option<Self> {
+        let words = shlex::split(command)?;
+        if words.first().is_none_or(String::is_empty) { None } else { Some(Self { words }) }
+    }
+
+    /// The tool of this name that it answers, with at most so many bytes.
+    pub(crate) fn tool(&self, name: &str, max_bytes: u64) -> Result<Tool, Hinted> {
+        let program = self.words.first().map(String::as_str).unwrap_or_default();
+        if !is_executable(program) {
+            return Err(Hinted::new(
+                format!("there is no program `{program}` for the tool `{name}`"),
+                "name one that can be executed, by its path or as your PATH finds it",
+            ));
+        }
+        let it = self.clone();
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let description = format!("Runs `{program}` on the host.");
+        Ok(Tool::new(name, description).text_handler(move |call, arguments| it.answer(call, arguments, max_bytes)))
+    }
+
+    fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
+        let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
+        let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
+        // Each on a thread: none of them waits for another.
+        running.write(arguments);
+        let stdout = Stream::first(running.child.stdout.take(), max_bytes);
+        let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
+        loop {
+            if stdout.len() > max_bytes {
+                let message = format!("`{}` answered with more than {max_bytes} bytes", call.name);
+                return Err(ToolError::of(ToolErrorKind::Limit, message));
+            }
+            if running.has_ended().map_err(|error| failed(format!("cannot be waited for: {error}")))? {
+                break;
+            }
+            if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
+                return Err(failed("was stopped: nobody waits for it any longer".into()));
+            }
+        }
+        let status = running.end().map_err(|error| failed(format!("cannot be waited for: {error}")))?;
+        let patience = Instant::now() + STREAM_PATIENCE;
+        let (stdout, stderr) = (stdout.collect(patience), stderr.collect(patience));
+        if !status.success() {
+            let (how, end) = (how_it_ended(status), end_of(&stderr));
+            return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
+        }
+        let text = String::from_utf8(stdout).map_err(|_| failed("answered with what is not UTF-8".into()))?;
+        // One that has nothing to say may print nothing.
+        Ok(if text.trim().is_empty() { "null".into() } else { text })
+    }
+
+    fn spawn(&self) -> io::Result<Running> {
+        let (program, arguments) = self.words.split_first().ok_or(io::ErrorKind::NotFound)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut groups = groups();
+        if groups.is_closed {
+            return Err(io::Error::other("glovebox is ending"));
+        }
+        // A group of its own: Ctrl-C at the terminal reaches us alone, and with the program all goes that it has started.
+        let child = command.process_group(0).spawn()?;
+        groups.running.insert(Pid::from_child(&child).as_raw_pid());
+        Ok(Running { child, is_over: false })
+    }
+}
+
+/// The groups of the programs that run.
+struct Groups {
+    running: BTreeSet<RawPid>,
+    is_closed: bool,
+}
+
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { running: BTreeSet::new(), is_closed: false });
+
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills what still runs, and starts nothing any more: this process ends.
+pub(crate) fn kill_all() {
+    let mut groups = groups();
+    groups.is_closed = true;
+    // None of them was waited for yet, so that nobody else can have its number.
+    for group in groups.running.iter().filter_map(|raw| Pid::from_raw(*raw)) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// A program that runs; dropped, it is killed with all that it has started in its group.
+struct Running {
+    child: Child,
+    is_over: bool,
+}
+
+impl Running {
+    /// Gives it its input.
+    fn write(&mut self, input: String) {
+        if let Some(mut stdin) = self.child.stdin.take() {
+            // One that does not read its input is none the worse for it.
+            let _ = thread::Builder::new().spawn(move || stdin.write_all(input.as_bytes()));
+        }
+    }
+
+    /// Whether it has ended. It is not waited for yet, so that its group keeps its number.
+    fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
+    }
+
+    /// Kills its group, itself too if it still runs, and says how it ended.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        if !std::mem::replace(&mut self.is_over, true) {
+            let mut groups = groups();
+            let group = Pid::from_child(&self.child);
+            // One without processes but its ended leader is no error.
+            let _ = kill_process_group(group, Signal::KILL);
+            groups.running.remove(&group.as_raw_pid());
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// What a program writes, read on a thread.
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    /// Its first bytes, and one more if there are more.
+    fn first(from: Option<impl Read + Send + 'static>, max_bytes: usize) -> Self {
+        Self::read(from, move |all, new| {
+            all.extend(new.iter().take(max_bytes.saturating_add(1).saturating_sub(all.len())));
+            all.len() <= max_bytes
+        })
+    }
+
+    /// Its last bytes.
+    fn last(from: Option<impl Read + Send + 'static>, max_bytes: usize) -> Self {
+        Self::read(from, move |all, new| {
+            all.extend(new);
+            all.drain(..all.len().saturating_sub(max_bytes));
+            true
+        })
+    }
+
+    /// Adds what is read as `add` says, as long as it says so.
+    fn read(
+        from: Option<impl Read + Send + 'static>,
+        mut add: impl FnMut(&mut Vec<u8>, &[u8]) -> bool + Send + 'static,
+    ) -> Self {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let all = Arc::clone(&bytes);
+        let reader = from.and_then(|mut from| {
+            let reading = move || {
+                let mut chunk = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = from.read(&mut chunk) {
+                    let new = chunk.get(..count).unwrap_or_default();
+                    if !add(&mut all.lock().unwrap_or_else(PoisonError::into_inner), new) {
+                        return;
+                    }
+                }
+            };
+            thread::Builder::new().spawn(reading).ok()
+        });
+        Self { bytes, reader }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// What was read when the stream has ended, or the patience.
+    fn collect(self, until: Instant) -> Vec<u8> {
+        while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Whether the operating system would find a program of this name.
+fn is_executable(program: &str) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fits = |path: std::path::PathBuf| {
+        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return fits(program.into());
+    }
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| fits(dir.join(program))))
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended in a way of its own".into(),
+    }
+}
+
+/// The end of what was written to standard error, harmless, from the beginning of a line where there is one.
+fn end_of(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let text = match text.split_once('\n') {
+        Some((_, rest)) if stderr.len() >= STDERR_BYTES_MAX && !rest.trim().is_empty() => rest,
+        _ => &*text,
+    };
+    printable(text.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+
+    #[test]
+    fn a_command_is_split_into_words_and_nothing_is_expanded() {
+        let words = |command| Program::parse(command).map(|program| program.words);
+        let expected = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words("python3 add.py"), expected(&["python3", "add.py"]));
+        assert_eq!(words("sh -c 'a b; $C' \"d e\""), expected(&["sh", "-c", "a b; $C", "d e"]));
+        assert_eq!(words("echo $HOME *.py `id` ; x"), expected(&["echo", "$HOME", "*.py", "`id`", ";", "x"]));
+        for none in ["", "  ", "'", "a 'b", "''"] {
+            assert_eq!(words(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_refused_before_anything_runs() {
+        for command in ["/no/such/program", "no-such-program-anywhere", "/etc/passwd", "/tmp"] {
+            assert!(Program::parse(command).unwrap().tool("x", 100).is_err(), "{command}");
+        }
+        assert!(Program::parse("sh -c true").unwrap().tool("x", 100).is_ok());
+    }
+}

@@ -1,0 +1,48 @@
+//! Our standard input as a script's.
+
+use std::{
+    io::{self, Read as _},
+    os::{fd::AsFd as _, unix::fs::FileTypeExt as _},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::terminal::note;
+
+/// Standard input where it is a pipe or a file, read when the first script reads its own: one that reads nothing waits for nobody,
+/// though the pipe may never be closed. Every script of a run reads the same.
+#[derive(Clone, Debug)]
+pub(crate) struct PipedStdin {
+    most_bytes: u64,
+    read: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl PipedStdin {
+    /// None where standard input is a terminal, a device or closed.
+    pub(crate) fn new(most_bytes: u64) -> Option<Self> {
+        let handle = io::stdin().as_fd().try_clone_to_owned().ok()?;
+        let kind = std::fs::File::from(handle).metadata().ok()?.file_type();
+        let is_given = kind.is_fifo() || kind.is_socket() || kind.is_file();
+        is_given.then(|| Self { most_bytes, read: Arc::default() })
+    }
+
+    /// What there is to read, up to the end or the limit.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.get_or_insert_with(|| self.read_all()).clone()
+    }
+
+    fn read_all(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let most = usize::try_from(self.most_bytes).unwrap_or(usize::MAX);
+        if let Err(error) = io::stdin().lock().take(self.most_bytes.saturating_add(1)).read_to_end(&mut bytes) {
+            note(&format!("standard input cannot be read any further: {error}"));
+        }
+        if bytes.len() > most {
+            bytes.truncate(most);
+            note(&format!(
+                "standard input truncated: the script gets the first {most} bytes; raise it with --stdin-bytes N"
+            ));
+        }
+        bytes
+    }
+}
