@@ -111,14 +111,16 @@ pub enum OwnPackageError {
     TooMany,
     /// They take too many bytes together.
     #[error(
-        "packages of your own may take {OWN_PACKAGES_BYTES_MOST} bytes together, unpacked, and with `{0}` they take more; remove some with \
-         `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)"
+        "packages of your own may take {OWN_PACKAGES_BYTES_MOST} bytes together, unpacked, and with `{name}` they take more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
+        name = escaped(.0)
     )]
     TooLarge(String),
     /// They have too many files together.
     #[error(
-        "packages of your own may have {OWN_PACKAGES_FILES_MOST} files together, and with `{0}` they have more; remove some with \
-         `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)"
+        "packages of your own may have {OWN_PACKAGES_FILES_MOST} files together, and with `{name}` they have more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
+        name = escaped(.0)
     )]
     TooManyFiles(String),
     /// Not there, or pip did not bring it.

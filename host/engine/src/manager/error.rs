@@ -1,5 +1,7 @@
 //! Why kept sessions could not do as they were told.
 
+use glovebox_vfs::escaped;
+
 use crate::{BuildError, ExecuteError, Execution, HibernateError, Language, ResumeError, SessionId, StoreError};
 
 /// [`Sessions`](crate::Sessions) could not do as they were told.
@@ -67,7 +69,8 @@ pub enum SessionsError {
     },
     /// It was saved with a host directory as its workspace, and none is given.
     #[error(
-        "session `{id}` cannot be resumed without its workspace, which was `{workspace}`; give it (`--workspace`, `Policy::workspace`)"
+        "session `{id}` cannot be resumed without its workspace, which was `{name}`; give it (`--workspace`, `Policy::workspace`)",
+        name = escaped(.workspace)
     )]
     NoWorkspace {
         /// The session.
@@ -79,8 +82,9 @@ pub enum SessionsError {
     },
     /// It was saved with files of its own, and a host directory is given.
     #[error(
-        "session `{id}` has files of its own at `/app`, so that `{given}` cannot be there; leave the workspace out \
-         (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session"
+        "session `{id}` has files of its own at `/app`, so that `{name}` cannot be there; leave the workspace out \
+         (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session",
+        name = escaped(.given)
     )]
     OwnFiles {
         /// The session.

@@ -144,7 +144,7 @@ pub(super) fn export(shelf: &Shelf, args: &ExportArgs) -> anyhow::Result<i32> {
             Ok(()) => Ok(0),
             Err(NotCreated::Failed(error)) => Err(error),
             Err(NotCreated::Exists) => {
-                let message = format!("there is a file `{}` already", args.file.display());
+                let message = format!("there is a file `{}` already", escaped(&args.file));
                 Err(Hinted::new(message, "name another, or say --force to replace it").into())
             }
         };
