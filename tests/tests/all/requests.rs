@@ -42,7 +42,7 @@ fn a_script_finds_its_context_and_the_next_one_does_not() {
             assert_eq!(serde_json::from_str::<Value>(&execution.stdout.text()).unwrap(), context, "{language}");
             // Nor does it when it gets the instance that this one ran in.
             let without = sandbox.execute("context").unwrap();
-            assert_eq!(short(&without.outcome), "raised", "{language}");
+            assert!(short(&without.outcome).starts_with("raised "), "{language}: {without:?}");
         }
         let session = sandbox.session().unwrap();
         session.run(Request::new("1").context(&json!(7))).unwrap();
