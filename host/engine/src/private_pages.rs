@@ -4,6 +4,9 @@
 //! as long as the mapping lives. The kernel counts each thread's page faults. Where a memory's pages are known, and the only thread that
 //! has written to it since has had no fault meanwhile, they are what they were. Asking for the count costs a fraction of a microsecond;
 //! reading the page map of an interpreter's memory costs 60, and threads that read it wait for each other.
+//!
+//! Two things make pages a memory's own without a fault, and are looked for: growing into what the last guest in its place left,
+//! and huge pages that the kernel makes of small ones by itself.
 
 use std::thread::{self, ThreadId};
 
@@ -17,6 +20,8 @@ use crate::pagemap::private_pages;
 pub(crate) struct PrivatePages {
     /// As of the last look, in order.
     numbers: Vec<u32>,
+    /// The memory's length then. What it has grown by may have pages already: those that the last guest in its place left.
+    len: usize,
     since: Since,
 }
 
@@ -48,12 +53,14 @@ impl PrivatePages {
     pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
             Since::Unknown => false,
+            _ if memory.len() != self.len => false,
             Since::Idle => true,
             Since::Written(writer, count) => writer == thread::current().id() && faults() == Some(count),
         };
         if !is_known {
             self.since = Since::Unknown;
             self.numbers = private_pages(memory)?;
+            self.len = memory.len();
         }
         self.since = Since::Idle;
         Some(&self.numbers)
@@ -63,7 +70,7 @@ impl PrivatePages {
 /// How many page faults this thread has had. `None` where the system does not count them.
 #[cfg(target_os = "linux")]
 fn faults() -> Option<u64> {
-    use std::{hint::black_box, sync::OnceLock};
+    use std::{fs, hint::black_box, path::Path, sync::OnceLock};
 
     use nix::sys::resource::{UsageWho, getrusage};
 
@@ -75,9 +82,21 @@ fn faults() -> Option<u64> {
         u64::try_from(usage.minor_page_faults().checked_add(usage.major_page_faults())?).ok()
     }
 
+    /// Whether the system may put huge pages in the place of small ones by itself, which is no fault of anybody's: where they are to be
+    /// used `always`, and not only where a program asks for them. What cannot be read is taken for a system without them.
+    fn has_huge_pages_unasked() -> bool {
+        let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
+        let sizes = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path().join("enabled"));
+        let mut settings = sizes.chain([directory.join("enabled")]);
+        settings.any(|setting| fs::read_to_string(setting).is_ok_and(|text| text.contains("[always]")))
+    }
+
     // Some systems that pass for Linux count none.
     static ARE_COUNTED: OnceLock<bool> = OnceLock::new();
     let are_counted = ARE_COUNTED.get_or_init(|| {
+        if has_huge_pages_unasked() {
+            return false;
+        }
         let before = count();
         let mut fresh = vec![0_u8; FRESH_BYTES];
         for byte in black_box(&mut fresh).iter_mut().step_by(FRESH_BYTES / 4) {
