@@ -98,9 +98,11 @@ impl MemoryLimiter {
         }
     }
 
-    /// From now on the guest takes what it takes of what all sessions may hold together.
-    pub fn reserve_from(&mut self, reservation: Reservation) {
-        self.reserved_host_bytes = self.host_bytes;
+    /// From now on the guest takes what it takes of what all sessions may hold together. `host_bytes` is what the host holds for it now.
+    pub fn reserve_from(&mut self, reservation: Reservation, host_bytes: u64) {
+        self.reservation = None;
+        self.set_host_bytes(host_bytes);
+        self.reserved_host_bytes = host_bytes;
         self.reservation = Some(reservation);
     }
 
@@ -249,7 +251,7 @@ mod tests {
         let mut limiter = limiter(200);
         limiter.set_host_bytes(20);
         assert!(limiter.grow(0, 30, None), "what it begins with is its place's");
-        limiter.reserve_from(place.reservation(&limits));
+        limiter.reserve_from(place.reservation(&limits), 20);
         assert_eq!(limiter.taken_bytes(), 200 - 20 - 40, "files may have 40 more");
         limiter.set_host_bytes(45);
         limiter.set_host_bytes(15);

@@ -339,15 +339,23 @@ impl Live {
     /// Writes down what the session holds: memory grown beyond the shared image and pages of its own within it, what the host
     /// keeps for it, its checkpoints, and the pages that it began with for as long as they are kept for the first.
     fn account(&mut self) {
-        let image_bytes = self.image_bytes();
-        let held_bytes = [self.history.held_bytes(), self.alike.bytes(), self.own.in_image];
-        if let (Life::Resting(guest), Some(place)) = (&mut self.life, &mut self.place) {
-            let linear_bytes = guest.machine.memory().len() as u64;
-            let host_bytes = guest.wasi_mut().host_bytes();
-            let grown_bytes = linear_bytes.saturating_sub(image_bytes);
-            place.update(held_bytes.into_iter().chain([grown_bytes, host_bytes]).fold(0, u64::saturating_add));
-            guest.machine.store.data_mut().limiter.memory.give_back_reservation();
+        self.life = match std::mem::replace(&mut self.life, Life::Unwound(String::new())) {
+            Life::Resting(mut guest) => {
+                self.account_for(&mut guest);
+                Life::Resting(guest)
+            }
+            other => other,
+        };
+    }
+
+    fn account_for(&mut self, guest: &mut Guest) {
+        let grown_bytes = (guest.machine.memory().len() as u64).saturating_sub(self.image_bytes());
+        let host_bytes = guest.wasi_mut().host_bytes();
+        let held_bytes = [self.history.held_bytes(), self.alike.bytes(), self.own.in_image, grown_bytes, host_bytes];
+        if let Some(place) = &mut self.place {
+            place.update(held_bytes.into_iter().fold(0, u64::saturating_add));
         }
+        guest.machine.store.data_mut().limiter.memory.give_back_reservation();
     }
 }
 

@@ -46,10 +46,12 @@ impl Live {
         }
         came?;
         // From now on what the guest takes is taken of what all sessions may hold together, until it is idle again.
+        self.account_for(kept);
         if let Some(place) = &self.place {
             let reservation = place.reservation(&self.sandbox.policy.limits);
             with(kept, |guest| {
-                guest.machine.state.limiter.reserve_from(reservation);
+                let host_bytes = guest.wasi().host_bytes();
+                guest.machine.state.limiter.reserve_from(reservation, host_bytes);
                 Ok(())
             })?;
         }
@@ -202,21 +204,19 @@ impl Live {
     /// Writes down what the session holds: memory grown beyond the image, what is kept for it beside that, its checkpoints, and
     /// pages of its own.
     pub(super) fn account(&mut self) {
-        let Some(place) = &mut self.place else { return };
-        let mut bytes = self.history.held_bytes();
-        if let Life::Resting(kept) = &self.life
-            && let Ok(mut kept) = kept.try_borrow_mut()
-        {
-            let grown = kept.memory_bytes().saturating_sub(self.sandbox.runtime.memory_bytes());
-            bytes = bytes.saturating_add(grown).saturating_add(kept.own_bytes());
-            bytes = bytes.saturating_add(kept.guest().wasi().host_bytes());
+        if let Life::Resting(kept) = &self.life {
+            let kept = Rc::clone(kept);
+            self.account_for(&kept);
         }
-        place.update(bytes);
-        if let Life::Resting(kept) = &self.life
-            && let Ok(mut kept) = kept.try_borrow_mut()
-        {
-            kept.guest().machine.state.limiter.give_back_reservation();
-            kept.reserve_from(place.reservation(&self.sandbox.policy.limits));
-        }
+    }
+
+    fn account_for(&mut self, kept: &Rc<RefCell<Kept>>) {
+        let (Some(place), Ok(mut kept)) = (&mut self.place, kept.try_borrow_mut()) else { return };
+        let grown_bytes = kept.memory_bytes().saturating_sub(self.sandbox.runtime.memory_bytes());
+        let host_bytes = kept.guest().wasi().host_bytes();
+        let held_bytes = [self.history.held_bytes(), grown_bytes, kept.own_bytes(), host_bytes];
+        place.update(held_bytes.into_iter().fold(0, u64::saturating_add));
+        kept.guest().machine.state.limiter.give_back_reservation();
+        kept.reserve_from(place.reservation(&self.sandbox.policy.limits));
     }
 }

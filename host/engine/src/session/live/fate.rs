@@ -39,10 +39,13 @@ impl Live {
     }
 
     /// From now on what the guest takes is taken of what all sessions may hold together, until it is idle again.
-    pub(super) fn reserve(&self, guest: &mut Guest) {
+    pub(super) fn reserve(&mut self, guest: &mut Guest) {
+        // With the checkpoint that may just have been made, and what the host has changed of the files.
+        self.account_for(guest);
         if let Some(place) = &self.place {
             let reservation = place.reservation(&self.sandbox.0.policy.limits);
-            guest.machine.store.data_mut().limiter.memory.reserve_from(reservation);
+            let host_bytes = guest.wasi().host_bytes();
+            guest.machine.store.data_mut().limiter.memory.reserve_from(reservation, host_bytes);
         }
     }
 
