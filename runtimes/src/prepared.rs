@@ -182,6 +182,12 @@ impl<'a> PreparedStore<'a> {
         let mut freed = self.remove_where(|_| true)?;
         let shelf = self.shelf()?;
         for name in shelf.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
+            // Who is storing this finishes first.
+            let stem = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
+            let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &Quiet)?;
+            if stem.is_some_and(|stem| shelf.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
+                continue;
+            }
             freed = freed.saturating_add(shelf.bytes_of(name));
             shelf.remove(name)?;
         }

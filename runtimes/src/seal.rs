@@ -7,17 +7,18 @@
 //! either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the file.
 //!
 //! A seal names the file's digest and its record's, and what `fstat` said of the file: device, inode, length, times of
-//! modification and change. The time of change is set by the kernel alone, so an unchanged answer means an unchanged file, and a
-//! start costs one small file to read. With another answer (a restored backup, a link made) the whole file is hashed: it is
+//! modification and change. The time of change is set by the kernel alone, so an unchanged answer means that nobody wrote to the file
+//! since, and a start costs one small file to read. With another answer (a restored backup, a link made) the whole file is hashed: it is
 //! sealed anew where it is what it was, and refused where it is not.
 //!
 //! A file without a seal was made before there were seals here, or by somebody else. It is hashed and sealed if it was last changed
 //! before the seals' directory was made; any later one is made again.
 //!
-//! Not protected: against code that runs as this user; between the look at a file and its last use, as nobody copies it; on a
+//! Not protected: against code that runs as this user, or that maps the file to write to it (the kernel notes such writes late, and on
+//! tmpfs never; no guest can map a file); between the look at a file and its last use, as nobody copies it; on a
 //! machine where no such directory can be had. There, owner, mode and length are checked, as for everything in the cache.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -157,7 +158,11 @@ impl Seals {
         }
         self.dir.remove_leftovers()?;
         for name in names.iter().filter(|name| name.ends_with(".json")) {
-            if self.read_named(name)?.is_none_or(|seal| File::open(&seal.path).is_err()) {
+            let is_gone = |seal: Seal| match std::fs::symlink_metadata(&seal.path) {
+                Ok(_) => false,
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            };
+            if self.read_named(name)?.is_none_or(is_gone) {
                 self.dir.remove(name)?;
             }
         }

@@ -42,7 +42,8 @@ impl Export {
         // An error is only the end of what is shown.
         let _ = signature(&mut text, &name, ty);
         let parameters: Vec<Type> = ty.params().map(|(_, ty)| ty).collect();
-        let is_invocable = parameters.iter().cloned().chain(ty.results()).all(|ty| has_text(&ty));
+        let mut left = TYPES_MAX;
+        let is_invocable = parameters.iter().cloned().chain(ty.results()).all(|ty| has_text(&ty, &mut left));
         Self {
             signature: text.0,
             is_invocable,
@@ -126,20 +127,31 @@ fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
 }
 
 fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
-    if has_text(ty) { write!(text, "{}", DisplayType(ty)) } else { text.write_str("(with a resource)") }
+    let mut left = TYPES_MAX;
+    if has_text(ty, &mut left) {
+        write!(text, "{}", DisplayType(ty))
+    } else {
+        text.write_str(if left == 0 { "(of very many types)" } else { "(with a resource)" })
+    }
 }
 
-/// Whether values of a type can be written down.
-fn has_text(ty: &Type) -> bool {
+/// The most types that a function's parameters and results may be made of, for calls from the command line. A small file can say types that
+/// are made of millions.
+const TYPES_MAX: u32 = 1_000;
+
+/// Whether values of a type can be written down, which is looked at until so many types are `left`.
+fn has_text(ty: &Type, left: &mut u32) -> bool {
+    let Some(fewer) = left.checked_sub(1) else { return false };
+    *left = fewer;
     match ty {
         Type::Own(_) | Type::Borrow(_) | Type::Stream(_) | Type::Future(_) | Type::ErrorContext | Type::Map(_) => false,
-        Type::List(list) => has_text(&list.ty()),
-        Type::FixedLengthList(list) => has_text(&list.ty()),
-        Type::Record(record) => record.fields().all(|field| has_text(&field.ty)),
-        Type::Tuple(tuple) => tuple.types().all(|ty| has_text(&ty)),
-        Type::Variant(variant) => variant.cases().all(|case| case.ty.is_none_or(|ty| has_text(&ty))),
-        Type::Option(option) => has_text(&option.ty()),
-        Type::Result(result) => [result.ok(), result.err()].into_iter().flatten().all(|ty| has_text(&ty)),
+        Type::List(list) => has_text(&list.ty(), left),
+        Type::FixedLengthList(list) => has_text(&list.ty(), left),
+        Type::Record(record) => record.fields().all(|field| has_text(&field.ty, left)),
+        Type::Tuple(tuple) => tuple.types().all(|ty| has_text(&ty, left)),
+        Type::Variant(variant) => variant.cases().all(|case| case.ty.is_none_or(|ty| has_text(&ty, left))),
+        Type::Option(option) => has_text(&option.ty(), left),
+        Type::Result(result) => [result.ok(), result.err()].into_iter().flatten().all(|ty| has_text(&ty, left)),
         _ => true,
     }
 }

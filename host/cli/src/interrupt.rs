@@ -12,7 +12,10 @@ use std::{
 
 use anyhow::Context;
 use glovebox::CancelToken;
-use signal_hook::{consts::SIGINT, iterator::Signals};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
 
 use crate::{program, terminal::note};
 
@@ -45,11 +48,16 @@ struct Stoppable {
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
-    let mut signals = Signals::new([SIGINT]).context("cannot listen for Ctrl-C")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for Ctrl-C")?;
     thread::Builder::new()
         .name("ctrl-c".into())
         .spawn(move || {
-            for _ in signals.forever() {
+            for signal in signals.forever() {
+                if signal != SIGINT {
+                    // As without us, but for the programs that answer tools.
+                    program::kill_all();
+                    std::process::exit(128 + signal);
+                }
                 if stops() {
                     continue;
                 }

@@ -153,9 +153,19 @@ impl Running {
             let group = Pid::from_child(&self.child);
             // One without processes but its ended leader is no error.
             let _ = kill_process_group(group, Signal::KILL);
+            // One that has left its group.
+            let _ = self.child.kill();
             groups.running.remove(&group.as_raw_pid());
         }
-        self.child.wait()
+        // One with another user's rights cannot be killed, and is not waited for.
+        let patience = Instant::now() + STREAM_PATIENCE;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => return Ok(status),
+                None if Instant::now() >= patience => return Err(io::Error::other("it cannot be stopped")),
+                None => thread::sleep(POLL),
+            }
+        }
     }
 }
 

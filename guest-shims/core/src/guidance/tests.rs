@@ -206,7 +206,7 @@ fn a_path_is_read_as_the_languages_write_it() {
         ("[Errno 44] No such file or directory: 'a.txt'", Some("`a.txt`")),
         ("[Errno 44] No such file or directory: \"it's\"", Some("`it's`")),
         ("[Errno 44] No such file or directory: 'a' -> 'b'", Some("`a`")),
-        (r"[Errno 44] No such file or directory: 'C:\\x'", Some(r"`C:\x`")),
+        (r"[Errno 44] No such file or directory: 'C:\\x'", Some(r"`C:\\x`")),
         ("[Errno 44] No such file or directory: b'x'", None),
         ("[Errno 44] No such file or directory", None),
         ("data: 'x'", None),
