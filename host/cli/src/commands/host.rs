@@ -167,8 +167,8 @@ fn load_tools(
 
 /// The binary of a component that is given as text.
 fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    /// The longest text, which takes seconds to parse at worst; what is larger comes from a compiler, as a binary.
-    const TEXT_BYTES: u64 = 1 << 20;
+    /// The longest text; what is larger comes from a compiler, as a binary.
+    const TEXT_BYTES: u64 = 16 << 20;
     if path.extension().is_none_or(|extension| extension != "wat") {
         return Ok(None);
     }
