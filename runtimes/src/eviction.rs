@@ -129,7 +129,7 @@ impl Runtimes {
             // What is from the future is not old.
             let age = now.duration_since(entry.last_used).unwrap_or_default();
             let is_due = eviction.max_age.is_some_and(|most| age >= most)
-                || eviction.max_bytes.is_some_and(|most_bytes| left > most_bytes);
+                || eviction.max_bytes.is_some_and(|max_bytes| left > max_bytes);
             if !is_due {
                 continue;
             }

@@ -56,7 +56,7 @@ pub use eviction::{CacheEntry, CacheKind, Evicted, Eviction};
 pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use own_packages::{
-    OWN_PACKAGES_BYTES_MOST, OWN_PACKAGES_FILES_MOST, OWN_PACKAGES_MOST, OwnPackage, OwnPackageError, OwnPackages,
+    MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
     normal as normal_package_name, read_wheel,
 };
 pub use packages::{PackageEntry, PackageError, PackageList};
@@ -66,4 +66,4 @@ pub use recipe::{Callback, DriverKind, ExportList, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};
 pub use tool::{ToolEntry, ToolSource, ToolUnavailable};
-pub use wheel_files::{Compiled, WHEEL_BYTES_MOST, WHEEL_FILES_MOST, WheelFault, wheel_files};
+pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, wheel_files};

@@ -17,10 +17,10 @@ const BEFORE: &str = "Buffer.from('";
 const AFTER: &str = "', 'base64')";
 
 /// What of that file is not the module: the functions that it needs in JavaScript. The one known has 17 kB.
-const GLUE_BYTES_MOST: u64 = 1 << 20;
+const MAX_GLUE_BYTES: u64 = 1 << 20;
 
 /// A package that unpacks to more is not looked through: there is nothing of use in it.
-const UNPACKED_BYTES_MOST: u64 = 512 << 20;
+const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
 /// Why a package did not give the module.
 #[derive(Debug, thiserror::Error)]
@@ -45,14 +45,14 @@ pub(crate) enum NpmError {
 pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
     let package = find_package(dir).ok_or(NpmError::NoPackage)?;
     // However small it is, it can unpack to anything.
-    let unpacked = GzDecoder::new(File::open(package)?).take(UNPACKED_BYTES_MOST);
+    let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
     let mut archive = Archive::new(unpacked);
     for member in archive.entries()? {
         let mut member = member?;
         if member.path_bytes() != file.as_bytes() {
             continue;
         }
-        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + GLUE_BYTES_MOST);
+        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES);
         if bytes > most {
             return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected: size_bytes });
         }

@@ -7,24 +7,24 @@ use std::path::Path;
 
 use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
-use crate::wheel_files::{Compiled, WHEEL_BYTES_MOST, Wheel, WheelFault};
+use crate::wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault};
 use crate::{CacheError, Digest, Fetcher, PackageError, Progress};
 
 /// The most packages of one's own.
-pub const OWN_PACKAGES_MOST: usize = 128;
+pub const MAX_OWN_PACKAGES: usize = 128;
 
 /// The most bytes that all packages of one's own take together, unpacked: they are held in memory from the first import on. Four
 /// wheels of the largest size.
-pub const OWN_PACKAGES_BYTES_MOST: u64 = 4 * WHEEL_BYTES_MOST;
+pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
 /// The most files that they have together.
-pub const OWN_PACKAGES_FILES_MOST: usize = 16_384;
+pub const MAX_OWN_PACKAGES_FILES: usize = 16_384;
 
 /// The most bytes of a wheel's metadata: the longest of the bundled ones has 50 KB.
-const METADATA_BYTES_MOST: u64 = 1 << 20;
+const MAX_METADATA_BYTES: u64 = 1 << 20;
 
 /// Bytes of a name, a version or an import.
-const NAME_BYTES_MOST: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 /// Modules of the standard library, which no package may hide or seem to be.
 const STANDARD: &str = "\
@@ -106,19 +106,19 @@ pub enum OwnPackageError {
     },
     /// Too many packages.
     #[error(
-        "there are {OWN_PACKAGES_MOST} packages of your own already; remove one with `glovebox packages remove NAME`"
+        "there are {MAX_OWN_PACKAGES} packages of your own already; remove one with `glovebox packages remove NAME`"
     )]
     TooMany,
     /// They take too many bytes together.
     #[error(
-        "packages of your own may take {OWN_PACKAGES_BYTES_MOST} bytes together, unpacked, and with `{name}` they take more; remove some with \
+        "packages of your own may take {MAX_OWN_PACKAGES_BYTES} bytes together, unpacked, and with `{name}` they take more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
         name = escaped(.0)
     )]
     TooLarge(String),
     /// They have too many files together.
     #[error(
-        "packages of your own may have {OWN_PACKAGES_FILES_MOST} files together, and with `{name}` they have more; remove some with \
+        "packages of your own may have {MAX_OWN_PACKAGES_FILES} files together, and with `{name}` they have more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
         name = escaped(.0)
     )]
@@ -148,10 +148,10 @@ impl Total {
     fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), OwnPackageError> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.files = self.files.saturating_add(files);
-        if self.bytes > OWN_PACKAGES_BYTES_MOST {
+        if self.bytes > MAX_OWN_PACKAGES_BYTES {
             return Err(OwnPackageError::TooLarge(name.to_owned()));
         }
-        if self.files > OWN_PACKAGES_FILES_MOST {
+        if self.files > MAX_OWN_PACKAGES_FILES {
             return Err(OwnPackageError::TooManyFiles(name.to_owned()));
         }
         Ok(())
@@ -172,7 +172,7 @@ impl OwnPackages {
     /// All files, by their paths below `site-packages`, sorted.
     ///
     /// # Errors
-    /// Where they are more than [`OWN_PACKAGES_BYTES_MOST`] or [`OWN_PACKAGES_FILES_MOST`], whatever the wheels claim: before that
+    /// Where they are more than [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim: before that
     /// much is unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
         let (mut all, mut total) = (Vec::new(), Total::default());
@@ -180,9 +180,9 @@ impl OwnPackages {
             let Some(bytes) = self.read(&file)? else { continue };
             let (package, wheel) = describe(&file, &bytes)?;
             total.add(&package.name, 0, package.file_count)?;
-            let left = OWN_PACKAGES_BYTES_MOST.saturating_sub(total.bytes);
-            let files = wheel.unpack(left.min(WHEEL_BYTES_MOST)).map_err(|source| match source {
-                WheelFault::TooLarge if left < WHEEL_BYTES_MOST => OwnPackageError::TooLarge(package.name.clone()),
+            let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
+            let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
+                WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
                 source => OwnPackageError::Wheel { file: file.clone(), source },
             })?;
             let bytes = files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
@@ -197,7 +197,7 @@ impl OwnPackages {
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
         let (added, wheel) = describe(file, bytes)?;
         // Its own claim is held to before others rely on it.
-        let unpacked = wheel.unpack(WHEEL_BYTES_MOST);
+        let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
         let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
         let unpacked_bytes = unpacked.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
         drop(unpacked);
@@ -207,7 +207,7 @@ impl OwnPackages {
         }
         let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
         let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
-        if others.len() >= OWN_PACKAGES_MOST {
+        if others.len() >= MAX_OWN_PACKAGES {
             return Err(OwnPackageError::TooMany);
         }
         let mut total = Total::default();
@@ -270,7 +270,7 @@ impl OwnPackages {
     /// The same, as long as they are not too many.
     fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
         let names = self.wheels()?;
-        if names.len() > OWN_PACKAGES_MOST { Err(OwnPackageError::TooMany) } else { Ok(names) }
+        if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
     }
 
     /// A wheel's bytes; `None` if it is gone.
@@ -288,7 +288,7 @@ impl OwnPackages {
 /// Reads a file of which a wheel may be made, at most one byte more than one has.
 pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(WHEEL_BYTES_MOST.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -318,7 +318,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
         .paths()
         .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
     let metadata = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?.to_owned();
-    let metadata = wheel.read(&metadata, METADATA_BYTES_MOST).map_err(|source| match source {
+    let metadata = wheel.read(&metadata, MAX_METADATA_BYTES).map_err(|source| match source {
         WheelFault::TooLarge => wrong("its metadata is longer than a megabyte"),
         source => unusable(source),
     })?;
@@ -359,7 +359,7 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
             Some((top, rest)) => rest.ends_with(".py").then_some(top),
             None => path.strip_suffix(".py"),
         })
-        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= NAME_BYTES_MOST)
+        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= MAX_NAME_BYTES)
         .map(str::to_owned)
         .collect();
     names.sort();
@@ -376,7 +376,7 @@ pub fn normal(name: &str) -> String {
 fn is_name(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
     let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
-    starts_well && part.len() <= NAME_BYTES_MOST && part.chars().all(plain)
+    starts_well && part.len() <= MAX_NAME_BYTES && part.chars().all(plain)
 }
 
 #[cfg(test)]
@@ -485,10 +485,10 @@ mod tests {
             let name = format!("p{number}");
             own.add(&format!("{name}-1-py3-none-any.whl"), &wheel(&name, "1", &[&format!("{name}.py")]), &[])
         };
-        for number in 0..OWN_PACKAGES_MOST {
+        for number in 0..MAX_OWN_PACKAGES {
             add(number).unwrap();
         }
-        assert!(matches!(add(OWN_PACKAGES_MOST), Err(OwnPackageError::TooMany)));
+        assert!(matches!(add(MAX_OWN_PACKAGES), Err(OwnPackageError::TooMany)));
         add(0).unwrap();
     }
 
@@ -520,14 +520,14 @@ mod tests {
     #[test]
     fn what_all_take_unpacked_is_bounded() {
         let (_dir, own) = own();
-        let each = usize::try_from(OWN_PACKAGES_BYTES_MOST / 4).unwrap();
+        let each = usize::try_from(MAX_OWN_PACKAGES_BYTES / 4).unwrap();
         for name in ["a", "b", "c"] {
             put(&own, &large(name, each, 0)).unwrap();
         }
         put(&own, &large("d", each - 1, 0)).unwrap();
         assert_eq!(
             own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
-            OWN_PACKAGES_BYTES_MOST - 1
+            MAX_OWN_PACKAGES_BYTES - 1
         );
         // In the place of its own other version, up to the last byte.
         put(&own, &large("d", each, 0)).unwrap();
@@ -547,13 +547,13 @@ mod tests {
     #[test]
     fn how_many_files_all_have_is_bounded() {
         let (_dir, own) = own();
-        let each = OWN_PACKAGES_FILES_MOST / 4;
+        let each = MAX_OWN_PACKAGES_FILES / 4;
         for name in ["a", "b", "c"] {
             put(&own, &large(name, 1, each - 2)).unwrap();
         }
         put(&own, &large("d", 1, each - 3)).unwrap();
         put(&own, &large("d", 1, each - 2)).unwrap();
-        assert_eq!(own.files().unwrap().len(), OWN_PACKAGES_FILES_MOST);
+        assert_eq!(own.files().unwrap().len(), MAX_OWN_PACKAGES_FILES);
         let error = put(&own, &large("e", 1, 0)).unwrap_err();
         assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
         smuggle(&own, &large("e", 1, 0));
@@ -563,7 +563,7 @@ mod tests {
     #[test]
     fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
         let (_dir, own) = own();
-        let each = usize::try_from(WHEEL_BYTES_MOST).unwrap();
+        let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
         for name in ["a", "b", "c", "d", "e"] {
             let (file, mut bytes) = large(name, each, 0);
             // The lengths in the central directory and in the local header of the large module.
@@ -600,8 +600,8 @@ mod tests {
             }
             own.add("b-1-py3-none-any.whl", &zip.finish().unwrap().into_inner(), &[])
         };
-        metadata(METADATA_BYTES_MOST - 1).unwrap();
-        metadata(METADATA_BYTES_MOST).unwrap();
-        assert!(matches!(metadata(METADATA_BYTES_MOST + 1), Err(OwnPackageError::Metadata { .. })));
+        metadata(MAX_METADATA_BYTES - 1).unwrap();
+        metadata(MAX_METADATA_BYTES).unwrap();
+        assert!(matches!(metadata(MAX_METADATA_BYTES + 1), Err(OwnPackageError::Metadata { .. })));
     }
 }

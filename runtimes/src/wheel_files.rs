@@ -7,13 +7,13 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 
 /// The most files of one wheel: the largest of the bundled ones has 195.
-pub const WHEEL_FILES_MOST: usize = 4_096;
+pub const MAX_WHEEL_FILES: usize = 4_096;
 
 /// The most bytes of one wheel, as it is and unpacked.
-pub const WHEEL_BYTES_MOST: u64 = 32 << 20;
+pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 
 /// Bytes of one path, as the guest's file system allows them below its mount.
-const PATH_BYTES_MOST: usize = 1_024;
+const MAX_PATH_BYTES: usize = 1_024;
 
 /// How an entry of the central directory begins.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
@@ -42,10 +42,10 @@ pub enum WheelFault {
     #[error("it is no wheel: {name}", name = escaped_text(.0))]
     Unreadable(String),
     /// Too many files.
-    #[error("it has more than {WHEEL_FILES_MOST} files")]
+    #[error("it has more than {MAX_WHEEL_FILES} files")]
     TooManyFiles,
     /// Too many bytes.
-    #[error("it has more than {WHEEL_BYTES_MOST} bytes")]
+    #[error("it has more than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
     /// A name that would lead out, or that the guest's file system cannot hold.
     #[error("the path `{name}` in it is not plain", name = escaped(.0))]
@@ -66,7 +66,7 @@ pub enum WheelFault {
 
 /// The files of a wheel by their paths below `site-packages`, sorted.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
-    Wheel::open(bytes, compiled)?.unpack(WHEEL_BYTES_MOST)
+    Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }
 
 /// A wheel whose list of files is as it must be. None of them is unpacked yet.
@@ -89,12 +89,12 @@ struct Member {
 impl<'a> Wheel<'a> {
     /// Reads what the archive says of its files.
     pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
-        if length(bytes) > WHEEL_BYTES_MOST {
+        if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
         // Before anything is kept for each: a million of entries fit into the bytes.
         let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
-        if entries > WHEEL_FILES_MOST {
+        if entries > MAX_WHEEL_FILES {
             return Err(WheelFault::TooManyFiles);
         }
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
@@ -215,7 +215,7 @@ fn installed(name: &str) -> Option<&str> {
 
 fn is_plain(path: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
-    path.len() <= PATH_BYTES_MOST
+    path.len() <= MAX_PATH_BYTES
         && path.split('/').all(part)
         && !path.chars().any(|c| c.is_control() || matches!(c, '\\' | ':'))
 }
@@ -275,7 +275,7 @@ mod tests {
         for path in ["../a.py", "/a.py", "a/../b.py", "a//b.py", "./a.py", "a\\b.py", "c:a.py", "a\n.py", "\u{1b}[2J"] {
             assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
         }
-        let at = "a".repeat(PATH_BYTES_MOST);
+        let at = "a".repeat(MAX_PATH_BYTES);
         assert!(wheel_files(&zipped(&[(&at, b"")]), Compiled::Refused).is_ok());
         assert!(matches!(refused(&[(&format!("{at}a"), b"")]), WheelFault::Path(_)));
     }
@@ -324,9 +324,9 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded() {
-        let names: Vec<String> = (0..=WHEEL_FILES_MOST).map(|n| format!("{n}.py")).collect();
+        let names: Vec<String> = (0..=MAX_WHEEL_FILES).map(|n| format!("{n}.py")).collect();
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
-        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), WHEEL_FILES_MOST);
+        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
         // A directory of a million names, without anything behind it.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);

@@ -6,11 +6,11 @@ use glovebox_interpreters::DriverError;
 use crate::bindings::types::{SandboxError, TooLarge};
 
 /// The most bytes of what the caller gave that an error repeats.
-const REPEATED_BYTES_MOST: usize = 4_096;
+const MAX_REPEATED_BYTES: usize = 4_096;
 
 /// The beginning of what the caller gave, to be repeated.
 pub(crate) fn clipped(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(REPEATED_BYTES_MOST)).unwrap_or(text)
+    text.get(..text.floor_char_boundary(MAX_REPEATED_BYTES)).unwrap_or(text)
 }
 
 /// A key of ours in the contract's spelling.

@@ -9,7 +9,7 @@ use glovebox_wasi::{Errno, Fault, Lying, Stop, Wasi};
 use crate::{Called, GuestMemory, Runtime, State, Unwound, entered};
 
 /// The most arguments of a function that drivers call.
-const ARGS_MOST: usize = 8;
+const MAX_ARGS: usize = 8;
 
 /// A guest, and how its last call ended.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl GuestMachine {
 impl Machine for GuestMachine {
     fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
         let wrong = || MachineError::Missing(format!("{callee:?}"));
-        let mut words = [0; ARGS_MOST];
+        let mut words = [0; MAX_ARGS];
         let words = words.get_mut(..args.len()).ok_or_else(wrong)?;
         for (word, arg) in words.iter_mut().zip(args) {
             *word = match *arg {
@@ -131,8 +131,8 @@ impl Machine for GuestMachine {
         self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
-        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most))?)
+    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.look_at(host, WORKSPACE, name, max_bytes))?)
     }
 
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {

@@ -11,7 +11,7 @@ use crate::{Guests, ImageRuns};
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
 /// The most pages that 32-bit addresses reach.
-pub(crate) const PAGES_MOST: u32 = 1 << 16;
+pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
 /// A guest's memory, of the size that the guest is told.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl GuestMemory {
     /// wrote there, past its end.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
-        let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= PAGES_MOST) else {
+        let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
             return false;
         };
         let missing = wanted.saturating_sub(self.guests.memory_size(self.number));

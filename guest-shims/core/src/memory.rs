@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_has_a_most_of_its_own() {
+    fn a_memory_has_a_maximum_of_its_own() {
         let mut limiter = limiter(100);
         assert!(!limiter.grow(0, 51, Some(50)), "over");
         assert!(limiter.grow(0, 50, Some(50)), "at");

@@ -145,8 +145,8 @@ impl Outcome {
 /// The beginning of what a script chose, short enough for a log.
 #[must_use]
 pub fn clipped(text: &str) -> &str {
-    const CHARS_MOST: usize = 200;
-    text.char_indices().nth(CHARS_MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    const MAX_CHARS: usize = 200;
+    text.char_indices().nth(MAX_CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::Limits;
 use glovebox_vfs::escaped;
 
 /// The most bytes a script's name may have, as for any path.
-const NAME_BYTES_MOST: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;
 
 /// A request is over its limits, or cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) ->
     if stdin > limits.stdin_bytes {
         return Err(RequestError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
     }
-    if name.len() > NAME_BYTES_MOST || name.contains('\0') {
+    if name.len() > MAX_NAME_BYTES || name.contains('\0') {
         return Err(RequestError::Name(name.chars().take(100).collect()));
     }
     Ok(())

@@ -3,10 +3,10 @@
 use serde::{Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
 
 /// The most characters of a `repr`. The drivers cut there; a guest that damaged its driver is cut here.
-const REPR_CHARS_MOST: usize = 64 << 10;
+const MAX_REPR_CHARS: usize = 64 << 10;
 
 /// The most bytes of a value's JSON text that are taken out of a guest.
-const JSON_BYTES_MOST: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// A value of a guest's: of a script's last expression, or of a variable.
 ///
@@ -32,11 +32,10 @@ impl From<glovebox_interpreters::GuestValue> for GuestValue {
     /// Holds what the guest's driver says to what a driver may say.
     fn from(value: glovebox_interpreters::GuestValue) -> Self {
         let mut repr = value.repr;
-        if let Some((end, _)) = repr.char_indices().nth(REPR_CHARS_MOST) {
+        if let Some((end, _)) = repr.char_indices().nth(MAX_REPR_CHARS) {
             repr.truncate(end);
         }
-        let is_sound =
-            |text: &String| text.len() <= JSON_BYTES_MOST && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        let is_sound = |text: &String| text.len() <= MAX_JSON_BYTES && serde_json::from_str::<IgnoredAny>(text).is_ok();
         Self { repr, json: value.json.filter(is_sound) }
     }
 }
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn json_over_a_mebibyte_is_none() {
-        for (length, kept) in [(JSON_BYTES_MOST, true), (JSON_BYTES_MOST + 1, false)] {
+        for (length, kept) in [(MAX_JSON_BYTES, true), (MAX_JSON_BYTES + 1, false)] {
             let text = format!("\"{}\"", "x".repeat(length - 2));
             assert_eq!(taken("", Some(&text)).json.is_some(), kept, "{length}");
         }

@@ -71,8 +71,8 @@ pub trait Machine {
     /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
     fn fill_random(&mut self, into: &mut [u8]);
 
-    /// What lies at the top of the workspace under `name`, no link followed; of a file at most `bytes_most`. The guest pays.
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError>;
+    /// What lies at the top of the workspace under `name`, no link followed; of a file at most `max_bytes`. The guest pays.
+    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError>;
 
     /// Writes a file at the top of the workspace, whole or not at all, at the guest's time and within its limits. It pays.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError>;

@@ -21,7 +21,7 @@ pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
 pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 
 /// How deep values may be nested, and the file with them one level more. Parsers on the host's side stop at 128.
-const DEPTH_MOST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// The object that is always there, and kept whole.
 pub(crate) const STATE: &str = "_state";
@@ -62,10 +62,10 @@ pub(crate) trait Globals {
 
     /// Sets globals to what a JSON object says, none where there is no text, and makes `_state`. `false` if the guest cannot:
     /// it has only `_state` then.
-    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError>;
+    fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
     /// The script's globals, one after the other.
-    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError>;
+    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError>;
 
     /// Prints a line to the guest's standard error.
     fn complain(&mut self, line: &str) -> Result<(), DriverError>;
@@ -74,25 +74,25 @@ pub(crate) trait Globals {
 /// An execution between the globals that it found and those that it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persisting {
-    bytes_most: u64,
+    max_bytes: u64,
     /// Whether it has all that was kept.
     is_restored: bool,
 }
 
 impl Persisting {
     /// Before the script: gives it the globals that were kept.
-    pub(crate) fn begin<G: Globals>(globals: &mut G, bytes_most: u64) -> Result<Self, DriverError> {
-        let found = globals.machine().look_at(G::FILE, bytes_most)?;
-        let wrong = match text_of(&found, bytes_most) {
-            Ok(text) if globals.restore(text, bytes_most)? => return Ok(Self { bytes_most, is_restored: true }),
+    pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
+        let found = globals.machine().look_at(G::FILE, max_bytes)?;
+        let wrong = match text_of(&found, max_bytes) {
+            Ok(text) if globals.restore(text, max_bytes)? => return Ok(Self { max_bytes, is_restored: true }),
             Ok(_) => "is more than can be taken in".to_owned(),
             Err(wrong) => {
-                globals.restore(None, bytes_most)?;
+                globals.restore(None, max_bytes)?;
                 wrong
             }
         };
         globals.complain(&format!("glovebox: `{}` {wrong}: there are no globals of earlier executions", G::FILE))?;
-        Ok(Self { bytes_most, is_restored: false })
+        Ok(Self { max_bytes, is_restored: false })
     }
 
     /// After the script: keeps its globals, unless it was stopped. What was stopped was not done with them.
@@ -112,10 +112,10 @@ impl Persisting {
 }
 
 fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), DriverError> {
-    let Persisting { bytes_most, is_restored } = persisting;
-    let mut state = State::new(bytes_most);
+    let Persisting { max_bytes, is_restored } = persisting;
+    let mut state = State::new(max_bytes);
     loop {
-        let (name, kept) = match globals.next(bytes_most)? {
+        let (name, kept) = match globals.next(max_bytes)? {
             Next::Global(name, kept) => (name, kept),
             Next::End => break,
             Next::Unsayable => return not_kept(globals, "the interpreter cannot tell them"),
@@ -131,18 +131,18 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         };
         for name in left_out {
             globals.complain(&format!(
-                "glovebox: global `{}` is not kept: it does not fit into the {bytes_most} bytes of `limits.persisted_bytes`",
+                "glovebox: global `{}` is not kept: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
                 Shown(&name)
             ))?;
         }
     }
     let text = state.text();
     // The script may have changed what was there before it.
-    let found = globals.machine().look_at(G::FILE, bytes_most)?;
+    let found = globals.machine().look_at(G::FILE, max_bytes)?;
     match &found {
         Ok(Lying::File(old)) if old == text.as_bytes() => return Ok(()),
         // Where there was no state and is none, what lies there may stay.
-        found if state.is_empty() && !(is_restored && matches!(text_of(found, bytes_most), Ok(Some(_)))) => {
+        found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
         Ok(Lying::Directory) => return not_kept(globals, &format!("`{}` is a directory", G::FILE)),
@@ -162,12 +162,12 @@ fn not_kept<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
 }
 
 /// The JSON object in a file, none where there is no file; or what is wrong with it.
-fn text_of(found: &Result<Lying, Errno>, bytes_most: u64) -> Result<Option<&str>, String> {
+fn text_of(found: &Result<Lying, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
     let bytes = match found {
         Ok(Lying::Nothing) => return Ok(None),
         Ok(Lying::File(bytes)) => bytes,
         Ok(Lying::TooLong) => {
-            return Err(format!("has more than {bytes_most} bytes, which is `limits.persisted_bytes`"));
+            return Err(format!("has more than {max_bytes} bytes, which is `limits.persisted_bytes`"));
         }
         Ok(Lying::Directory) => return Err("is a directory".into()),
         Ok(Lying::Link) => return Err("is a link".into()),
@@ -175,7 +175,7 @@ fn text_of(found: &Result<Lying, Errno>, bytes_most: u64) -> Result<Option<&str>
     };
     let text = str::from_utf8(bytes).map_err(|_| "is no JSON".to_owned())?;
     if is_too_deep(text) {
-        return Err(format!("is nested more than {DEPTH_MOST} levels deep"));
+        return Err(format!("is nested more than {MAX_DEPTH} levels deep"));
     }
     // Only looked through: nothing is made of it here, however large it would be.
     match serde_json::from_str::<IgnoredAny>(text) {
@@ -195,7 +195,7 @@ fn is_too_deep(text: &str) -> bool {
             b'"' => in_string = !in_string,
             b'{' | b'[' if !in_string => {
                 depth = depth.saturating_add(1);
-                if depth > DEPTH_MOST + 1 {
+                if depth > MAX_DEPTH + 1 {
                     return true;
                 }
             }
@@ -208,7 +208,7 @@ fn is_too_deep(text: &str) -> bool {
 
 /// The globals that are kept, by name: never more than fit. The largest are left out for the others.
 struct State {
-    bytes_most: u64,
+    max_bytes: u64,
     bytes: u64,
     texts: BTreeMap<String, String>,
     /// What each takes in the file, and its name.
@@ -216,9 +216,9 @@ struct State {
 }
 
 impl State {
-    fn new(bytes_most: u64) -> Self {
+    fn new(max_bytes: u64) -> Self {
         // The braces; each has a colon, and a comma but for the last.
-        Self { bytes_most, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
+        Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
     /// Takes one in, and gives the names of those that are left out for it; it may be its own.
@@ -228,7 +228,7 @@ impl State {
         self.sizes.insert((size, name.clone()));
         self.texts.insert(name, text);
         let mut left_out = Vec::new();
-        while self.bytes > self.bytes_most
+        while self.bytes > self.max_bytes
             && let Some((size, name)) = self.sizes.pop_last()
         {
             self.bytes = self.bytes.saturating_sub(size);

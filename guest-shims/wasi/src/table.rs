@@ -42,7 +42,7 @@ impl Target {
     }
 
     /// The most that a descriptor of it may, and that what is opened beneath it may.
-    fn most_rights(&self) -> (u64, u64) {
+    fn max_rights(&self) -> (u64, u64) {
         match self {
             Self::Stdin => (rights::INPUT, 0),
             Self::Stdout | Self::Stderr => (rights::OUTPUT, 0),
@@ -71,12 +71,12 @@ impl Descriptor {
 
     /// A descriptor with what was asked for of the rights that make sense for it.
     pub(crate) fn opened(target: Target, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
-        let (most_base, most_inheriting) = target.most_rights();
+        let (max_base, max_inheriting) = target.max_rights();
         Self {
             target,
             flags,
-            rights_base: rights_base & most_base,
-            rights_inheriting: rights_inheriting & most_inheriting,
+            rights_base: rights_base & max_base,
+            rights_inheriting: rights_inheriting & max_inheriting,
             preopen: None,
         }
     }

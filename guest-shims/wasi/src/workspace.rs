@@ -22,7 +22,7 @@ pub enum Lying {
 }
 
 impl Wasi {
-    /// What lies at the top of the mount at `mount` under `name`, no link followed; of a file at most `bytes_most`.
+    /// What lies at the top of the mount at `mount` under `name`, no link followed; of a file at most `max_bytes`.
     ///
     /// # Errors
     /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
@@ -31,7 +31,7 @@ impl Wasi {
         host: &mut H,
         mount: &str,
         name: &str,
-        bytes_most: u64,
+        max_bytes: u64,
     ) -> Result<Result<Lying, Errno>, Stop> {
         let Some(root) = self.mount_root(mount) else { return Ok(Ok(Lying::Nothing)) };
         host.charge(prices::CALL)?;
@@ -45,7 +45,7 @@ impl Wasi {
             Ok(match vfs.stat(inode)?.kind {
                 FileKind::Directory => Lying::Directory,
                 FileKind::Symlink => Lying::Link,
-                FileKind::File => match vfs.read_file(root, name, bytes_most) {
+                FileKind::File => match vfs.read_file(root, name, max_bytes) {
                     Ok(bytes) => Lying::File(bytes),
                     Err(error) if error.reason == VfsError::FileTooBig => Lying::TooLong,
                     Err(error) => return Err(error.reason),

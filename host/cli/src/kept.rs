@@ -195,10 +195,10 @@ fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();
-    let most = u64::try_from(SessionKey::BYTES_MOST).unwrap_or(u64::MAX).saturating_add(2);
+    let most = u64::try_from(SessionKey::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(2);
     File::open(path)
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(|error| wrong(format!("cannot read {what}")).because(error))?;
-    let key = if bytes.len() > SessionKey::BYTES_MOST { bytes.strip_suffix(b"\n").unwrap_or(&bytes) } else { &bytes };
+    let key = if bytes.len() > SessionKey::MAX_BYTES { bytes.strip_suffix(b"\n").unwrap_or(&bytes) } else { &bytes };
     SessionKey::new(key).map_err(|error| wrong(format!("{what} holds no key")).because(error).into())
 }

@@ -33,15 +33,15 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads everything the command line names, before any of it runs.
-    pub(crate) fn read_all(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
-        let mut sources = Self::read_each(args, most_bytes)?;
+    pub(crate) fn read_all(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
+        let mut sources = Self::read_each(args, max_bytes)?;
         if args.language == Some(LanguageArg::TypeScript) {
             sources.iter_mut().for_each(Self::call_typescript);
         }
         Ok(sources)
     }
 
-    fn read_each(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
+    fn read_each(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         if let Some(text) = &args.code.eval {
             return Ok(vec![Self {
                 label: SANDBOX_NAME.into(),
@@ -58,14 +58,14 @@ impl Source {
             .iter()
             .map(|path| {
                 if path.as_os_str() != STDIN {
-                    return Self::read(path, most_bytes);
+                    return Self::read(path, max_bytes);
                 }
                 if std::mem::replace(&mut seen_stdin, true) {
                     return Err(
                         Hinted::new("`-` stands twice among the files", "standard input can be read once").into()
                     );
                 }
-                let text = text("standard input", io::stdin().lock(), most_bytes)?;
+                let text = text("standard input", io::stdin().lock(), max_bytes)?;
                 Ok(Self {
                     label: "<stdin>".into(),
                     name: Some("<stdin>".into()),
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Self> {
+    fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let file = File::open(path).and_then(|file| {
             if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
@@ -99,7 +99,7 @@ impl Source {
             )
             .because(error)
         })?;
-        let text = text(&format!("script `{label}`"), file, most_bytes)?;
+        let text = text(&format!("script `{label}`"), file, max_bytes)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let kind = match extension.to_ascii_lowercase().as_str() {
             "mjs" | "mts" => SourceKind::Module,
@@ -139,8 +139,8 @@ fn is_typescript(extension: &str) -> bool {
 }
 
 /// Reads UTF-8 text of at most so many bytes.
-fn text(what: &str, from: impl Read, most_bytes: u64) -> anyhow::Result<String> {
-    let bytes = bounded(what, from, most_bytes, "--source-bytes")?;
+fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
+    let bytes = bounded(what, from, max_bytes, "--source-bytes")?;
     // An editor's byte order mark is no part of the program.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
     String::from_utf8(bytes).map_err(|error| {
@@ -150,15 +150,15 @@ fn text(what: &str, from: impl Read, most_bytes: u64) -> anyhow::Result<String> 
 }
 
 /// Reads at most so many bytes, and refuses more: a pipe may never end.
-pub(crate) fn bounded(what: &str, from: impl Read, most_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(most_bytes.saturating_add(1))
+    from.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
-    if u64::try_from(bytes.len()).is_ok_and(|len| len <= most_bytes) {
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
-    Err(Hinted::new(format!("{what} is longer than {most_bytes} bytes"), format!("raise the limit with {flag} N"))
+    Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), format!("raise the limit with {flag} N"))
         .into())
 }
 

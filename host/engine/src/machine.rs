@@ -215,10 +215,10 @@ impl Machine for GuestMachine {
         }
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
         self.private_pages.before_write();
         let looked =
-            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most));
+            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, max_bytes));
         Ok(looked.map_err(unmetered)??)
     }
 

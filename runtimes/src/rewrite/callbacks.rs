@@ -18,7 +18,7 @@ use crate::Callback;
 const TWO_WORDS_TO_ONE: [u8; 6] = [0x60, 2, 0x7f, 0x7f, 1, 0x7f];
 
 /// The most slots that engines and validators give a table at its start.
-const SLOTS_MOST: u64 = 10_000_000;
+const MAX_SLOTS: u64 = 10_000_000;
 
 /// Adds the functions, their slots, and for each an exported global that says which slot it has.
 pub(super) fn add(
@@ -146,7 +146,7 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
         return unsupported("its table 0 is no plain table of functions");
     }
     let minimum = ty.initial.saturating_add(u64::from(more));
-    let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= SLOTS_MOST).ok_or_else(too_many)?;
+    let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= MAX_SLOTS).ok_or_else(too_many)?;
     // As much room to grow as before, where there is.
     let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
     let longer = wasm_encoder::TableType {

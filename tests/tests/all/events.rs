@@ -181,7 +181,7 @@ fn kept_sessions_are_logged(captured: &Captured) {
 
     sessions.hibernate_all();
     let mut prune = Prune::default();
-    (prune.most_count, prune.dry_run) = (Some(0), true);
+    (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();
     // Other tests of this process are being recorded, too.

@@ -6,7 +6,7 @@ use glovebox::{Language, Session};
 use glovebox_tests::{fixed, process, sandbox};
 
 /// The private memory that one session holds after 10,000 trivial executions, in a process of its own.
-fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
+fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
     }
@@ -23,13 +23,13 @@ fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
     }
     let held = process::anonymous_bytes().saturating_sub(before);
     println!("{language}: an idle session holds {held} bytes after 10,000 executions");
-    assert!(held <= most_bytes, "{held} bytes; it was to be at most {most_bytes}");
+    assert!(held <= max_bytes, "{held} bytes; it was to be at most {max_bytes}");
 }
 
 /// Opens many sessions, says what one of them holds while it rests, and closes and opens as many again.
 ///
 /// 40 by default; `GLOVEBOX_IDLE=1000` is what an engine keeps by default.
-fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
+fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
     }
@@ -48,7 +48,7 @@ fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
     let held = process::anonymous_bytes().saturating_sub(before);
     let each = held / u64::try_from(count).unwrap();
     println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
-    assert!(each <= most_bytes, "{each} bytes each; it was to be at most {most_bytes}");
+    assert!(each <= max_bytes, "{each} bytes each; it was to be at most {max_bytes}");
     // The pool keeps some of what is freed for the next ones: it must be used again, and not added to.
     for _ in 0..3 {
         for session in sessions.drain(..) {

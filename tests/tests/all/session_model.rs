@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
 /// Few enough that each is looked at again and again.
-const SESSIONS_MOST: usize = 5;
+const MAX_SESSIONS: usize = 5;
 /// What must have happened in the programs together. Whether a loop is interrupted in time is the machine's affair.
 const WHAT: [&str; 16] = [
     "open",
@@ -204,7 +204,7 @@ impl Program {
     }
 
     fn fork(&mut self, at: usize) {
-        if self.pairs.len() == SESSIONS_MOST {
+        if self.pairs.len() == MAX_SESSIONS {
             let gone = self.dice.below(self.pairs.len());
             drop(self.pairs.remove(gone));
             self.tell("drop", gone.to_string());

@@ -38,12 +38,12 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         return vec![missing_trial("everywhere_providers", line)];
     }
     let mut trials = Vec::new();
-    for (name, most_bytes, languages) in PROVIDERS {
+    for (name, max_bytes, languages) in PROVIDERS {
         let closed = name.ends_with("-closed");
         let trial = |what: &str| format!("everywhere_providers/{name}/{what}");
         trials.push(trial_with(trial("size"), provider_path(name), move |path| {
             let bytes = fs::metadata(path)?.len();
-            if bytes <= most_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {most_bytes}").into()) }
+            if bytes <= max_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {max_bytes}").into()) }
         }));
         trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
         trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));

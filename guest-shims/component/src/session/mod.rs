@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// The longest name of a variable, in bytes.
-const NAME_BYTES_MOST: usize = 4_096;
+const MAX_NAME_BYTES: usize = 4_096;
 
 /// All sessions of a provider.
 #[derive(Debug, Default)]
@@ -302,7 +302,7 @@ fn check_options(options: &SessionOptions) -> Result<(), SandboxError> {
 fn check_name(name: &str) -> Result<(), SandboxError> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
-        || name.len() > NAME_BYTES_MOST
+        || name.len() > MAX_NAME_BYTES
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(is_part)
     {

@@ -282,7 +282,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
     // The memory that it takes must be there, too.
     for (pages, fits) in [(4, true), (3, true), (2, false)] {
         let other = Space::new();
-        other.fake.pages_most.set(pages);
+        other.fake.max_pages.set(pages);
         assert_eq!(other.resume(bytes.as_slice(), no_policy()).is_ok(), fits, "{pages}");
     }
 }

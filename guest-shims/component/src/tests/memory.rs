@@ -40,9 +40,9 @@ fn a_size_that_no_memory_has_is_refused() {
 #[test]
 fn what_the_host_refuses_the_guest_does_not_get() {
     let (fake, sandbox) = closed(no_policy());
-    fake.pages_most.set(3);
+    fake.max_pages.set(3);
     assert_eq!(printed(&execute(&sandbox, "grow 2\ngrow 1\ngrow 0")), "1\n-1\n3\n");
-    fake.pages_most.set(4);
+    fake.max_pages.set(4);
     assert_eq!(printed(&execute(&sandbox, "grow 3\ngrow 0")), "1\n4\n");
 }
 

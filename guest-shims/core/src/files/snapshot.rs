@@ -5,7 +5,7 @@ use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 use super::{FileEntry, FileError, path, pattern::Pattern, walk};
 
 /// The most bytes that are brought into memory at once.
-const READ_BYTES_MOST: u64 = 1 << 30;
+const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// A workspace as it was at one moment. A copy that shares what has not changed since.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Snapshot {
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
     /// too. No links are gone through.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
-        let Pattern { matcher, prefix, depth_most } = Pattern::parse(pattern)?;
+        let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
             // Beneath a link there is nothing: it is no directory itself.
@@ -43,7 +43,7 @@ impl Snapshot {
         if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
             return Ok(Vec::new());
         }
-        let found = walk::below(&mut vfs, top, depth_most);
+        let found = walk::below(&mut vfs, top, max_depth);
         let mut entries = Vec::new();
         for walk::Walked { path, inode, .. } in
             found.map_err(|(path, error)| FileError::refused("list", &path)(error))?
@@ -75,7 +75,7 @@ impl Snapshot {
         let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
         let left = vfs.stat(inode).map_err(refused())?.size_bytes.saturating_sub(offset);
         let len = len_bytes.unwrap_or(u64::MAX).min(left);
-        if len > READ_BYTES_MOST {
+        if len > MAX_READ_BYTES {
             return Err(refused()(VfsError::FileTooBig));
         }
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| refused()(VfsError::FileTooBig))?];

@@ -13,13 +13,13 @@ pub struct Walked {
     pub kind: FileKind,
 }
 
-/// All that is below `top`, at most `depth_most` names deep, in ascending order of paths, so that a directory comes before
+/// All that is below `top`, at most `max_depth` names deep, in ascending order of paths, so that a directory comes before
 /// what it contains. Goes through no link. What is met is bounded by the file system's quotas.
-pub fn below(vfs: &mut Vfs, top: InodeId, depth_most: usize) -> Result<Vec<Walked>, (String, VfsError)> {
+pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     let mut left = vec![(String::new(), top, 0_usize)];
     while let Some((dir, inode, depth)) = left.pop() {
-        if depth >= depth_most {
+        if depth >= max_depth {
             continue;
         }
         let mut cookie = 0;

@@ -68,7 +68,7 @@ fn percent(used: u64, limit: u64) -> u64 {
 
 /// Loops that nothing but their body ends.
 fn causes(facts: &Facts<'_>) -> Vec<String> {
-    const LOOPS_MOST: usize = 3;
+    const MAX_LOOPS: usize = 3;
     let is_endless = |line: &str| {
         let line: String = line.chars().filter(|char| !char.is_whitespace()).take(32).collect();
         match facts.language {
@@ -78,6 +78,6 @@ fn causes(facts: &Facts<'_>) -> Vec<String> {
             }
         }
     };
-    let endless = (1u64..).zip(facts.source.lines()).filter(|(_, line)| is_endless(line)).take(LOOPS_MOST);
+    let endless = (1u64..).zip(facts.source.lines()).filter(|(_, line)| is_endless(line)).take(MAX_LOOPS);
     endless.map(|(number, _)| format!("the loop at line {number} ends only where its body ends it")).collect()
 }

@@ -133,7 +133,7 @@ struct Failure<'a> {
 }
 
 /// Lines that are longer are not shown again.
-const LINE_CHARS_MOST: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 
 impl<'a> Failure<'a> {
     fn is(&self, type_name: &str) -> bool {
@@ -154,7 +154,7 @@ impl<'a> Failure<'a> {
     fn line(&self) -> Option<&'a str> {
         let number = usize::try_from(self.raised.line?).ok()?;
         let line = self.source.lines().nth(number.checked_sub(1)?)?;
-        (line.chars().count() <= LINE_CHARS_MOST).then_some(line)
+        (line.chars().count() <= MAX_LINE_CHARS).then_some(line)
     }
 
     /// That line as it should be.
@@ -198,9 +198,9 @@ fn is_fenced(source: &str) -> bool {
 
 /// What a script chose, for the middle of a sentence: short, on one line, between backquotes.
 fn quoted(text: &str) -> String {
-    const CHARS_MOST: usize = 100;
+    const MAX_CHARS: usize = 100;
     let mut chars = text.chars();
-    let shown: String = chars.by_ref().take(CHARS_MOST).collect();
+    let shown: String = chars.by_ref().take(MAX_CHARS).collect();
     let rest = if chars.next().is_some() { "…" } else { "" };
     format!("`{}{rest}`", glovebox_vfs::escaped(&shown))
 }

@@ -45,12 +45,12 @@ pub(super) fn packages() -> impl Iterator<Item = &'static str> {
 }
 
 /// Longer names are not compared.
-const CHARS_MOST: usize = 64;
+const MAX_CHARS: usize = 64;
 
 /// The name that a misspelt one most likely stands for: the nearest, not further than a third of its letters.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
-    if length > CHARS_MOST {
+    if length > MAX_CHARS {
         return None;
     }
     let most = (length / 3).max(1);

@@ -15,10 +15,10 @@ pub(super) const VERSION: u16 = 1;
 const PRELUDE_BYTES: usize = 16;
 
 /// The most a header may take; ours take 300 bytes.
-const HEADER_BYTES_MOST: usize = 4096;
+const MAX_HEADER_BYTES: usize = 4096;
 
 /// The most bytes of a label.
-const LABEL_BYTES_MOST: usize = 200;
+const MAX_LABEL_BYTES: usize = 200;
 
 /// What a hibernated session's bytes say about themselves. Labels: whoever made the bytes may have written anything.
 /// Held against the image and the policy when the session is resumed.
@@ -89,7 +89,7 @@ impl HibernatedInfo {
 
 fn is_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    !text.is_empty() && text.len() <= LABEL_BYTES_MOST && text.bytes().all(plain)
+    !text.is_empty() && text.len() <= MAX_LABEL_BYTES && text.bytes().all(plain)
 }
 
 /// Writes everything before the body.
@@ -135,7 +135,7 @@ impl<'a> Envelope<'a> {
         let seal = seal.ok_or_else(|| ResumeError::Damaged { reason: "its seal is of no known kind".into() })?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let length = u32::from_le_bytes(*length) as usize;
-        if length > HEADER_BYTES_MOST {
+        if length > MAX_HEADER_BYTES {
             return Err(ResumeError::Damaged { reason: "its header is too long".into() });
         }
         let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;

@@ -12,14 +12,14 @@ pub(super) const SEAL_BYTES: usize = 32;
 ///
 /// It authenticates and hides nothing: what a session holds can be read from its bytes without it.
 #[derive(Clone)]
-pub struct SessionKey([u8; Self::BYTES_MOST]);
+pub struct SessionKey([u8; Self::MAX_BYTES]);
 
 /// The bytes are no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a session key cannot have {bytes} bytes; give {} to {} random ones",
     SessionKey::BYTES_LEAST,
-    SessionKey::BYTES_MOST
+    SessionKey::MAX_BYTES
 )]
 pub struct KeyError {
     /// How many there are.
@@ -30,12 +30,12 @@ impl SessionKey {
     /// The least bytes of a key: as many as the authentication code has.
     pub const BYTES_LEAST: usize = 32;
     /// The most bytes of a key: the block of SHA-256. More would not make it stronger.
-    pub const BYTES_MOST: usize = 64;
+    pub const MAX_BYTES: usize = 64;
 
     /// A key of these bytes. They must be random: a password is not.
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
         let wrong = KeyError { bytes: bytes.len() };
-        let mut block = [0; Self::BYTES_MOST];
+        let mut block = [0; Self::MAX_BYTES];
         // Filling up with zeros is what HMAC does with a short key (RFC 2104, section 2).
         let start = block.get_mut(..bytes.len()).filter(|start| start.len() >= Self::BYTES_LEAST).ok_or(wrong)?;
         start.copy_from_slice(bytes);

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::{Failure, ToolDefinitionError, ToolErrorKind, plain::Plain, schema::Costs};
 
 /// The most bytes of names, descriptions and schemas. A guest reads them whole.
-pub const CATALOGUE_BYTES_MOST: usize = 1 << 20;
+pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 
 /// The longest name.
-const NAME_BYTES_MOST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The most compiled bytes of one pattern, and of the cache it matches with.
 #[cfg(feature = "patterns")]
-const PATTERN_BYTES_MOST: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The same where the schema is somebody's who is not trusted. Classes of Unicode, such as `\w`, take some ten thousand.
-pub const FOREIGN_PATTERN_BYTES_MOST: usize = 64 << 10;
+pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
 /// What cannot be written after a dot or as a keyword argument though it looks like a name, and what `tools` has itself.
 const RESERVED: [&str; 42] = [
@@ -101,13 +101,13 @@ impl Definition<'_> {
         if is_name(self.name) {
             return Ok(());
         }
-        Err(ToolDefinitionError::Name(self.name.chars().take(NAME_BYTES_MOST + 1).collect()))
+        Err(ToolDefinitionError::Name(self.name.chars().take(MAX_NAME_BYTES + 1).collect()))
     }
 
     /// Compiles the schema, regular expressions in it too.
     #[cfg(feature = "patterns")]
     pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
-        let pattern_bytes = if self.is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
+        let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
         let patterns = jsonschema::PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
         let mut options = jsonschema::options().with_pattern_options(patterns).offline();
         if self.is_foreign {
@@ -185,7 +185,7 @@ fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.len() <= NAME_BYTES_MOST
+        && name.len() <= MAX_NAME_BYTES
         && !RESERVED.contains(&name)
 }
 

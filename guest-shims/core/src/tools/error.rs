@@ -88,7 +88,7 @@ impl Serialize for ToolErrorKind {
 }
 
 /// The longest message of a failure that a guest gets, in bytes.
-const MESSAGE_BYTES_MOST: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Why a call failed, as the guest and the record are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +104,8 @@ impl Failure {
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        if message.len() > MESSAGE_BYTES_MOST {
-            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MOST));
+        if message.len() > MAX_MESSAGE_BYTES {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
             message.push('…');
         }
         Self { kind, message }

@@ -23,7 +23,7 @@ pub enum Message {
 }
 
 /// The largest integer that JSON carries through JavaScript unharmed.
-const ID_MOST: u64 = (1 << 53) - 1;
+const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
     /// Reads a message; the reason where it is none. Nesting is bounded by the parser, at 128 levels.
@@ -54,11 +54,11 @@ impl Message {
         struct Envelope {
             id: u64,
         }
-        serde_json::from_slice::<Envelope>(text).ok().map(|envelope| envelope.id).filter(|id| *id <= ID_MOST)
+        serde_json::from_slice::<Envelope>(text).ok().map(|envelope| envelope.id).filter(|id| *id <= MAX_ID)
     }
 
     fn call(fields: &mut Map<String, Value>) -> Result<Self, &'static str> {
-        let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= ID_MOST);
+        let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= MAX_ID);
         let id = id.ok_or("`id` is a whole number below 2^53")?;
         let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` is a string") };
         let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));

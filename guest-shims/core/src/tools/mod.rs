@@ -28,7 +28,7 @@ mod schema;
 mod tally;
 
 pub use account::{Account, Held};
-pub use definition::{CATALOGUE_BYTES_MOST, Checked, Definition, FOREIGN_PATTERN_BYTES_MOST, catalogue};
+pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, catalogue};
 pub use error::{Failure, ToolDefinitionError, ToolError, ToolErrorKind};
 pub use message::{Message, weight};
 pub use prices::{CALL_FUEL, message_fuel};

@@ -10,7 +10,7 @@ use std::{collections::HashMap, ptr};
 use serde_json::{Map, Value};
 
 /// How deep one schema may lead to another in a check, by values and in place. Each level takes a little of the stack.
-const LEVELS_MOST: usize = 400;
+const MAX_LEVELS: usize = 400;
 
 /// Keywords that values would have to be held to.
 const REFUSED: [&str; 9] = [
@@ -100,7 +100,7 @@ impl Plain {
 
     /// Whether a value fits.
     pub(super) fn check(&self, value: &Value) -> Held {
-        self.hold(0, value, LEVELS_MOST)
+        self.hold(0, value, MAX_LEVELS)
     }
 
     fn hold(&self, schema: usize, value: &Value, left: usize) -> Held {

@@ -12,20 +12,20 @@ use serde_json::{Map, Value};
 use super::{Failure, ToolErrorKind};
 
 /// The most schemas that one tool's consists of.
-const SCHEMAS_MOST: usize = 1_000;
+const MAX_SCHEMAS: usize = 1_000;
 
 /// The most regular expressions of one tool.
-const PATTERNS_MOST: usize = 64;
+const MAX_PATTERNS: usize = 64;
 
 /// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. With the arguments' own depth it bounds how deep
 /// a check recurses.
-const IN_PLACE_MOST: usize = 32;
+const MAX_IN_PLACE: usize = 32;
 
 /// How deep a schema's text nests: as deep as JSON text that is read.
-const DEPTH_MOST: usize = 127;
+const MAX_DEPTH: usize = 127;
 
 /// The most that one check may cost: about a schema, an element of an `enum` or a name of `required` each. A second or so.
-const COST_MOST: u64 = 100_000_000;
+const MAX_COST: u64 = 100_000_000;
 
 /// Keywords whose schemas depend on where they are reached from, or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
@@ -60,7 +60,7 @@ struct Graph<'a> {
 impl Costs {
     /// Goes through a schema.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        check_depth(schema, DEPTH_MOST, true)?;
+        check_depth(schema, MAX_DEPTH, true)?;
         let mut graph = Graph { root: schema, found: Vec::new(), index: HashMap::new(), patterns: 0 };
         graph.add(schema)?;
         let mut nodes = Vec::new();
@@ -77,7 +77,7 @@ impl Costs {
         let mut sum = 0_u64;
         for cost in &self.0 {
             sum = sum.saturating_add(cost.saturating_mul(level.len() as u64));
-            if sum > COST_MOST {
+            if sum > MAX_COST {
                 break;
             }
             level = level.into_iter().flat_map(below).collect();
@@ -101,7 +101,7 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
 /// Refuses what nests too deep, and what gives a part of the schema a name of its own, which would change what references mean.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
-        return Err(format!("it nests more than {DEPTH_MOST} levels deep"));
+        return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
     };
     if !is_root && value.get("$id").is_some_and(Value::is_string) {
         return Err("only the whole schema can have an `$id`".into());
@@ -120,8 +120,8 @@ impl<'a> Graph<'a> {
             return Ok(*index);
         }
         let index = self.found.len();
-        if index == SCHEMAS_MOST {
-            return Err(format!("it consists of more than {SCHEMAS_MOST} schemas"));
+        if index == MAX_SCHEMAS {
+            return Err(format!("it consists of more than {MAX_SCHEMAS} schemas"));
         }
         self.found.push(schema);
         self.index.insert(ptr::from_ref(schema), index);
@@ -167,7 +167,7 @@ impl<'a> Graph<'a> {
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
                     // Each schema in place may be gone through once more for each that it is in.
-                    node.times = IN_PLACE_MOST as u64 + 1;
+                    node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }
                 "pattern" => self.add_patterns(1)?,
@@ -180,8 +180,8 @@ impl<'a> Graph<'a> {
 
     fn add_patterns(&mut self, more: usize) -> Result<(), String> {
         self.patterns = self.patterns.saturating_add(more);
-        if self.patterns > PATTERNS_MOST {
-            return Err(format!("it has more than {PATTERNS_MOST} regular expressions"));
+        if self.patterns > MAX_PATTERNS {
+            return Err(format!("it has more than {MAX_PATTERNS} regular expressions"));
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ fn named(value: &Value) -> impl Iterator<Item = &Value> {
 /// The schemas in an order in which each comes after those that it applies in place.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
-    for _ in 0..=IN_PLACE_MOST {
+    for _ in 0..=MAX_IN_PLACE {
         let deeper = |node: &Node| node.here.iter().filter_map(|at| depths.get(*at)).max().map_or(0, |most| most + 1);
         let next: Vec<usize> = nodes.iter().map(deeper).collect();
         if next == depths {
@@ -222,14 +222,14 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
         }
         depths = next;
     }
-    Err(format!("more than {IN_PLACE_MOST} schemas apply to one value through one another, or one refers to itself"))
+    Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
 }
 
 /// What the first schema costs at most for one value, by how deep in the arguments that is.
 fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     let mut above = vec![0_u64; nodes.len()];
     let mut costs = Vec::new();
-    for depth in 0..=DEPTH_MOST {
+    for depth in 0..=MAX_DEPTH {
         let mut level = vec![0_u64; nodes.len()];
         for at in order {
             let Some(node) = nodes.get(*at) else { continue };

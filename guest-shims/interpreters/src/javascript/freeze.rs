@@ -16,7 +16,7 @@ const NEXT: u32 = 4;
 /// How much of `JSRuntime` is looked at; it is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
 /// More objects than boot makes by far.
-const OBJECTS_MOST: u32 = 1 << 20;
+const MAX_OBJECTS: u32 = 1 << 20;
 
 impl Booted<'_> {
     /// Takes every object that there is off the list. Comes last: what is made afterwards is collected.
@@ -27,7 +27,7 @@ impl Booted<'_> {
             return Err(fault("it has no objects"));
         }
         let mut at = first;
-        for _ in 0..OBJECTS_MOST {
+        for _ in 0..MAX_OBJECTS {
             let next = self.guest.read_word(at + NEXT)?;
             if self.guest.read_word(next)? != at {
                 return Err(fault("its list of objects is no ring"));

@@ -12,7 +12,7 @@ pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
 /// The longest text taken out of the guest: the most that JSON of a value may have, and more than anything else needs.
-const STRING_BYTES_MOST: u32 = 1 << 20;
+const MAX_STRING_BYTES: u32 = 1 << 20;
 
 /// Bytes of the scratch area: eight for results by address, the rest for arguments.
 pub(super) const SCRATCH_BYTES: u32 = 64;
@@ -125,13 +125,13 @@ impl Guest<'_> {
 
     /// A value as text, cut to what is ever needed and decoded leniently; `None` if it cannot be converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        let bytes = self.bytes(value, STRING_BYTES_MOST)?;
+        let bytes = self.bytes(value, MAX_STRING_BYTES)?;
         Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// A value as text; `None` if it cannot be converted, or is not whole: too long, or no UTF-8.
     pub(super) fn whole_text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        self.text_within(value, STRING_BYTES_MOST)
+        self.text_within(value, MAX_STRING_BYTES)
     }
 
     /// The same for a text of at most so many bytes.

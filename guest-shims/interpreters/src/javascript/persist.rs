@@ -8,7 +8,7 @@ use crate::{
 use super::{state::Booted, value::JsValue, variables::is_identifier};
 
 /// The largest of the interpreter's small integers.
-const INT_MOST: u32 = i32::MAX.cast_unsigned();
+const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
     /// What `JSON.parse` makes of a text; none if the guest has no memory for it.
@@ -27,7 +27,7 @@ impl Booted<'_> {
     }
 
     /// Looks at a global of the script's, which `name` is the name of.
-    fn kept(&mut self, name: JsValue, text: &str, bytes_most: u32) -> Result<Option<Kept>, DriverError> {
+    fn kept(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<Kept>, DriverError> {
         if !is_identifier(text) {
             return Ok(Some(Kept::Left));
         }
@@ -43,7 +43,7 @@ impl Booted<'_> {
         let said = self.insist(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
         self.guest.free(value)?;
         let Some(said) = said else { return Ok(None) };
-        let words = self.guest.text_within(said, bytes_most)?;
+        let words = self.guest.text_within(said, max_bytes)?;
         self.guest.free(said)?;
         // Only what is longer than it may be comes back otherwise than it was.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(Kept::TooLong)))
@@ -68,18 +68,18 @@ impl Globals for Booted<'_> {
         self.guest.machine
     }
 
-    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError> {
+    fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
         let (state, is_whole) = match json {
             None => (JsValue::UNDEFINED, true),
             Some(json) => self.parsed(json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
         };
-        let most = JsValue::int(u32::try_from(bytes_most).unwrap_or(INT_MOST).min(INT_MOST));
+        let most = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
         let done = self.ask(self.at.restore_globals, &[state, most])?;
         self.guest.free(state)?;
         Ok(is_whole && done.is_some())
     }
 
-    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError> {
+    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(name) = self.insist(self.at.next_global, &[lexicals])? else { return Ok(Next::Unsayable) };
         if name.is_undefined() {
@@ -87,7 +87,7 @@ impl Globals for Booted<'_> {
         }
         let Some(text) = self.guest.text(name)? else { return Ok(Next::Unsayable) };
         // The sign before it.
-        let most = u32::try_from(bytes_most).unwrap_or(u32::MAX).saturating_add(1);
+        let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let kept = self.kept(name, &text, most)?;
         self.guest.free(name)?;
         Ok(kept.map_or(Next::Unsayable, |kept| Next::Global(text, kept)))

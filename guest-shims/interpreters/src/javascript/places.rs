@@ -31,14 +31,14 @@ const STRUCT_BYTES: u32 = 1 << 10;
 const MODULE_BYTES: u32 = 32;
 
 /// The largest memory that boot may have grown to.
-const MEMORY_BYTES_MOST: u64 = 16 << 20;
+const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
 /// Rounds of a loop that are counted, twice, so that no other field moves by as much.
 const LOOPS: [i64; 2] = [1_234, 4_321];
 /// How many jumps a round of the loop may take: each is counted.
-const JUMPS_MOST: i64 = 2;
+const MAX_JUMPS: i64 = 2;
 /// What else is counted in the evaluation of such a loop: a few calls.
-const CALLS_MOST: i64 = 50;
+const MAX_CALLS: i64 = 50;
 /// From where the interpreter counts down (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;
 
@@ -81,7 +81,7 @@ impl Booted<'_> {
         let mut wanted = promise.0.to_le_bytes().to_vec();
         wanted.extend(reason.0.to_le_bytes());
         let bytes = self.guest.machine.memory_bytes();
-        if bytes > MEMORY_BYTES_MOST {
+        if bytes > MAX_MEMORY_BYTES {
             return Err(fault("its memory is too large"));
         }
         let mut memory = vec![0; usize::try_from(bytes).unwrap_or_default()];
@@ -175,7 +175,7 @@ impl Booted<'_> {
             for (place, before) in places.into_iter().zip(before) {
                 let after = i64::from(self.guest.read_word(place)?);
                 let counted = (before - after).rem_euclid(COUNTER_START);
-                let is_counted = (1..=JUMPS_MOST).any(|jumps| (0..CALLS_MOST).contains(&(counted - rounds * jumps)));
+                let is_counted = (1..=MAX_JUMPS).any(|jumps| (0..MAX_CALLS).contains(&(counted - rounds * jumps)));
                 if before <= COUNTER_START && after <= COUNTER_START && is_counted {
                     moved.push(place);
                 }

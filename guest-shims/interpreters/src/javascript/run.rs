@@ -18,7 +18,7 @@ use super::{
 const DEFAULT_NAME: &str = "<sandbox>";
 
 /// How many abandoned jobs are dismissed one by one; each can leave only a few others.
-const ABANDONED_JOBS_MOST: u32 = 1_000_000;
+const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
 /// States of a promise (`JSPromiseStateEnum`).
 const PROMISE_PENDING: u32 = 0;
@@ -333,7 +333,7 @@ impl Booted<'_> {
     fn abandon(&mut self) -> Result<(), DriverError> {
         // With no stack at all every function that a job calls throws at once.
         self.guest.write_word(self.at.stack_limit_at, u32::MAX)?;
-        for _ in 0..ABANDONED_JOBS_MOST {
+        for _ in 0..MAX_ABANDONED_JOBS {
             match self.guest.job()? {
                 None => break,
                 Some(true) => {}

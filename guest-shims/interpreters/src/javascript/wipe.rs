@@ -21,9 +21,9 @@ const OVERHEAD_BYTES: u32 = 4;
 /// What a large free chunk links by: two neighbours, two children, a parent, a number.
 const LINKS_BYTES: u32 = 24;
 /// The most that stands behind the last chunk of a segment.
-const FOOT_BYTES_MOST: u32 = 128;
+const MAX_FOOT_BYTES: u32 = 128;
 /// A free chunk of more is room, not a hole.
-const HOLE_BYTES_MOST: u32 = 16 << 10;
+const MAX_HOLE_BYTES: u32 = 16 << 10;
 
 /// A chunk that is free.
 struct Free {
@@ -49,7 +49,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
         if head & IN_USE == 0 {
             let is_known_free = repeated == size && next_head & PREVIOUS_IN_USE == 0;
             // The last chunk of all is no one's neighbour.
-            let is_last = next_head & FLAGS == 0 && next_head <= FOOT_BYTES_MOST;
+            let is_last = next_head & FLAGS == 0 && next_head <= MAX_FOOT_BYTES;
             if !is_known_free && !is_last {
                 return found;
             }
@@ -66,7 +66,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
 pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     let mut holes: Vec<u32> = free_chunks(guest, first)
         .into_iter()
-        .filter(|chunk| !chunk.is_last && chunk.size <= HOLE_BYTES_MOST)
+        .filter(|chunk| !chunk.is_last && chunk.size <= MAX_HOLE_BYTES)
         .map(|chunk| chunk.size)
         .collect();
     // The allocator takes the smallest that fits: of each size there is one for each that is asked for.

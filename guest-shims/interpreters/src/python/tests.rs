@@ -103,11 +103,11 @@ impl Machine for Liar {
         into.fill(7);
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
         let bytes = self.files.get(name).cloned();
         Ok(Ok(match bytes {
             None => Lying::Nothing,
-            Some(bytes) if bytes.len() as u64 > bytes_most => Lying::TooLong,
+            Some(bytes) if bytes.len() as u64 > max_bytes => Lying::TooLong,
             Some(bytes) => Lying::File(bytes),
         }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::tree::Tree;
 use super::{
-    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MOST_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
+    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MAX_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
     WITHOUT_CHANGED, WRITTEN,
 };
 use crate::content::Chunks;
@@ -39,7 +39,7 @@ impl Vfs {
         let mut reader = Reader { from, version, vfs: self, usage: Usage::default(), made_bytes: 0 };
         let now_ns = reader.from.fixed()?;
         let next = reader.from.number()?;
-        if next >= MOST_INODES {
+        if next >= MAX_INODES {
             return Err(Damaged("an inode's number is too high").into());
         }
         let roots = reader.roots(next)?;

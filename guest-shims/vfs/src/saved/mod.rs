@@ -26,7 +26,7 @@ const VERSION: u8 = 2;
 const WITHOUT_CHANGED: u8 = 1;
 
 /// No inode has this number or a higher one: it leaves room for ages of new files, and is no number that a sum overflows at.
-const MOST_INODES: u64 = 1 << 48;
+const MAX_INODES: u64 = 1 << 48;
 
 // What an inode is, as the low bits of its flags.
 const PRIVATE: u8 = 0;

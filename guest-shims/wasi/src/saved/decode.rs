@@ -14,10 +14,10 @@ use crate::table::{Descriptor, FIRST_FREE, Table, Target};
 use crate::{Wasi, rights};
 
 /// Positions are signed to the guest.
-const MOST_POSITION: u64 = i64::MAX.unsigned_abs();
+const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 
 /// In 32-bit words: the generator counts 2^64 blocks of 16.
-const MOST_ENTROPY_WORDS: u128 = 1 << 68;
+const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
 /// Mounts in a message: no policy of ours mounts more, and no message needs to.
 const SHOWN_PATHS: usize = 8;
@@ -66,7 +66,7 @@ impl Wasi {
         let seeded = from.byte()?;
         let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it ends too early"))?;
         let words = u128::from_le_bytes(bytes);
-        if seeded > 1 || words >= MOST_ENTROPY_WORDS || (seeded == 0 && words != 0) {
+        if seeded > 1 || words >= MAX_ENTROPY_WORDS || (seeded == 0 && words != 0) {
             return Err(Damaged("the generator stands nowhere").into());
         }
         if seeded == 1 {
@@ -159,7 +159,7 @@ impl Wasi {
     /// A descriptor of the guest's own, with no right that it could not have got.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
-        let (target, most_base, most_inheriting) = match target {
+        let (target, max_base, max_inheriting) = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
             SavedTarget::Stream(Target::Stdin) => (Target::Stdin, rights::INPUT, 0),
             SavedTarget::Stream(target) => (target, rights::OUTPUT, 0),
@@ -183,7 +183,7 @@ impl Wasi {
             }
             SavedTarget::Device(device) => (Target::Device(device), rights::DEVICE, 0),
         };
-        if rights_base & !most_base != 0 || rights_inheriting & !most_inheriting != 0 {
+        if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
             return Err(Damaged("a descriptor has rights that it cannot have").into());
         }
         // Earlier releases gave files and directories rights that make no sense for them.
@@ -213,7 +213,7 @@ impl<'a> Saved<'a> {
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);
         let flags = flags.ok_or(Damaged("a descriptor has flags that there are not"))?;
-        if matches!(target, SavedTarget::File { position, .. } if position > MOST_POSITION) {
+        if matches!(target, SavedTarget::File { position, .. } if position > MAX_POSITION) {
             return Err(Damaged("a descriptor stands beyond every file's end"));
         }
         let (rights_base, rights_inheriting) = match target {

@@ -284,11 +284,11 @@ enum Stdin {
 
 impl Stdin {
     fn of(args: &RunArgs, policy: &Policy) -> anyhow::Result<Self> {
-        let most_bytes = policy.limits.stdin_bytes;
+        let max_bytes = policy.limits.stdin_bytes;
         let is_script = args.source.code.files.iter().any(|file| file.as_os_str() == STDIN);
         let bytes = match &args.stdin {
             None if is_script => Vec::new(),
-            None => return Ok(PipedStdin::new(most_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
+            None => return Ok(PipedStdin::new(max_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
             Some(path) if path.as_os_str() == STDIN => {
                 if is_script {
                     return Err(Hinted::new(
@@ -297,14 +297,14 @@ impl Stdin {
                     )
                     .into());
                 }
-                bounded("standard input", io::stdin().lock(), most_bytes, "--stdin-bytes")?
+                bounded("standard input", io::stdin().lock(), max_bytes, "--stdin-bytes")?
             }
             Some(path) => {
                 let what = format!("input file `{}`", escaped(path));
                 let file = File::open(path).map_err(|error| {
                     Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
                 })?;
-                bounded(&what, file, most_bytes, "--stdin-bytes")?
+                bounded(&what, file, max_bytes, "--stdin-bytes")?
             }
         };
         Ok(Self::Given(bytes))

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The longest name of a variable, in bytes.
-const NAME_BYTES_MOST: usize = 4_096;
+const MAX_NAME_BYTES: usize = 4_096;
 
 /// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back
 /// afterwards.
@@ -100,7 +100,7 @@ pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
 fn check_name(name: &str) -> Result<(), SandboxError> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
-        || name.len() > NAME_BYTES_MOST
+        || name.len() > MAX_NAME_BYTES
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(is_part)
     {

@@ -1,6 +1,6 @@
 //! How a session is opened.
 
-use glovebox_core::session::{SESSION_ID_BYTES_MOST, is_session_id};
+use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
 use crate::{ExecuteError, SharedWorkspace, budget::Keeper};
 
@@ -53,5 +53,5 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     if is_session_id(id) {
         return Ok(());
     }
-    Err(ExecuteError::SessionId { id: id.chars().take(SESSION_ID_BYTES_MOST).collect() })
+    Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
 }

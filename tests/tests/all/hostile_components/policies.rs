@@ -17,7 +17,7 @@ fn granted(puppet: &mut Puppet) -> Map<String, Value> {
 }
 
 #[test]
-fn one_more_than_is_granted_of_any_limit_names_it_and_the_most() {
+fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
     assert_eq!(limits.len(), 19);

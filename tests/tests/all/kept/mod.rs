@@ -404,7 +404,7 @@ fn live_sessions_are_not_pruned() {
     run(&python(&sessions, "resting"), COUNT);
     sessions.hibernate(&id("resting")).unwrap();
     let mut prune = Prune::default();
-    prune.most_count = Some(0);
+    prune.max_count = Some(0);
     let report = sessions.prune(&prune).unwrap();
     assert_eq!(report.deleted.iter().map(|pruned| &pruned.id).collect::<Vec<_>>(), [&id("resting")]);
     assert_eq!(report.skipped.len(), 1);

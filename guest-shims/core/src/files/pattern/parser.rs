@@ -8,7 +8,7 @@ use std::mem;
 use std::str::Chars;
 
 /// How deeply alternatives stand in one another: what goes through them goes one call deeper for each.
-const DEPTH_MOST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A part of a pattern.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl Parser<'_> {
                 '?' => self.tokens.push(Token::One(Chosen::OfName)),
                 '*' => self.star(),
                 '[' => self.class()?,
-                '{' if self.open.len() == DEPTH_MOST => {
-                    return Err(format!("its alternatives are over {DEPTH_MOST} levels deep; flatten them"));
+                '{' if self.open.len() == MAX_DEPTH => {
+                    return Err(format!("its alternatives are over {MAX_DEPTH} levels deep; flatten them"));
                 }
                 '{' => {
                     self.open.push(Open { outside: mem::take(&mut self.tokens), branches: Vec::new() });

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The most that `:load` reads: what it makes is held to the limits.
-const LOAD_BYTES_MOST: u64 = 1 << 30;
+const MAX_LOAD_BYTES: u64 = 1 << 30;
 
 /// Sessions, and which of them the next input is for.
 pub(super) struct Console {
@@ -227,7 +227,7 @@ impl Console {
         let what = format!("session file `{path}`");
         let file = File::open(path)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
-        let state = bounded(&what, file, LOAD_BYTES_MOST, "--max-bytes of `glovebox session import`")?;
+        let state = bounded(&what, file, MAX_LOAD_BYTES, "--max-bytes of `glovebox session import`")?;
         let mut options = ResumeOptions::default();
         options.key.clone_from(&self.key);
         self.sandbox.resume(&state, options).with_context(|| format!("cannot load {what}"))

@@ -41,7 +41,7 @@ pub(super) enum Input {
 /// Where input comes from.
 pub(super) enum Lines {
     Terminal { editor: Box<Editor<Editing, FileHistory>>, history: Option<PathBuf> },
-    Piped { from: Box<dyn BufRead>, parser: Parser, most_bytes: u64 },
+    Piped { from: Box<dyn BufRead>, parser: Parser, max_bytes: u64 },
 }
 
 impl Lines {
@@ -66,8 +66,8 @@ impl Lines {
     }
 
     /// Standard input as it is.
-    pub(super) fn piped(parser: Parser, most_bytes: u64) -> Self {
-        Self::Piped { from: Box::new(io::stdin().lock()), parser, most_bytes }
+    pub(super) fn piped(parser: Parser, max_bytes: u64) -> Self {
+        Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
 
     /// Whether a person types.
@@ -91,7 +91,7 @@ impl Lines {
                     Err(error) => Err(error).context("cannot read the terminal"),
                 }
             }
-            Self::Piped { from, parser, most_bytes } => piped(from, parser, *most_bytes),
+            Self::Piped { from, parser, max_bytes } => piped(from, parser, *max_bytes),
         }
     }
 }
@@ -115,10 +115,10 @@ fn without_mark(text: &str) -> &str {
 }
 
 /// Reads lines until they are a complete input, or there are no more.
-fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Result<Input> {
+fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Result<Input> {
     let mut text = String::new();
     loop {
-        let left = most_bytes.saturating_sub(text.len().try_into().unwrap_or(u64::MAX));
+        let left = max_bytes.saturating_sub(text.len().try_into().unwrap_or(u64::MAX));
         let mut line = String::new();
         let read = from
             .take(left.saturating_add(1))
@@ -126,7 +126,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Re
             .map_err(|error| Hinted::new("cannot read standard input", "it must be UTF-8 text").because(error))?;
         if u64::try_from(read).is_ok_and(|read| read > left) {
             return Err(Hinted::new(
-                format!("one piece of input is longer than {most_bytes} bytes"),
+                format!("one piece of input is longer than {max_bytes} bytes"),
                 "raise the limit with --source-bytes N",
             )
             .into());

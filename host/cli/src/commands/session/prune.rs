@@ -72,8 +72,8 @@ pub(super) struct DeleteArgs {
 pub(super) fn prune(shelf: &Shelf, args: &PruneArgs) -> anyhow::Result<i32> {
     let mut prune = Prune::default();
     prune.older_than = args.what.older_than;
-    prune.most_count = args.what.keep;
-    prune.most_bytes = args.what.max_bytes;
+    prune.max_count = args.what.keep;
+    prune.max_bytes = args.what.max_bytes;
     prune.dry_run = args.dry_run;
     let report = shelf.sessions().prune(&prune)?;
     if args.json {
