@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use glovebox_application::{AppConfig, LoadError, RunError};
+use glovebox_component_runner::{AppConfig, LoadError, RunError};
 
 use crate::support::{component, probe, world};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use glovebox::component::Quotas;
-use glovebox_application::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
+use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::quantity::{bytes, count, count_u32};
 use crate::terminal::Hinted;
@@ -194,7 +194,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
 mod tests {
     use clap::{CommandFactory, Parser};
     use glovebox::component::Quotas;
-    use glovebox_application::{AppLimits, CompileLimits};
+    use glovebox_component_runner::{AppLimits, CompileLimits};
 
     use super::{AppArgs, CompileArgs, QuotaArgs, variable};
 

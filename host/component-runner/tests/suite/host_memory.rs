@@ -1,6 +1,6 @@
 //! What an application asks for is never taken from the host's memory.
 
-use glovebox_application::{AppOutcome, Input, Output};
+use glovebox_component_runner::{AppOutcome, Input, Output};
 
 use crate::support::{call, config, trap, value};
 
@@ -29,7 +29,7 @@ fn a_read_of_everything_gives_what_there_is() {
 
 #[test]
 fn zeroes_without_end_are_refused() {
-    for stdout in [Output::Discard, Output::Buffer(glovebox_application::OutputBuffer::new(1 << 40))] {
+    for stdout in [Output::Discard, Output::Buffer(glovebox_component_runner::OutputBuffer::new(1 << 40))] {
         let limits = config(|config| config.stdout = stdout);
         assert_eq!(value("write-zeroes(1)", &limits), "0");
         let outcome = call(&format!("write-zeroes({})", 1_u64 << 41), &limits).outcome;

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc::channel, thread, time::Duration};
 
-use glovebox_application::{AppConfig, AppOutcome};
+use glovebox_component_runner::{AppConfig, AppOutcome};
 
 use crate::support::{config, probe};
 

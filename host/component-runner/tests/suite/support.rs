@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::OnceLock};
 
 use glovebox::{Engine, EngineConfig, component::SandboxHost};
-use glovebox_application::{AppConfig, AppOutcome, Application, Applications, Ended};
+use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
 
 /// An engine with a cache of its own. What executes scripts uses [`prepared`] instead.
 pub(crate) struct World {

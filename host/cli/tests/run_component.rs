@@ -1,4 +1,4 @@
-//! `glovebox host`: what transcripts cannot show.
+//! `glovebox run-component`: what transcripts cannot show.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use support::{interrupt, prepare, text, up, wait};
 
 /// A file of the fixtures that the library's tests have as well.
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../application/tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../component-runner/tests/fixtures").join(name)
 }
 
 fn host(args: &[&str]) -> Command {

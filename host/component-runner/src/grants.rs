@@ -7,11 +7,11 @@ use std::{path::PathBuf, str::FromStr};
 /// As text: `HOST`, `HOST::GUEST`, either with `:ro` behind it.
 ///
 /// ```
-/// use glovebox_application::Directory;
+/// use glovebox_component_runner::Directory;
 ///
 /// let data: Directory = "data::/in:ro".parse()?;
 /// assert_eq!((data.guest.as_str(), data.is_read_only), ("/in", true));
-/// # Ok::<(), glovebox_application::DirectoryError>(())
+/// # Ok::<(), glovebox_component_runner::DirectoryError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {

@@ -10,7 +10,7 @@ use glovebox::{
     Tool,
     component::{Quotas, SandboxHost},
 };
-use glovebox_application::{AppConfig, AppOutcome, Applications, Ended, Output, OutputBuffer};
+use glovebox_component_runner::{AppConfig, AppOutcome, Applications, Ended, Output, OutputBuffer};
 
 use crate::support::{agent, config, prepared};
 

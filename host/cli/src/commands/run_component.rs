@@ -1,4 +1,4 @@
-//! `glovebox host`: runs an application component that uses the sandbox.
+//! `glovebox run-component`: runs an application component that uses the sandbox.
 
 use std::{
     ffi::OsString,
@@ -14,7 +14,7 @@ use glovebox::{
     component::{SandboxHost, Usage},
     escaped, escaped_text,
 };
-use glovebox_application::{
+use glovebox_component_runner::{
     AppOutcome, Application, Applications, Ended, Export, InvokeError, LoadError, RunError, ToolsComponent,
 };
 use serde::Serialize;
@@ -30,11 +30,11 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox host agent.wasm --task 'sum the numbers'
-  glovebox host --dir data::/data:ro --env API_KEY agent.wasm
-  glovebox host --tools search.wasm --tools-network agent.wasm
-  glovebox host --fuel 1_000_000_000 --timeout-ms 2000 --max-executions 100 agent.wasm
-  glovebox host --invoke 'summarise(\"a text\", {words: 100})' library.wasm
+  glovebox run-component agent.wasm --task 'sum the numbers'
+  glovebox run-component --dir data::/data:ro --env API_KEY agent.wasm
+  glovebox run-component --tools search.wasm --tools-network agent.wasm
+  glovebox run-component --fuel 1_000_000_000 --timeout-ms 2000 --max-executions 100 agent.wasm
+  glovebox run-component --invoke 'summarise(\"a text\", {words: 100})' library.wasm
 
 APP.wasm is a component, or its text with the extension .wat. As a command (it exports `wasi:cli/run`) it gets the arguments
 after its name and our standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in `wit/`, and WASI 0.2. Of
@@ -58,8 +58,8 @@ end).";
 /// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
 /// It is compiled in a process of its own, once, and kept in the cache; a large one takes a while.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP, override_usage = "glovebox host [OPTIONS] APP.wasm [ARGS]...")]
-pub(crate) struct HostArgs {
+#[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
+pub(crate) struct RunComponentArgs {
     /// The component, and after it its arguments, flags as well
     #[arg(value_name = "APP.wasm", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -102,7 +102,7 @@ struct Report<'a> {
     sandbox: &'a Usage,
 }
 
-pub(crate) fn run(global: &GlobalArgs, args: &HostArgs) -> anyhow::Result<i32> {
+pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Result<i32> {
     let policy = args.granted.resolve()?;
     let mut config = args.app.config()?;
     let component = args.command.first().map(Path::new).context("no component is named")?;
@@ -156,7 +156,7 @@ fn load(applications: &Applications, path: &Path) -> anyhow::Result<Application>
 fn load_tools(
     applications: &Applications,
     path: &Path,
-    config: glovebox_application::AppConfig,
+    config: glovebox_component_runner::AppConfig,
 ) -> anyhow::Result<ToolsComponent> {
     let loaded = match text(path)? {
         Some(bytes) => ToolsComponent::load_bytes(applications, path.display().to_string(), &bytes, config),
@@ -214,7 +214,7 @@ fn report(ended: &Ended) -> Report<'_> {
 
 fn load_hint(error: LoadError) -> anyhow::Error {
     let hint = match &error {
-        LoadError::Read { .. } => "check the path; flags of `glovebox host` stand before it".to_owned(),
+        LoadError::Read { .. } => "check the path; flags of `glovebox run-component` stand before it".to_owned(),
         LoadError::NotWasm { .. } => "name a component; its text has the extension .wat".to_owned(),
         LoadError::CoreModule { .. } => "make it one: `wasm-tools component new`, with `--adapt` if it imports \
                                          `wasi_snapshot_preview1`; or compile for a target that gives components, such \

@@ -1,6 +1,6 @@
 //! Exports called from outside, in WAVE.
 
-use glovebox_application::{AppConfig, AppOutcome, InvokeError};
+use glovebox_component_runner::{AppConfig, AppOutcome, InvokeError};
 
 use crate::support::{component, world};
 

@@ -3,7 +3,7 @@
 //!
 //! ```no_run
 //! use glovebox::{Engine, EngineConfig, component::SandboxHost};
-//! use glovebox_application::{AppConfig, Applications};
+//! use glovebox_component_runner::{AppConfig, Applications};
 //!
 //! let engine = Engine::new(EngineConfig::default())?;
 //! let host = SandboxHost::builder(&engine).build()?;
@@ -58,7 +58,7 @@
 //! * What is granted: a directory that may be written to has no quota, and the network is all that this machine reaches, itself
 //!   included.
 //! * Flaws in Wasmtime's sandbox or in the CPU, as for the guests: see [`glovebox`].
-//! * The time and memory of compiling a component in this process, where no [`Compiler`] is given; `glovebox host` gives one.
+//! * The time and memory of compiling a component in this process, where no [`Compiler`] is given; `glovebox run-component` gives one.
 
 mod applications;
 mod compiler;

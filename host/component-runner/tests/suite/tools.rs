@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use glovebox::{Sandbox, ToolOutcome, json_weight};
-use glovebox_application::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
+use glovebox_component_runner::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
 
 use crate::support::{component, config, prepared, world};
 

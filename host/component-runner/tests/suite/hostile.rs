@@ -1,7 +1,7 @@
 //! Components that are hostile to who loads them, and what their instances take before any of their code runs.
 
 use glovebox::Resource;
-use glovebox_application::{AppOutcome, Ended, LoadError};
+use glovebox_component_runner::{AppOutcome, Ended, LoadError};
 
 use crate::support::{component, config, world};
 

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use glovebox::mount::MountError;
-use glovebox_application::{AppConfig, AppOutcome, Directory, Input, InvokeError, Output, OutputBuffer, RunError};
+use glovebox_component_runner::{AppConfig, AppOutcome, Directory, Input, InvokeError, Output, OutputBuffer, RunError};
 
 use crate::support::{call, config, probe, value};
 

@@ -1,7 +1,7 @@
 //! Each limit of an application: under, at, over.
 
 use glovebox::Resource;
-use glovebox_application::AppOutcome;
+use glovebox_component_runner::AppOutcome;
 
 use crate::support::{call, config, trap, value};
 
