@@ -45,7 +45,6 @@ mod runtimes;
 mod seal;
 mod tool;
 pub mod trusted;
-pub mod weave;
 mod wheel;
 mod wheel_files;
 

@@ -3,7 +3,7 @@
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
 use glovebox::component::SandboxHost;
-use glovebox_application::{AppConfig, Application, Applications, Input, Output, OutputBuffer};
+use glovebox_component_runner::{AppConfig, Application, Applications, Input, Output, OutputBuffer};
 
 use crate::{
     Backend, Case, StepResult,

@@ -156,7 +156,7 @@ pub trait Driver: Send + Sync {
 
     /// Makes a new instance of the image its own: generators reseeded from the policy's entropy.
     /// Called once per instance, and again after a fork or resume.
-    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
+    fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 
     /// Runs a script and flushes what it left open.
     fn execute(&self, machine: &mut dyn Machine, anchors: &Anchors, script: &Script<'_>)

@@ -71,4 +71,4 @@ pub use saved::RestoreError;
 pub use strings::StringError;
 pub use tools::{NULL_DEVICE, TOOLS_DEVICE};
 pub use wasi::Wasi;
-pub use workspace::Lying;
+pub use workspace::FileAt;

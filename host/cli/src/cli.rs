@@ -12,7 +12,7 @@ use clap::{
 };
 
 use crate::args::quantity;
-use crate::commands::{bench, doctor, host, packages, policy, repl, run, runtimes, session, validate, weave};
+use crate::commands::{bench, doctor, packages, policy, repl, run, run_component, runtimes, session, validate, weave};
 use crate::source::STDIN;
 
 const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS]...";
@@ -26,7 +26,7 @@ Examples:
   glovebox run --fuel 5_000_000 loop.py      stop it after so much work
   glovebox run --workspace out report.py     keep the files it writes to /app
   glovebox run --session trip -e 'x = 1'      go on where the last run with this name ended
-  glovebox host agent.wasm                   run a component that uses the sandbox
+  glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox repl                              type code and see what it does
   glovebox session list                      the sessions that are kept
   glovebox validate *.py *.js                check the syntax, run nothing
@@ -165,7 +165,9 @@ impl Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
-    Host(Box<host::HostArgs>),
+    // Its name before.
+    #[command(alias = "host")]
+    RunComponent(Box<run_component::RunComponentArgs>),
     Repl(Box<repl::ReplArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
@@ -175,7 +177,7 @@ pub(crate) enum Command {
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
-    /// Compile the component on standard input; `host` starts it
+    /// Compile the component on standard input; `run-component` starts it
     #[command(hide = true)]
     CompileComponent,
 }
@@ -197,6 +199,14 @@ mod tests {
             assert!(matches!(read(words), Ok(Command::Run(_))), "{words}");
         }
         assert!(matches!(read("doctor"), Ok(Command::Doctor(_))));
+    }
+
+    #[test]
+    fn the_name_before_still_runs_a_component_and_is_not_shown() {
+        for words in ["run-component x.wasm", "host x.wasm"] {
+            assert!(matches!(read(words), Ok(Command::RunComponent(_))), "{words}");
+        }
+        assert!(!super::Cli::command().render_help().to_string().contains("\n  host"));
     }
 
     #[test]

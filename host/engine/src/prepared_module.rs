@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, NewArtefact, RuntimeEntry, weave};
+use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, NewArtefact, RuntimeEntry};
 
 use crate::{Engine, RuntimeError, engine::Inner, prepare};
 
@@ -20,25 +20,6 @@ pub struct PreparedModule {
     pub driver: &'static str,
     /// The functions that the driver calls.
     pub exports: Vec<String>,
-}
-
-impl PreparedModule {
-    /// The same as a guest of a provider.
-    #[must_use]
-    pub fn guest(&self) -> weave::Guest<'_> {
-        weave::Guest {
-            name: &self.entry.name,
-            aliases: &self.entry.aliases,
-            language: self.entry.language.as_str(),
-            driver: self.driver,
-            version: &self.entry.version,
-            module: &self.wasm,
-            image_sha256: self.record.sha256,
-            anchors: &self.record.anchors,
-            globals: &self.record.globals,
-            exports: &self.exports,
-        }
-    }
 }
 
 impl Engine {

@@ -25,5 +25,3 @@ mod support;
 mod tools;
 #[cfg(test)]
 mod trust;
-#[cfg(test)]
-mod weave;

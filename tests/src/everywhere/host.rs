@@ -7,7 +7,7 @@ use std::{
 };
 
 use glovebox::component::SandboxHost;
-use glovebox_application::{AppConfig, Applications, Input, Output};
+use glovebox_component_runner::{AppConfig, Applications, Input, Output};
 
 use crate::{
     engine,
@@ -39,7 +39,7 @@ impl Host {
             Self::Wasmtime => "wasmtime",
             Self::Node => "node",
             Self::WasmtimePy => "wasmtime-py",
-            Self::Own => "host",
+            Self::Own => "run-component",
         }
     }
 
@@ -50,7 +50,7 @@ impl Host {
             Self::Wasmtime => "`wasmtime` 49",
             Self::Node => "Node.js 24",
             Self::WasmtimePy => "wasmtime-py 50",
-            Self::Own => "`glovebox host`",
+            Self::Own => "`glovebox run-component`",
         }
     }
 

@@ -6,7 +6,7 @@ use glovebox::{
     BuildError, ExecuteError, FilesError, PolicyError, RuntimeError, SessionId, StoreError, ToolDefinitionError,
     mount::{Collision, Guarded, MountError, Relation},
 };
-use glovebox_application::{InvokeError, LoadError, RunError};
+use glovebox_component_runner::{InvokeError, LoadError, RunError};
 use glovebox_runtimes::{
     CacheError, ManifestError, OwnPackageError, PackageError, PreparedError, RuntimeError as BinaryError, WheelFault,
 };

@@ -1,6 +1,6 @@
 //! What weaving makes of guests does what it says, executed: the functions that the shim calls, and what becomes of the guests' code.
 //!
-//! The shim of these tests (`runtimes/tests/suite/weave/shim.wat`) gives everything away that the weaver gives it, so that the
+//! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) gives everything away that the weaver gives it, so that the
 //! test itself stands where the shim would.
 
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use glovebox_component::Description;
 use glovebox_runtimes::{
     Digest,
     rewrite::{GlobalKind, MutableGlobal},
-    weave::{self, Guest, WeaveOptions},
 };
+use glovebox_weave::{Guest, WeaveOptions, weave};
 use wasmtime::{Engine, Instance, Memory, Module, Store, Val, WasmParams, WasmResults};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-const SHIM: &str = include_str!("../../../runtimes/tests/suite/weave/shim.wat");
-const GUEST: &str = include_str!("../../../runtimes/tests/suite/weave/guest.wat");
+const SHIM: &str = include_str!("../../../runtimes/weave/tests/suite/shim.wat");
+const GUEST: &str = include_str!("../../../runtimes/weave/tests/suite/guest.wat");
 
 /// The functions that are called by name, in this order.
 const EXPORTS: [&str; 10] = ["add", "wide", "nothing", "deep", "chain", "close", "exit", "abort", "grow", "spin"];
@@ -65,7 +65,7 @@ impl Woven {
             globals: &globals,
             exports: &exports,
         };
-        let woven = weave::weave(&shim(), &vec![guest; guests], options).unwrap();
+        let woven = weave(&shim(), &vec![guest; guests], options).unwrap();
         let engine = Engine::default();
         let module = Module::new(&engine, &woven.core).unwrap();
         let mut store = Store::new(&engine, ());

@@ -11,7 +11,7 @@ use std::{
 };
 
 use glovebox::{Policy, component::SandboxHost};
-use glovebox_application::{AppConfig, Applications};
+use glovebox_component_runner::{AppConfig, Applications};
 use glovebox_tests::{Case, engine, program_path, program_trial, reference::anchor};
 use libtest_mimic::{Failed, Trial};
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use glovebox::component::{Quotas, SandboxHost};
-use glovebox_application::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
+use glovebox_component_runner::{AppConfig, Application, Applications, Ended, Input, Output, OutputBuffer};
 use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_with, wasmtime_path, whole_matrix};
 use libtest_mimic::{Failed, Trial};
 use wit_component::DecodedWasm;

@@ -95,7 +95,7 @@ impl Driver for JavaScript {
     }
 
     /// Gives `Math.random` a state of its own, straight into the context.
-    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+    fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
         machine.fill_random(&mut seed);
         if seed == [0; 8] {

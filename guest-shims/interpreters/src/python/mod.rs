@@ -63,7 +63,7 @@ impl Driver for Python {
     }
 
     /// Gives `random` a state of its own. Whatever else draws random numbers asks the system for them when it is used.
-    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+    fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         // wasi-vfs asks for the environment at every call; what the interpreter needs of it, it read at boot.
         machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
         Interpreter::new(machine, anchors).reseed()

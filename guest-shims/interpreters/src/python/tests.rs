@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Errno, Lying, Wasi, WasiConfig};
+use glovebox_wasi::{Errno, FileAt, Wasi, WasiConfig};
 
 use super::*;
 use crate::{Callee, MachineError, SourceKind, Value};
@@ -103,12 +103,12 @@ impl Machine for Liar {
         into.fill(7);
     }
 
-    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         let bytes = self.files.get(name).cloned();
         Ok(Ok(match bytes {
-            None => Lying::Nothing,
-            Some(bytes) if bytes.len() as u64 > max_bytes => Lying::TooLong,
-            Some(bytes) => Lying::File(bytes),
+            None => FileAt::Nothing,
+            Some(bytes) if bytes.len() as u64 > max_bytes => FileAt::TooLong,
+            Some(bytes) => FileAt::File(bytes),
         }))
     }
 
@@ -295,7 +295,7 @@ fn a_buffer_that_points_outside_memory_is_an_error() {
 #[test]
 fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
     let mut liar = Liar::new();
-    Python.awaken(&mut liar, &anchors()).unwrap();
+    Python.reseed(&mut liar, &anchors()).unwrap();
     assert_eq!(liar.get(GENERATOR - 4), 624);
     assert_eq!((liar.get(GENERATOR), liar.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
     assert_eq!((liar.get(GENERATOR + 623 * 4), liar.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
@@ -361,6 +361,6 @@ fn random_memory_and_random_results_never_panic() {
         let _ = Python.get_variable(&mut liar, &anchors(), "x");
         let _ = Python.set_variable(&mut liar, &anchors(), "x", "1");
         let _ = Python.close(&mut liar, &anchors());
-        let _ = Python.awaken(&mut liar, &anchors());
+        let _ = Python.reseed(&mut liar, &anchors());
     }
 }

@@ -1,6 +1,6 @@
 //! Flags that several subcommands share.
 
-mod application;
+mod component;
 mod context;
 mod policy;
 pub(crate) mod quantity;
@@ -8,7 +8,7 @@ mod source;
 mod store;
 mod tool;
 
-pub(crate) use application::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
+pub(crate) use component::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
 pub(crate) use context::ContextArgs;
 pub(crate) use policy::{GrantArgs, PolicyArgs};
 pub(crate) use source::{LanguageArg, RuntimeArgs, SourceArgs};

@@ -2,11 +2,11 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
-pub(crate) mod host;
 pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
 pub(crate) mod run;
+pub(crate) mod run_component;
 pub(crate) mod runtimes;
 pub(crate) mod session;
 pub(crate) mod validate;
@@ -20,7 +20,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     crate::logging::start(&cli.global)?;
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
-        Command::Host(args) => host::run(&cli.global, args),
+        Command::RunComponent(args) => run_component::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
@@ -30,6 +30,6 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),
-        Command::CompileComponent => Ok(glovebox_application::compile_stdin()),
+        Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
     }
 }

@@ -4,11 +4,9 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{RuntimeInfo, escaped};
-use glovebox_runtimes::{
-    Digest, Progress as _,
-    weave::{self, WeaveOptions, Woven},
-};
+use glovebox::{PreparedModule, RuntimeInfo, escaped};
+use glovebox_runtimes::{Digest, Progress as _};
+use glovebox_weave::{Guest, WeaveOptions, Woven, weave};
 use serde::Serialize;
 
 use crate::{
@@ -90,12 +88,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
         let module = host.with_progress(|engine| engine.prepared_module(name));
         modules.push(module.with_context(|| format!("cannot prepare `{name}`"))?);
     }
-    let guests: Vec<_> = modules.iter().map(|module| module.guest()).collect();
+    let guests: Vec<_> = modules.iter().map(guest).collect();
     let mut options = WeaveOptions::default();
     options.metered = !args.unmetered;
     options.stack_bytes = args.stack_bytes;
     host.steps.message(&format!("weaving {}", names.join(" and ")));
-    let woven = host.with_progress(|_| weave::weave(&shim, &guests, &options)).context("cannot weave the provider")?;
+    let woven = host.with_progress(|_| weave(&shim, &guests, &options)).context("cannot weave the provider")?;
     file::replace_shared(&args.output, &woven.component)?;
     if let Some(path) = &args.core {
         file::replace_shared(path, &woven.core)?;
@@ -107,6 +105,21 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
         out(&made.to_string())?;
     }
     Ok(0)
+}
+
+fn guest(module: &PreparedModule) -> Guest<'_> {
+    Guest {
+        name: &module.entry.name,
+        aliases: &module.entry.aliases,
+        language: module.entry.language.as_str(),
+        driver: module.driver,
+        version: &module.entry.version,
+        module: &module.wasm,
+        image_sha256: module.record.sha256,
+        anchors: &module.record.anchors,
+        globals: &module.record.globals,
+        exports: &module.exports,
+    }
 }
 
 fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {

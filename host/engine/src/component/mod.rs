@@ -40,7 +40,7 @@
 //! # What the embedder has to bound
 //!
 //! A script is held to its policy, and what a component holds of the sandbox to its quotas. The component itself is the
-//! embedder's: its fuel, its memory, its time (`glovebox-application` does all of that). Two bounds are for the sandbox's sake:
+//! embedder's: its fuel, its memory, its time (`glovebox-component-runner` does all of that). Two bounds are for the sandbox's sake:
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) says how many bytes one call may hand to the host; see
 //!   [`LIFT_BYTES`].

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use glovebox::Resource;
-use glovebox_application::{AppConfig, AppOutcome};
+use glovebox_component_runner::{AppConfig, AppOutcome};
 use glovebox_tests::{
     process::{in_child, peak_resident_bytes, resident_bytes},
     puppet::component,

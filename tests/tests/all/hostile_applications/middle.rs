@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use glovebox::{Policy, Resource, component::SandboxHost};
-use glovebox_application::{AppConfig, AppOutcome, Application, Applications};
+use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications};
 use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 
 use super::{LONG, assert_others_work};

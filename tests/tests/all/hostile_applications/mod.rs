@@ -1,6 +1,6 @@
 //! Hostile application components: those that break in the middle, and those that are no sound components at all.
 //!
-//! What they may use of WASI, and each of their limits, is tested where `glovebox-application` is.
+//! What they may use of WASI, and each of their limits, is tested where `glovebox-component-runner` is.
 
 mod binaries;
 mod middle;
@@ -10,7 +10,7 @@ mod tool_providers;
 use std::{sync::OnceLock, time::Duration};
 
 use glovebox::{Engine, EngineConfig, Language, component::SandboxHost};
-use glovebox_application::{AppConfig, AppOutcome, Applications};
+use glovebox_component_runner::{AppConfig, AppOutcome, Applications};
 use glovebox_tests::{engine, sandbox};
 
 const MIB: u64 = 1 << 20;

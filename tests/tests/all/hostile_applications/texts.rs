@@ -1,6 +1,6 @@
 //! Calls in WAVE that are too deep or too long.
 
-use glovebox_application::AppConfig;
+use glovebox_component_runner::AppConfig;
 use glovebox_tests::process::in_child;
 
 use super::{LONG, chain, world};

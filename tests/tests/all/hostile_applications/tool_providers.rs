@@ -1,7 +1,7 @@
 //! Components that are to answer tools, and applications that would answer their own.
 
 use glovebox::Sandbox;
-use glovebox_application::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
+use glovebox_component_runner::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
 use glovebox_tests::{
     engine,
     process::{in_child, peak_resident_bytes, resident_bytes},

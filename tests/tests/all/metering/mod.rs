@@ -50,7 +50,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     let text = generate::module(seed, lengths);
     let plain = wat::parse_str(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     tally.modules += 1;
-    let metered = match glovebox_runtimes::weave::metered(&plain) {
+    let metered = match glovebox_weave::metered(&plain) {
         Ok(metered) => metered,
         Err(error) if lengths == Lengths::Plain => panic!("seed {seed}: {error}\n{text}"),
         Err(_) => {

@@ -1,0 +1,264 @@
+//! What an application component is granted, and how much it may use: its own code, and of the sandbox in all.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::component::Quotas;
+use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
+
+use super::quantity::{bytes, count, count_u32};
+use crate::terminal::Hinted;
+
+/// What the application is granted, and its limits. They hold for its own code; scripts have the limits of the policy.
+#[derive(Args, Debug, Default)]
+pub(crate) struct AppArgs {
+    /// A directory it may open, read-only with `:ro`; repeatable. What it writes there has no limit
+    #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
+    dir: Vec<Directory>,
+
+    /// An environment variable for it; with a name alone, this process's; repeatable. No other is passed on
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
+    env: Vec<String>,
+
+    /// Let it use the network: TCP, UDP and name lookup to wherever this machine reaches, itself and its private networks
+    /// included, and to listen on this machine's ports
+    #[arg(long, help_heading = "Application")]
+    network: bool,
+
+    /// Its own work, about one unit per WebAssembly operator [default: 100000000000]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    app_fuel: Option<u64>,
+
+    /// Its own memory: linear memories, tables, and what its instances take of the host [default: 536870912]
+    #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
+    app_memory_bytes: Option<u64>,
+
+    /// Wall-clock milliseconds from its start to its end, scripts and waiting included [default: 600000]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    app_timeout_ms: Option<u64>,
+
+    /// Files, streams, sockets and timers that it has open at once [default: 512]
+    #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
+    app_open_handles: Option<u32>,
+}
+
+/// How much compiling a component may take, in a process of its own. What the cache has is not compiled.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Application limits")]
+pub(crate) struct CompileArgs {
+    /// Memory for compiling the component, and each of --tools [default: 4294967296]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    compile_memory_bytes: Option<u64>,
+
+    /// Wall-clock milliseconds for compiling the component, and each of --tools [default: 300000]
+    #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
+    compile_timeout_ms: Option<u64>,
+}
+
+/// What it may use of the sandbox in all.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Quotas")]
+pub(crate) struct QuotaArgs {
+    /// Sessions at once [default: 64]
+    #[arg(long, value_name = "N", value_parser = count_u32)]
+    max_sessions: Option<u32>,
+
+    /// Executions in all, validations and accesses to variables included [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    max_executions: Option<u64>,
+
+    /// Fuel of all its scripts together [default: 100000000000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    max_fuel: Option<u64>,
+
+    /// Executions at once that it steps through [default: 16]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    max_started: Option<u32>,
+
+    /// What is held for it at once: files, hibernated sessions, output [default: 268435456]
+    #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
+    max_held_bytes: Option<u64>,
+
+    /// Sessions, executions, files and blobs that it has handles of [default: 10000]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    max_handles: Option<u32>,
+}
+
+/// Components that answer the tools of scripts.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct ToolsArgs {
+    /// A component that exports `glovebox:sandbox/tools`; repeatable. Scripts call its tools as `tools.NAME(…)`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Vec<PathBuf>,
+
+    /// As --dir, for the tools; repeatable
+    #[arg(long, requires = "tools", value_name = "HOST[::GUEST][:ro]")]
+    tools_dir: Vec<Directory>,
+
+    /// As --env, for the tools; repeatable
+    #[arg(long, requires = "tools", value_name = "NAME[=VALUE]")]
+    tools_env: Vec<String>,
+
+    /// As --network, for the tools
+    #[arg(long, requires = "tools")]
+    tools_network: bool,
+}
+
+impl AppArgs {
+    /// What it is given beside its arguments.
+    pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
+        let mut config = AppConfig::default();
+        let limits = &mut config.limits;
+        set(&mut limits.fuel, self.app_fuel);
+        set(&mut limits.memory_bytes, self.app_memory_bytes);
+        set(&mut limits.timeout_ms, self.app_timeout_ms);
+        set(&mut limits.wasi_handles, self.app_open_handles.and_then(|most| most.try_into().ok()));
+        config.directories.clone_from(&self.dir);
+        config.env = variables(&self.env)?;
+        config.network = self.network;
+        (config.stdin, config.stdout, config.stderr) = (Input::Inherit, Output::Inherit, Output::Inherit);
+        Ok(config)
+    }
+}
+
+impl CompileArgs {
+    fn limits(&self) -> CompileLimits {
+        let mut limits = CompileLimits::default();
+        set(&mut limits.memory_bytes, self.compile_memory_bytes);
+        set(&mut limits.timeout_ms, self.compile_timeout_ms);
+        limits
+    }
+
+    /// This program again, as `glovebox compile-component`.
+    pub(crate) fn compiler(&self) -> anyhow::Result<Compiler> {
+        let program = std::env::current_exe().context("cannot find this program, to compile with")?;
+        Ok(Compiler::new(program, ["compile-component"]).limits(self.limits()))
+    }
+}
+
+impl QuotaArgs {
+    pub(crate) fn quotas(&self) -> Quotas {
+        let mut quotas = Quotas::default();
+        set(&mut quotas.sessions, self.max_sessions);
+        set(&mut quotas.executions, self.max_executions);
+        set(&mut quotas.fuel, self.max_fuel);
+        set(&mut quotas.started, self.max_started);
+        set(&mut quotas.held_bytes, self.max_held_bytes);
+        set(&mut quotas.handles, self.max_handles);
+        quotas
+    }
+}
+
+impl ToolsArgs {
+    /// What they are given. Standard output is the application's alone.
+    pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
+        let mut config = AppConfig::default();
+        config.limits = AppLimits::for_tools();
+        config.directories.clone_from(&self.tools_dir);
+        config.env = variables(&self.tools_env)?;
+        config.network = self.tools_network;
+        (config.stdout, config.stderr) = (Output::InheritStderr, Output::Inherit);
+        Ok(config)
+    }
+}
+
+/// Sets what a flag gave.
+fn set<T>(limit: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *limit = value;
+    }
+}
+
+fn variables(flags: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    flags.iter().map(|flag| variable(flag)).collect()
+}
+
+fn variable(flag: &str) -> anyhow::Result<(String, String)> {
+    let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+    if name.is_empty() {
+        return Err(Hinted::new(format!("`{flag}` names no variable"), "write it as `NAME` or `NAME=VALUE`").into());
+    }
+    let value = match value {
+        Some(value) => value.to_owned(),
+        None => std::env::var(name).map_err(|error| {
+            Hinted::new(format!("cannot pass on the variable `{name}`"), format!("give it a value: `{name}=VALUE`"))
+                .because(error)
+        })?,
+    };
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+    use glovebox::component::Quotas;
+    use glovebox_component_runner::{AppLimits, CompileLimits};
+
+    use super::{AppArgs, CompileArgs, QuotaArgs, variable};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        app: AppArgs,
+        #[command(flatten)]
+        quotas: QuotaArgs,
+        #[command(flatten)]
+        compile: CompileArgs,
+    }
+
+    #[test]
+    fn the_help_states_the_defaults() {
+        let (limits, quotas, compile) = (AppLimits::default(), Quotas::default(), CompileLimits::default());
+        let defaults = [
+            ("app-fuel", limits.fuel),
+            ("app-memory-bytes", limits.memory_bytes),
+            ("app-timeout-ms", limits.timeout_ms),
+            ("app-open-handles", limits.wasi_handles as u64),
+            ("compile-memory-bytes", compile.memory_bytes),
+            ("compile-timeout-ms", compile.timeout_ms),
+            ("max-sessions", quotas.sessions.into()),
+            ("max-executions", quotas.executions),
+            ("max-fuel", quotas.fuel),
+            ("max-started", quotas.started.into()),
+            ("max-held-bytes", quotas.held_bytes),
+            ("max-handles", quotas.handles.into()),
+        ];
+        let command = Line::command();
+        for (flag, default) in defaults {
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!("[default: {default}]")), "--{flag}: {help}");
+        }
+    }
+
+    #[test]
+    fn every_flag_reaches_its_limit() {
+        let flags = ["--app-fuel", "--app-memory-bytes", "--app-timeout-ms", "--app-open-handles", "--max-sessions"];
+        let flags = flags.into_iter().chain(["--max-executions", "--max-fuel", "--max-started", "--max-held-bytes"]);
+        let line: Vec<String> = flags
+            .chain(["--max-handles", "--compile-memory-bytes", "--compile-timeout-ms"])
+            .zip(1..)
+            .flat_map(|(flag, at)| [flag.to_owned(), at.to_string()])
+            .collect();
+        let line = Line::try_parse_from([String::from("x")].into_iter().chain(line)).unwrap();
+        let limits = line.app.config().unwrap().limits;
+        assert_eq!((limits.fuel, limits.memory_bytes, limits.timeout_ms, limits.wasi_handles), (1, 2, 3, 4));
+        let quotas = line.quotas.quotas();
+        assert_eq!((quotas.sessions, quotas.executions, quotas.fuel), (5, 6, 7));
+        assert_eq!((quotas.started, quotas.held_bytes, quotas.handles), (8, 9, 10));
+        let compile = line.compile.limits();
+        assert_eq!((compile.memory_bytes, compile.timeout_ms), (11, 12));
+    }
+
+    #[test]
+    fn a_variable_is_given_or_passed_on_by_name() {
+        assert_eq!(variable("A=b=c").unwrap(), ("A".into(), "b=c".into()));
+        assert_eq!(variable("A=").unwrap(), ("A".into(), String::new()));
+        assert_eq!(variable("PATH").unwrap().1, std::env::var("PATH").unwrap());
+        for wrong in ["", "=x", "GLOVEBOX_NO_SUCH_VARIABLE"] {
+            assert!(variable(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `glovebox run-component`: runs an application component that uses the sandbox.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    path::Path,
+};
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::{
+    CompileError, Resource,
+    component::{SandboxHost, Usage},
+    escaped, escaped_text,
+};
+use glovebox_component_runner::{
+    AppOutcome, Application, Applications, Ended, Export, InvokeError, LoadError, RunError, ToolsComponent,
+};
+use serde::Serialize;
+
+use crate::{
+    args::{AppArgs, CompileArgs, GrantArgs, QuotaArgs, ToolsArgs},
+    cli::GlobalArgs,
+    engine::{Host, Pooling},
+    interrupt,
+    output::show_value,
+    terminal::{Hinted, err_json, note},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox run-component agent.wasm --task 'sum the numbers'
+  glovebox run-component --dir data::/data:ro --env API_KEY agent.wasm
+  glovebox run-component --tools search.wasm --tools-network agent.wasm
+  glovebox run-component --fuel 1_000_000_000 --timeout-ms 2000 --max-executions 100 agent.wasm
+  glovebox run-component --invoke 'summarise(\"a text\", {words: 100})' library.wasm
+
+APP.wasm is a component, or its text with the extension .wat. As a command (it exports `wasi:cli/run`) it gets the arguments
+after its name and our standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in `wit/`, and WASI 0.2. Of
+WASI it has clocks, timers and random numbers; files, environment and network only as granted here, nothing else of this machine.
+
+Three kinds of limits: those of the policy (--fuel, --timeout-ms, …) are the most that the application may ask for one of its
+scripts; the quotas (--max-…) are for all its scripts together; the application's own (--app-…) are for its own code.
+
+The exit code is the application's own, or says how it ended:
+  0    it returned                  124  out of time (--app-timeout-ms)
+  1    it, or the invoked function, 137  out of fuel or memory (--app-fuel, --app-memory-bytes)
+       returned an error            130  cancelled with Ctrl-C (twice: killed)
+  134  it trapped                   125  glovebox itself failed (2: wrong flags)
+
+With --json the last line on standard error is an object with these names: success, outcome, exit_code, value, fuel_consumed,
+memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_bytes, handles: what it had used of its quotas at its
+end).";
+
+/// Run a component that uses the sandbox
+///
+/// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
+/// It is compiled in a process of its own, once, and kept in the cache; a large one takes a while.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
+pub(crate) struct RunComponentArgs {
+    /// The component, and after it its arguments, flags as well
+    #[arg(value_name = "APP.wasm", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+
+    /// Call an export instead of running it as a command, with arguments in WAVE, and print what it returns:
+    /// 'add(1, 2)', 'ns:pkg/iface@0.1.0.add({a: 1})', shorter where that is clear enough
+    #[arg(long, value_name = "CALL")]
+    invoke: Option<String>,
+
+    /// Say how it ended and what it used as JSON, in the last line on standard error
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    tools: ToolsArgs,
+
+    #[command(flatten)]
+    app: AppArgs,
+
+    #[command(flatten)]
+    compile: CompileArgs,
+
+    #[command(flatten)]
+    quotas: QuotaArgs,
+
+    #[command(flatten)]
+    granted: GrantArgs,
+}
+
+/// How an application ended, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    success: bool,
+    outcome: &'a AppOutcome,
+    exit_code: i32,
+    value: Option<&'a str>,
+    fuel_consumed: u64,
+    memory_bytes: u64,
+    duration_ms: f64,
+    sandbox: &'a Usage,
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Result<i32> {
+    let policy = args.granted.resolve()?;
+    let mut config = args.app.config()?;
+    let component = args.command.first().map(Path::new).context("no component is named")?;
+    config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
+    config.cancel = interrupt::install()?;
+    let host = Host::open(global, Pooling::Single)?;
+    let applications = Applications::new(&host.engine).map_err(load_hint)?.compiler(args.compile.compiler()?);
+
+    let mut builder = SandboxHost::builder(&host.engine).policy(policy).quotas(args.quotas.quotas());
+    for path in &args.tools.tools {
+        let mut tools = args.tools.config()?;
+        tools.cancel = config.cancel.clone();
+        for tool in host.with_progress(|_| load_tools(&applications, path, tools.clone()))?.tools() {
+            builder = builder.tool(tool);
+        }
+    }
+    let sandbox = builder.build().context("cannot grant the sandbox")?;
+    let application = host.with_progress(|_| load(&applications, component))?;
+    let ended = interrupt::guarded(|| match &args.invoke {
+        Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
+        None => application.run(&sandbox, &config).map_err(run_hint),
+    })?;
+    // What it wrote comes before what is said about it. One that hangs in a write has our output, and we would hang as well.
+    let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
+    if let Some(value) = &ended.value {
+        show_value(value)?;
+    }
+    explain(&ended.outcome);
+    if args.json {
+        err_json(&report(&ended))?;
+    }
+    flushed.context("cannot write the application's output")?;
+    Ok(ended.outcome.exit_code())
+}
+
+/// An argument as WASI has them: text.
+fn argument(argument: &OsString) -> anyhow::Result<String> {
+    argument.clone().into_string().map_err(|argument| {
+        Hinted::new(format!("the argument {argument:?} is not UTF-8"), "an application's arguments are text").into()
+    })
+}
+
+fn load(applications: &Applications, path: &Path) -> anyhow::Result<Application> {
+    let loaded = match text(path)? {
+        Some(bytes) => applications.load_bytes(path.display().to_string(), &bytes),
+        None => applications.load(path),
+    };
+    loaded.map_err(load_hint)
+}
+
+fn load_tools(
+    applications: &Applications,
+    path: &Path,
+    config: glovebox_component_runner::AppConfig,
+) -> anyhow::Result<ToolsComponent> {
+    let loaded = match text(path)? {
+        Some(bytes) => ToolsComponent::load_bytes(applications, path.display().to_string(), &bytes, config),
+        None => ToolsComponent::load(applications, path, config),
+    };
+    loaded.map_err(load_hint)
+}
+
+/// The binary of a component that is given as text.
+fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    /// The longest text; what is larger comes from a compiler, as a binary.
+    const TEXT_BYTES: u64 = 16 << 20;
+    if path.extension().is_none_or(|extension| extension != "wat") {
+        return Ok(None);
+    }
+    let file = File::open(path)
+        .map_err(|error| Hinted::new(format!("cannot read `{}`", escaped(path)), "check the path").because(error))?;
+    let mut bytes = Vec::new();
+    file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", escaped(path)))?;
+    if bytes.len() as u64 > TEXT_BYTES {
+        let message = format!("`{}` is larger than {TEXT_BYTES} bytes", escaped(path));
+        return Err(Hinted::new(message, "give it as a binary, such as `wasm-tools parse` makes").into());
+    }
+    let binary = wat::Parser::new()
+        .parse_bytes(Some(path), &bytes)
+        .with_context(|| format!("`{}` is no component as text", escaped(path)))?;
+    Ok(Some(binary.into_owned()))
+}
+
+/// Says on standard error what the application's own output cannot: what ended it, and which flag raises the limit.
+fn explain(outcome: &AppOutcome) {
+    let flag = match outcome {
+        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise it with --app-fuel N",
+        AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise it with --app-timeout-ms N",
+        AppOutcome::Exhausted { .. } => "; raise it with --app-memory-bytes N",
+        AppOutcome::Cancelled | AppOutcome::Trapped { .. } => "",
+        // Its own doing, which its own output tells.
+        _ => return,
+    };
+    note(&format!("{}{flag}", outcome.describe()));
+}
+
+fn report(ended: &Ended) -> Report<'_> {
+    Report {
+        success: ended.outcome.is_success(),
+        outcome: &ended.outcome,
+        exit_code: ended.outcome.exit_code(),
+        value: ended.value.as_deref(),
+        fuel_consumed: ended.fuel_consumed,
+        memory_bytes: ended.memory_bytes,
+        duration_ms: ended.duration.as_secs_f64() * 1000.0,
+        sandbox: &ended.sandbox,
+    }
+}
+
+fn load_hint(error: LoadError) -> anyhow::Error {
+    let hint = match &error {
+        LoadError::Read { .. } => "check the path; flags of `glovebox run-component` stand before it".to_owned(),
+        LoadError::NotWasm { .. } => "name a component; its text has the extension .wat".to_owned(),
+        LoadError::CoreModule { .. } => "make it one: `wasm-tools component new`, with `--adapt` if it imports \
+                                         `wasi_snapshot_preview1`; or compile for a target that gives components, such \
+                                         as wasm32-wasip2"
+            .to_owned(),
+        LoadError::MissingImport { import, .. } => import_hint(import),
+        LoadError::Compile { source: CompileError::Compiler(_), .. } => {
+            "if you trust it, raise --compile-memory-bytes or --compile-timeout-ms".to_owned()
+        }
+        _ => return error.into(),
+    };
+    Hinted::new(error.to_string(), hint).because_of(&error).into()
+}
+
+/// Who could provide what an application imports.
+fn import_hint(import: &str) -> String {
+    if import.starts_with("glovebox:sandbox/") {
+        return "this glovebox has `glovebox:sandbox@0.1`, for applications, and none for tools; compile it for that"
+            .into();
+    }
+    if import.starts_with("wasi:") {
+        return "of WASI there are cli, clocks, filesystem, io, random and sockets in versions 0.2; compile it for those, or \
+                compose it with a component that provides the rest"
+            .into();
+    }
+    "compose it with a component that exports that: `wac plug --plug provider.wasm app.wasm`".into()
+}
+
+fn run_hint(error: RunError) -> anyhow::Error {
+    match &error {
+        RunError::NotACommand { exports, .. } => {
+            Hinted::new(error.to_string(), format!("call one of its exports with --invoke{}", listed(exports))).into()
+        }
+        RunError::Directory { .. } => Hinted::new(error.to_string(), "check the path given to --dir").into(),
+        _ => error.into(),
+    }
+}
+
+fn invoke_hint(error: InvokeError) -> anyhow::Error {
+    match error {
+        InvokeError::NoSuchFunction { ref exports, .. } => {
+            Hinted::new(error.to_string(), format!("it exports{}", listed(exports))).into()
+        }
+        InvokeError::Ambiguous { .. } => Hinted::new(error.to_string(), "write the full name").into(),
+        InvokeError::Run(error) => run_hint(error),
+        _ => error.into(),
+    }
+}
+
+/// Functions with their types, each on a line of its own.
+fn listed(exports: &[Export]) -> String {
+    if exports.is_empty() {
+        return " nothing that could be called".into();
+    }
+    let line = |export: &Export| {
+        let not = if export.is_invocable { "" } else { "  (has a resource, so it cannot be invoked)" };
+        format!("\n    {}{not}", escaped_text(&export.signature))
+    };
+    format!(":{}", exports.iter().map(line).collect::<String>())
+}

@@ -1,0 +1,224 @@
+//! `glovebox run-component`: what transcripts cannot show.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufReader, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use support::{interrupt, prepare, text, up, wait};
+
+/// A file of the fixtures that the library's tests have as well.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../component-runner/tests/fixtures").join(name)
+}
+
+fn host(args: &[&str]) -> Command {
+    prepare();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_glovebox"));
+    command.arg("host").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    host(args).output().unwrap()
+}
+
+/// A directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, tools for it.
+fn agent(script: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = fs::read_to_string(fixture("agent.wat")).unwrap();
+    let agent = agent.replace("LENGTH", &script.len().to_string()).replace("SCRIPT", script);
+    let mut module = wat::parse_str(agent).unwrap();
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("command")).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    let component = ComponentEncoder::default().module(&module).unwrap().encode().unwrap();
+    fs::write(dir.path().join("agent.wasm"), component).unwrap();
+    let tools = fs::read_to_string(fixture("tools.wat")).unwrap();
+    let tools = tools.replace("LISTED", "7").replace("SCHEMA_LENGTH", "\\02\\00\\00\\00").replace("SCHEMA", "{}");
+    fs::write(dir.path().join("tools.wat"), tools).unwrap();
+    dir
+}
+
+fn path(dir: &tempfile::TempDir, name: &str) -> String {
+    dir.path().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_application_executes_scripts_within_its_quotas() {
+    let dir = agent("print(1)");
+    let agent = path(&dir, "agent.wasm");
+    let ran = output(&["--json", &agent]);
+    assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(0), "up\n".into()), "{}", text(&ran.stderr));
+    let said = text(&ran.stderr);
+    let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(report["outcome"], serde_json::json!({ "kind": "returned" }));
+    assert_eq!(report["sandbox"]["executions"], 1);
+    for refused in [["--max-executions", "0"], ["--max-fuel", "0"], ["--fuel", "1"]] {
+        let ran = output(&[&refused[..], &[&agent]].concat());
+        assert_eq!(ran.status.code(), Some(1), "{refused:?}: {}", text(&ran.stderr));
+    }
+}
+
+#[test]
+fn scripts_call_the_tools_of_a_component() {
+    let dir = agent("assert tools.echo(n=1)=={'n':1} and len(dir(tools))>=7");
+    let (agent, tools) = (path(&dir, "agent.wasm"), path(&dir, "tools.wat"));
+    assert_eq!(output(&["--tools", &tools, &agent]).status.code(), Some(0));
+    assert_eq!(output(&[&agent]).status.code(), Some(1), "without them it fails");
+    let twice = output(&["--tools", &tools, "--tools", &tools, &agent]);
+    assert_eq!(twice.status.code(), Some(125));
+    assert!(text(&twice.stderr).contains("`echo`"), "{}", text(&twice.stderr));
+}
+
+#[test]
+fn ctrl_c_stops_a_script_of_the_applications() {
+    let dir = agent("[1for _ in iter(int,1)]");
+    let agent = path(&dir, "agent.wasm");
+    let mut child = host(&["--timeout-ms", "3600000", "--fuel", "1000000000000000", &agent]).spawn().unwrap();
+    up(&mut BufReader::new(child.stdout.take().unwrap()));
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "glovebox: cancelled\n");
+}
+
+#[test]
+fn its_arguments_input_and_environment_are_what_it_is_given() {
+    let probe = fixture("probe.wat");
+    let probe = probe.to_str().unwrap();
+    let invoke = |call: &str, flags: &[&str], after: &[&str]| {
+        let ran =
+            host(&[&["--invoke", call][..], flags, &[probe], after].concat()).env("SECRET", "1").output().unwrap();
+        text(&ran.stdout).trim_end().to_owned() + &text(&ran.stderr)
+    };
+    assert_eq!(invoke("arguments()", &[], &["--fuel", "x", "--", "-h"]), "5", "all that comes after it");
+    assert_eq!(invoke("variables()", &[], &[]), "0");
+    assert_eq!(invoke("variables()", &["--env", "SECRET", "--env", "A=1"], &[]), "2");
+    assert_eq!(invoke("read-input(9)", &[], &[]), "-1");
+    assert_ne!(invoke("socket()", &[], &[]), "0");
+    assert_eq!(invoke("socket()", &["--network"], &[]), "0");
+    let mut child = host(&["--invoke", "read-input(9)", probe]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"abc").unwrap();
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "3\n");
+}
+
+#[test]
+fn a_directory_is_there_as_far_as_it_is_granted() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    let (probe, host) = (fixture("probe.wat"), dir.path().display().to_string());
+    let invoke = |call: &str, granted: &str| {
+        let ran = output(&["--dir", granted, "--invoke", call, probe.to_str().unwrap()]);
+        text(&ran.stdout).trim_end().to_owned() + &text(&ran.stderr)
+    };
+    assert_eq!(invoke("open(\"a\", 0, 1)", &host), u32::from(b'a').to_string());
+    assert_eq!(invoke("open(\"b\", 1, 2)", &format!("{host}::/d:ro")), "-32", "not permitted");
+    assert!(!dir.path().join("b").exists());
+    assert_eq!(invoke("open(\"b\", 1, 2)", &format!("{host}::/d")), "0");
+    assert!(dir.path().join("b").exists());
+}
+
+#[test]
+fn ctrl_c_ends_a_wait() {
+    let probe = fixture("probe.wat");
+    let mut child =
+        host(&["--invoke", "read-input(9)", probe.to_str().unwrap()]).stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    // Before it waits and while it does are the same to whoever presses it.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    interrupt(&child);
+    assert_eq!(wait(&mut child), 130);
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_up_no_limit() {
+    let probe = fixture("probe.wat");
+    let mut child = host(&["--app-timeout-ms", "50", "--invoke", "spam()", probe.to_str().unwrap()]).spawn().unwrap();
+    assert_eq!(wait(&mut child), 124);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused_for_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "long.wat");
+    for (bytes, words) in [
+        ((16 << 20) - 1, "is no component as text"),
+        (16 << 20, "is no component as text"),
+        ((16 << 20) + 1, "is larger than 16777216 bytes"),
+    ] {
+        fs::write(&file, vec![b' '; bytes]).unwrap();
+        let ran = output(&[&file]);
+        assert!(!ran.status.success());
+        let said = text(&ran.stderr);
+        assert!(said.contains(words), "{bytes}: {said}");
+    }
+}
+
+/// A component with an export `f` and one function more, compiled in a cache of its own with these flags.
+fn compiled(function: &str, flags: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
+         (func (export \"f\") (canon lift (core func $m \"f\"))))"
+    );
+    let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
+    fs::write(&file, text).unwrap();
+    output(&[flags, &["--cache-dir", &cache, "--invoke", "f()", &file]].concat())
+}
+
+/// A function that takes ten seconds and a gigabyte to compile: each loop has values of its own for each local variable.
+fn slow() -> String {
+    let (loops, locals) = (500, 2_000);
+    let set: String = (0..locals).map(|n| format!("(local.set {n} (i64.add (local.get {n}) (i64.const 1)))")).collect();
+    let (begin, end) = ("loop ".repeat(loops), "i32.const 0 br_if 0 end ".repeat(loops));
+    format!("(func (local {}) {begin}{set}{end})", "i64 ".repeat(locals))
+}
+
+#[test]
+fn compiling_is_ended_where_it_takes_too_long() {
+    let begin = std::time::Instant::now();
+    let ran = compiled(&slow(), &["--compile-timeout-ms", "200"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{said}");
+    assert!(said.contains("compiling it takes longer than 200 ms"), "{said}");
+    assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
+    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    // One that takes less is compiled.
+    assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
+}
+
+#[test]
+fn compiling_is_ended_where_it_takes_too_much_memory() {
+    let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{said}");
+    assert!(said.contains("in at most 268435456 bytes of memory, ended early"), "{said}");
+    assert_eq!(compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(), Some(0), "a small one needs less");
+    assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "and more than that");
+}
+
+#[test]
+fn what_the_compiler_refuses_or_panics_at_is_said_in_its_words() {
+    let said = text(&compiled("(func (result i32))", &[]).stderr);
+    assert!(said.contains("it does not compile") && said.contains("type mismatch"), "{said}");
+    let globals = "(global funcref (ref.func $g))".repeat(200_000);
+    let ran = compiled(&format!("(func $g) {globals}"), &[]);
+    assert_eq!(ran.status.code(), Some(125));
+    assert!(text(&ran.stderr).contains("it panicked"), "{}", text(&ran.stderr));
+}

@@ -1,0 +1,138 @@
+//! Nothing of the system that was not granted.
+
+use std::{fs, os::unix::fs::symlink};
+
+use glovebox::mount::MountError;
+use glovebox_component_runner::{AppConfig, AppOutcome, Directory, Input, InvokeError, Output, OutputBuffer, RunError};
+
+use crate::support::{call, config, probe, value};
+
+/// As `open` of the probe has them.
+const READ: &str = "0, 1";
+const CREATE: &str = "1, 2";
+const TRUNCATE: &str = "8, 2";
+
+/// Error codes of `wasi:filesystem`, by their place, as the probe tells them.
+const NO_ENTRY: &str = "-21";
+const NOT_PERMITTED: &str = "-32";
+
+#[test]
+fn by_default_there_is_nothing() {
+    let nothing = AppConfig::default();
+    for none in ["variables()", "arguments()", "directories()"] {
+        assert_eq!(value(none, &nothing), "0", "{none}");
+    }
+    assert_eq!(value("read-input(10)", &nothing), "-1", "it is at its end");
+    assert_ne!(value("socket()", &nothing), "0");
+}
+
+#[test]
+fn what_is_granted_is_there_and_no_more() {
+    let buffer = OutputBuffer::new(10);
+    let granted = config(|config| {
+        config.args = vec!["app".into(), "x".into()];
+        config.env = vec![("A".into(), "1".into())];
+        config.network = true;
+        config.stdin = Input::Bytes(b"abc".to_vec());
+        config.stdout = Output::Buffer(buffer.clone());
+    });
+    assert_eq!(value("variables()", &granted), "1");
+    assert_eq!(value("arguments()", &granted), "2");
+    assert_eq!(value("read-input(10)", &granted), "3");
+    assert_eq!(value("socket()", &granted), "0");
+    assert_eq!(value("directories()", &granted), "0");
+    assert_eq!(value("write(\"0123456789\")", &granted), "0");
+    assert_eq!(value("write(\"x\")", &granted), "1", "the buffer is full, so the stream is closed");
+    assert_eq!(buffer.bytes(), b"0123456789");
+}
+
+fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool) {
+    config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
+}
+
+/// A directory with a file `a`, beside a file `secret`, and links that lead out of it.
+fn files() -> (tempfile::TempDir, std::path::PathBuf) {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(outer.path().join("secret"), "s").unwrap();
+    fs::write(inner.join("a"), "a").unwrap();
+    symlink(outer.path().join("secret"), inner.join("absolute")).unwrap();
+    symlink("../secret", inner.join("relative")).unwrap();
+    symlink("..", inner.join("up")).unwrap();
+    symlink("a", inner.join("within")).unwrap();
+    (outer, inner)
+}
+
+#[test]
+fn no_directory_that_reaches_the_cache_is_granted() {
+    let (world, application) = probe();
+    let cache = world.cache().to_path_buf();
+    fs::create_dir_all(cache.join("prepared")).unwrap();
+    for host in [cache.clone(), cache.join("prepared"), cache.parent().unwrap().into(), "/".into()] {
+        for is_read_only in [true, false] {
+            let granted = config(|config| directory(config, &host, is_read_only));
+            let error = application.invoke("directories()", &world.host, &granted).unwrap_err();
+            let guarded = matches!(error, InvokeError::Run(RunError::Mount(MountError::Guarded { .. })));
+            assert!(guarded, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_read_and_written_within_itself() {
+    let (_outer, inner) = files();
+    let granted = config(|config| directory(config, &inner, false));
+    assert_eq!(value("directories()", &granted), "1");
+    assert_eq!(value(&format!("open(\"a\", {READ})"), &granted), u32::from(b'a').to_string());
+    assert_eq!(value(&format!("open(\"within\", {READ})"), &granted), u32::from(b'a').to_string());
+    assert_eq!(value(&format!("open(\"b\", {CREATE})"), &granted), "0");
+    assert!(inner.join("b").exists());
+    assert_eq!(value("unlink(\"b\")", &granted), "0");
+    assert!(!inner.join("b").exists());
+    assert_eq!(value(&format!("open(\"none\", {READ})"), &granted), NO_ENTRY);
+}
+
+#[test]
+fn nothing_leads_out_of_a_directory() {
+    let (outer, inner) = files();
+    let granted = config(|config| directory(config, &inner, false));
+    for path in ["../secret", "absolute", "relative", "up/secret", "within/../../secret", "/etc/passwd", "../inner/a"] {
+        for how in [READ, CREATE, TRUNCATE] {
+            let found = value(&format!("open(\"{path}\", {how})"), &granted);
+            assert!(found.starts_with('-'), "{path}, {how}: {found}");
+        }
+        assert_ne!(value(&format!("unlink(\"../{path}\")"), &granted), "0", "{path}");
+    }
+    assert_eq!(value("open(\"../secret\", 0, 1)", &granted), NOT_PERMITTED);
+    assert_eq!(fs::read_to_string(outer.path().join("secret")).unwrap(), "s");
+}
+
+#[test]
+fn a_read_only_directory_is_not_written() {
+    let (_outer, inner) = files();
+    let granted = config(|config| directory(config, &inner, true));
+    assert_eq!(value(&format!("open(\"a\", {READ})"), &granted), u32::from(b'a').to_string());
+    for how in [CREATE, TRUNCATE] {
+        for path in ["a", "b", "within"] {
+            assert_eq!(value(&format!("open(\"{path}\", {how})"), &granted), NOT_PERMITTED, "{path}, {how}");
+        }
+    }
+    assert_eq!(value("unlink(\"a\")", &granted), NOT_PERMITTED);
+    assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "a");
+    assert!(!inner.join("b").exists());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let granted = config(|config| directory(config, "/no/such/place".as_ref(), false));
+    let (world, application) = probe();
+    let error = application.invoke("add(1, 2)", &world.host, &granted).unwrap_err();
+    assert!(error.to_string().contains("/no/such/place"), "{error}");
+}
+
+#[test]
+fn it_ends_itself_as_it_likes() {
+    assert_eq!(call("exit(ok)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 0 });
+    assert_eq!(call("exit(err)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 1 });
+}

@@ -1,0 +1,144 @@
+//! Exports called from outside, in WAVE.
+
+use glovebox_component_runner::{AppConfig, AppOutcome, InvokeError};
+
+use crate::support::{component, world};
+
+/// A function of its own, the same interface twice with different versions, one more with a function of the same name, and types.
+const APP: &str = r#"
+(component
+  (type $point' (record (field "x" s32) (field "y" s32) (field "label" (option string))))
+  (type $shade' (enum "light" "dark"))
+  (core module $code
+    (memory (export "memory") 1)
+    (global $next (mut i32) (i32.const 1024))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+      (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+      (global.set $next (i32.add (local.get $at) (local.get 3)))
+      (local.get $at))
+    (func (export "one") (result i32) (i32.const 1))
+    (func (export "two") (result i32) (i32.const 2))
+    (func (export "move") (param i32 i32 i32 i32 i32) (result i32)
+      (i32.store (i32.const 16) (local.get 0))
+      (i32.store (i32.const 20) (local.get 1))
+      (i32.store (i32.const 24) (local.get 2))
+      (i32.store (i32.const 28) (local.get 3))
+      (i32.store (i32.const 32) (local.get 4))
+      (i32.const 16))
+    (func (export "invert") (param i32) (result i32) (i32.xor (local.get 0) (i32.const 1)))
+    (func (export "check") (param i32) (result i32) (i32.eqz (local.get 0)))
+    (func (export "nothing"))
+    (func (export "make") (result i32) (i32.const 1)))
+  (core instance $c (instantiate $code))
+  (alias core export $c "memory" (core memory $mem))
+  (alias core export $c "realloc" (core func $realloc))
+  (export $point "point" (type $point'))
+  (export $shade "shade" (type $shade'))
+  (func (export "move") (param "p" $point) (result $point)
+    (canon lift (core func $c "move") (memory $mem) (realloc $realloc)))
+  (func (export "invert") (param "of" $shade) (result $shade) (canon lift (core func $c "invert")))
+  (func (export "check") (param "good" bool) (result (result)) (canon lift (core func $c "check")))
+  (func (export "nothing") (canon lift (core func $c "nothing")))
+  (func $one (result u32) (canon lift (core func $c "one")))
+  (func $two (result u32) (canon lift (core func $c "two")))
+  (instance $first (export "get" (func $one)) (export "only" (func $one)))
+  (instance $second (export "get" (func $two)))
+  (export "a:b/first@1.2.3" (instance $first))
+  (export "a:b/second@1.2.3" (instance $second))
+  (type $thing' (resource (rep i32)))
+  (export $thing "thing" (type $thing'))
+  (core func $new (canon resource.new $thing'))
+  (core module $maker (import "" "new" (func $new (param i32) (result i32)))
+    (func (export "make") (result i32) (call $new (i32.const 7))))
+  (core instance $k (instantiate $maker (with "" (instance (export "new" (func $new))))))
+  (func (export "make") (result (own $thing)) (canon lift (core func $k "make"))))
+"#;
+
+fn invoke(call: &str) -> Result<(AppOutcome, Option<String>), InvokeError> {
+    let world = world();
+    let application = world.applications.load_bytes("app", &component(APP)).unwrap();
+    let ended = application.invoke(call, &world.host, &AppConfig::default())?;
+    Ok((ended.outcome, ended.value))
+}
+
+#[test]
+fn arguments_and_results_are_text() {
+    let table = [
+        ("move({x: -1, y: 2, label: some(\"a b\")})", "{x: -1, y: 2, label: some(\"a b\")}"),
+        ("move({x: 1, y: 2})", "{x: 1, y: 2}"),
+        (" invert ( light )", "dark"),
+        ("check(true)", "ok"),
+    ];
+    for (call, expected) in table {
+        assert_eq!(invoke(call).unwrap(), (AppOutcome::Returned, Some(expected.to_owned())), "{call}");
+    }
+    assert_eq!(invoke("nothing()").unwrap(), (AppOutcome::Returned, None));
+    assert_eq!(invoke("check(false)").unwrap(), (AppOutcome::Failed, Some("err".into())));
+}
+
+#[test]
+fn a_function_of_an_interface_has_a_long_name_and_shorter_ones() {
+    for name in ["a:b/first@1.2.3.get", "a:b/first.get@1.2.3", "a:b/first.get", "first.get", "first@1.2.3.get", "only"]
+    {
+        assert_eq!(invoke(&format!("{name}()")).unwrap().1.as_deref(), Some("1"), "{name}");
+    }
+    assert_eq!(invoke("second.get()").unwrap().1.as_deref(), Some("2"));
+    let error = invoke("get()").unwrap_err();
+    assert_eq!(error.to_string(), "`get` could be any of `a:b/first@1.2.3.get`, `a:b/second@1.2.3.get`");
+}
+
+#[test]
+fn what_cannot_be_called_is_told_with_what_can() {
+    for (call, beginning) in [
+        ("get", "`get` is no call; write it as"),
+        ("", "`` is no call"),
+        ("(1)", "`(1)` is no call"),
+        ("third.get()", "`app` exports no function `third.get`"),
+        ("make()", "`make` takes or gives a resource"),
+        ("move()", "the arguments of `move: func(p: record { x: s32, y: s32, label: option<string> }) -> record { "),
+        ("move({x: 1})", "the arguments of `move: "),
+        (
+            "invert(grey)",
+            "the arguments of `invert: func(of: enum { light, dark }) -> enum { light, dark }` cannot be (grey)",
+        ),
+        ("invert(light) x", "the arguments of `invert: "),
+        ("check(1)", "the arguments of `check: "),
+    ] {
+        let error = invoke(call).unwrap_err();
+        assert!(error.to_string().starts_with(beginning), "{call}: {error}");
+    }
+    let Err(InvokeError::NoSuchFunction { exports, .. }) = invoke("none()") else { panic!("there is none") };
+    let names: Vec<_> = exports.iter().map(|export| (export.name.as_str(), export.is_invocable)).collect();
+    let expected = [
+        ("a:b/first@1.2.3.get", true),
+        ("a:b/first@1.2.3.only", true),
+        ("a:b/second@1.2.3.get", true),
+        ("check", true),
+        ("invert", true),
+        ("make", false),
+        ("move", true),
+        ("nothing", true),
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_signature_that_would_be_long_is_cut() {
+    // Each type has the one before twice: spelled out, the last would be over a million words.
+    let mut text = "(component (type $t0 (tuple u8 u8))\n".to_owned();
+    for at in 1..16 {
+        text += &format!("(type $t{at} (tuple $t{0} $t{0}))\n", at - 1);
+    }
+    text += "(core module $m (memory (export \"m\") 1) (func (export \"r\") (param i32 i32 i32 i32) (result i32) unreachable)
+        (func (export \"f\") (param i32)))
+      (core instance $i (instantiate $m))
+      (alias core export $i \"m\" (core memory $mem))
+      (alias core export $i \"r\" (core func $realloc))
+      (func (export \"f\") (param \"it\" $t15)
+        (canon lift (core func $i \"f\") (memory $mem) (realloc $realloc))))";
+    let world = world();
+    let application = world.applications.load_bytes("app", &component(&text)).unwrap();
+    let signature = &application.exports()[0].signature;
+    assert!(signature.len() < 500 && signature.ends_with('…'), "{signature}");
+}

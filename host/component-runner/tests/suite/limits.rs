@@ -1,0 +1,143 @@
+//! Each limit of an application: under, at, over.
+
+use glovebox::Resource;
+use glovebox_component_runner::AppOutcome;
+
+use crate::support::{call, config, trap, value};
+
+fn exhausted(outcome: &AppOutcome) -> Resource {
+    match outcome {
+        AppOutcome::Exhausted { resource, .. } => *resource,
+        other => panic!("{}", other.describe()),
+    }
+}
+
+#[test]
+fn fuel_is_enough_at_what_is_needed_and_not_below() {
+    let run = |fuel| call("burn(1000)", &config(|config| config.limits.fuel = fuel));
+    let used = run(1_000_000).fuel_consumed;
+    assert!((3_000..20_000).contains(&used), "{used}");
+    // Wasmtime looks where functions begin and loops go round; what comes after the last look is not in the way any more.
+    let needed = (used - 20..=used).find(|&fuel| run(fuel).outcome == AppOutcome::Returned).unwrap();
+    assert!(needed > used - 20, "{needed} of {used}");
+    for fuel in [needed, needed + 1, used, used + 1] {
+        let ended = run(fuel);
+        assert_eq!((ended.outcome, ended.fuel_consumed), (AppOutcome::Returned, used.min(fuel)), "{fuel}");
+    }
+    for fuel in [needed - 1, 1, 0] {
+        let ended = run(fuel);
+        assert_eq!(ended.outcome, AppOutcome::Exhausted { resource: Resource::Fuel, limit: fuel, used: fuel });
+        assert_eq!(ended.fuel_consumed, fuel, "all of it is used");
+    }
+}
+
+/// What the probe has before it grows: its instances, its tables and a page of each of its two memories.
+fn at_rest() -> u64 {
+    let ended = call("add(1, 2)", &config(|_| ()));
+    assert_eq!(ended.outcome, AppOutcome::Returned);
+    ended.memory_bytes
+}
+
+#[test]
+fn memory_is_that_of_all_memories_together() {
+    // One page more of each of the two memories.
+    let at = at_rest() + (2 << 16);
+    for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_rest(), "0")] {
+        let grants = config(|config| config.limits.memory_bytes = memory_bytes);
+        assert_eq!(value("grow(1)", &grants), grown, "{memory_bytes}");
+    }
+    let ended = call("grow(1)", &config(|config| config.limits.memory_bytes = at));
+    assert_eq!(ended.memory_bytes, at);
+}
+
+#[test]
+fn whoever_aborts_for_want_of_memory_is_out_of_memory() {
+    let limit = at_rest() + (2 << 16);
+    let grants = config(|config| config.limits.memory_bytes = limit);
+    assert_eq!(call("want(2)", &grants).outcome, AppOutcome::Returned);
+    let over = AppOutcome::Exhausted { resource: Resource::Memory, limit, used: limit + (1 << 16) };
+    assert_eq!(call("want(3)", &grants).outcome, over);
+    // What it begins with is over the limit, from its instances to the last byte: it cannot even begin.
+    for memory_bytes in [0, 1 << 16, 2 << 16, at_rest() - 1] {
+        let grants = config(|config| config.limits.memory_bytes = memory_bytes);
+        assert_eq!(exhausted(&call("add(1, 2)", &grants).outcome), Resource::Memory, "{memory_bytes}");
+    }
+}
+
+#[test]
+fn tables_count_together() {
+    let others = other_elements();
+    for (table_elements, before) in [(11, "1"), (10, "1"), (9, "-1")] {
+        let grants = config(|config| config.limits.table_elements = others + table_elements);
+        assert_eq!(value("grow-table(9)", &grants), before, "{table_elements}");
+    }
+}
+
+/// How many elements the tables have at the beginning, without the one of the test's.
+fn other_elements() -> u64 {
+    let fits = |most: u64| {
+        let grants = config(|config| config.limits.table_elements = most);
+        call("add(1, 2)", &grants).outcome == AppOutcome::Returned
+    };
+    (0..100).find(|most| fits(most + 1)).unwrap()
+}
+
+#[test]
+fn instances_have_a_limit() {
+    let fits = |instances| {
+        call("add(1, 2)", &config(|config| config.limits.instances = instances)).outcome == AppOutcome::Returned
+    };
+    let least = (1..1000).find(|&instances| fits(instances)).unwrap();
+    assert!((2..40).contains(&least), "{least}");
+    assert!(fits(least + 1) && !fits(least - 1));
+    let words = trap("add(1, 2)", &config(|config| config.limits.instances = least - 1));
+    assert!(words.contains("limit"), "{words}");
+}
+
+#[test]
+fn time_bounds_work_and_waits() {
+    for endless in ["spin()", "sleep(3600000000000)"] {
+        let ended = call(endless, &config(|config| config.limits.timeout_ms = 50));
+        let AppOutcome::Exhausted { resource: Resource::Time, limit: 50, used } = ended.outcome else {
+            panic!("{endless}: {}", ended.outcome.describe());
+        };
+        assert!((50..60_000).contains(&used), "{endless}: {used}");
+    }
+    assert_eq!(
+        call("sleep(1000000)", &config(|config| config.limits.timeout_ms = 600_000)).outcome,
+        AppOutcome::Returned
+    );
+    // More than a clock can say.
+    assert_eq!(call("add(1, 2)", &config(|config| config.limits.timeout_ms = u64::MAX)).outcome, AppOutcome::Returned);
+}
+
+#[test]
+fn what_wasi_holds_has_a_limit() {
+    let grants = |most| config(|config| config.limits.wasi_handles = most);
+    assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer is two entries");
+    assert_eq!(call("timers(10)", &grants(20)).outcome, AppOutcome::Returned);
+    assert!(trap("timers(10)", &grants(19)).contains("no free keys"));
+}
+
+#[test]
+fn handles_have_a_limit() {
+    let grants = |most| config(|config| config.limits.handles = most);
+    assert_eq!(call("timers(10)", &grants(11)).outcome, AppOutcome::Returned);
+    assert_eq!(call("timers(10)", &grants(10)).outcome, AppOutcome::Returned);
+    assert!(trap("timers(10)", &grants(9)).contains("handle"));
+}
+
+#[test]
+fn what_it_hands_over_has_a_limit() {
+    let grants = config(|config| config.limits.lift_bytes = 1000);
+    for bytes in [999, 1000] {
+        assert_eq!(value(&format!("text({bytes})"), &grants).len(), bytes + 2, "two quotation marks");
+    }
+    assert!(trap("text(1001)", &grants).contains("too much data"));
+}
+
+#[test]
+fn recursion_ends_in_a_trap_of_its_own() {
+    assert_eq!(trap("recurse()", &config(|_| ())), "call stack exhausted");
+    assert_eq!(trap("crash()", &config(|_| ())), "wasm `unreachable` instruction executed");
+}

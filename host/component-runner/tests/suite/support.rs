@@ -1,0 +1,101 @@
+//! What several subjects need.
+
+use std::{fs, path::Path, sync::OnceLock};
+
+use glovebox::{Engine, EngineConfig, component::SandboxHost};
+use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
+
+/// An engine with a cache of its own. What executes scripts uses [`prepared`] instead.
+pub(crate) struct World {
+    pub(crate) applications: Applications,
+    pub(crate) host: SandboxHost,
+    cache: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn cache(&self) -> &Path {
+        self.cache.path()
+    }
+
+    /// What compiled components take in the cache.
+    pub(crate) fn compiled_bytes(&self) -> u64 {
+        let mut directories = vec![self.cache.path().join("components")];
+        let mut bytes = 0;
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                let metadata = entry.metadata().unwrap();
+                if metadata.is_dir() {
+                    directories.push(entry.path());
+                }
+                bytes += metadata.len();
+            }
+        }
+        bytes
+    }
+}
+
+pub(crate) fn world() -> World {
+    let cache = tempfile::tempdir().unwrap();
+    let mut config = EngineConfig::default();
+    (config.cache_dir, config.pool) = (Some(cache.path().into()), None);
+    let engine = Engine::new(config).unwrap();
+    let host = SandboxHost::builder(&engine).build().unwrap();
+    World { applications: Applications::new(&engine).unwrap(), host, cache }
+}
+
+/// The engine that has the prepared interpreters, for applications that execute scripts.
+pub(crate) fn prepared() -> Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    let mut config = EngineConfig::default();
+    config.pool = None;
+    ENGINE.get_or_init(|| Engine::new(config).unwrap()).clone()
+}
+
+pub(crate) fn component(text: &str) -> Vec<u8> {
+    wat::parse_str(text).unwrap()
+}
+
+/// The application of `fixtures/probe.wat`.
+pub(crate) fn probe() -> (World, Application) {
+    let world = world();
+    let bytes = component(include_str!("../fixtures/probe.wat"));
+    let application = world.applications.load_bytes("probe", &bytes).unwrap();
+    (world, application)
+}
+
+/// Calls the probe with these limits and grants.
+pub(crate) fn call(call: &str, config: &AppConfig) -> Ended {
+    let (world, application) = probe();
+    application.invoke(call, &world.host, config).unwrap()
+}
+
+/// What a call returns.
+pub(crate) fn value(of: &str, config: &AppConfig) -> String {
+    let ended = call(of, config);
+    ended.value.unwrap_or_else(|| panic!("{of}: {}", ended.outcome.describe()))
+}
+
+pub(crate) fn config(change: impl FnOnce(&mut AppConfig)) -> AppConfig {
+    let mut config = AppConfig::default();
+    change(&mut config);
+    config
+}
+
+/// The words of the trap that a call ends in.
+pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
+    match call(of, config).outcome {
+        AppOutcome::Trapped { words } => words,
+        other => panic!("{of}: {}", other.describe()),
+    }
+}
+
+/// The command of `fixtures/agent.wat`, with a Python script that has neither quotation marks nor line ends.
+pub(crate) fn agent(script: &str) -> Vec<u8> {
+    let text = include_str!("../fixtures/agent.wat").replace("LENGTH", &script.len().to_string());
+    let mut module = component(&text.replace("SCRIPT", script));
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("command")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
+    wit_component::ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}

@@ -1,0 +1,111 @@
+//! Calling into a guest: the one place where what unwinds it is caught.
+
+use std::collections::BTreeSet;
+
+use wasm_encoder::{BlockType, Catch, Function, InstructionSink, ValType};
+use wasmparser::FuncType;
+
+use crate::{
+    machine::{access, for_guest, switch, switch_by},
+    module::{count, index},
+    plan::{Placed, Plan},
+};
+
+/// The parameters of both functions: the guest, what is called, where the arguments lie as an `i64` each, how many they are, and
+/// where the result goes, an `i64` too.
+const CALLEE: u32 = 1;
+const ARGUMENTS: u32 = 2;
+const COUNT: u32 = 3;
+const RESULT: u32 = 4;
+
+/// Their locals: a result, and the stack that was left before the call.
+const RETURNED: u32 = 5;
+const DEPTH: u32 = 6;
+
+/// How a call ended.
+#[derive(Clone, Copy)]
+enum Status {
+    Nothing = 0,
+    I32 = 1,
+    I64 = 2,
+    Unwound = 3,
+    Missing = 4,
+}
+
+/// `call_export`: by the number of a function in the description.
+pub(crate) fn exports(plan: &Plan<'_>) -> Function {
+    caught(plan, |code, guest| {
+        switch(code, CALLEE, count(&guest.read.exports), |code, number| {
+            let function = guest.read.exports.get(index(number));
+            let Some((function, of)) = function.and_then(|at| Some((*at, guest.read.module.function_type(*at)?)))
+            else {
+                return;
+            };
+            call(code, plan, of, |code| _ = code.call(guest.shift.function(function)));
+        });
+    })
+}
+
+/// `call_table`: by the slot in the guest's table. What a slot holds is known, so that each is called by its own type.
+pub(crate) fn tables(plan: &Plan<'_>) -> Function {
+    caught(plan, |code, guest| {
+        let Some((table, slots)) = &guest.read.table else { return };
+        let module = &guest.read.module;
+        let type_of = |slot: &Option<u32>| module.functions.get(index((*slot)?)).copied();
+        let types: BTreeSet<u32> = slots.iter().filter_map(type_of).collect();
+        let types: Vec<u32> = types.into_iter().collect();
+        let none = count(&types);
+        let case = |slot: &Option<u32>| {
+            let at = type_of(slot).and_then(|of| types.binary_search(&of).ok());
+            at.and_then(|at| u32::try_from(at).ok()).unwrap_or(none)
+        };
+        let targets: Vec<u32> = slots.iter().map(case).collect();
+        switch_by(code, CALLEE, &targets, none, |code, case| {
+            let Some(at) = types.get(index(case)) else { return };
+            let Some(of) = module.types.get(index(*at)) else { return };
+            let (at, table) = (at.saturating_add(guest.shift.types), table.saturating_add(guest.shift.tables));
+            call(code, plan, of, |code| _ = code.local_get(CALLEE).call_indirect(table, at));
+        });
+    })
+}
+
+/// A function that calls into a guest: in each guest's part what it calls returns, and there is nothing to call behind it.
+fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
+    let mut function = Function::new([(2, ValType::I64)]);
+    let mut code = function.instructions();
+    code.global_get(plan.depth).local_set(DEPTH);
+    code.block(BlockType::Empty).try_table(BlockType::Empty, [Catch::One { tag: plan.tag, label: 0 }]);
+    for_guest(&mut code, plan, write);
+    code.i32_const(Status::Missing as i32).return_();
+    code.end().unreachable().end();
+    // The calls that were unwound did not give back what they took.
+    code.local_get(DEPTH).global_set(plan.depth);
+    code.i32_const(Status::Unwound as i32).end();
+    function
+}
+
+/// Loads the arguments, calls, stores the result and returns.
+fn call(code: &mut InstructionSink<'_>, plan: &Plan<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
+    let parameters = of.params();
+    code.local_get(COUNT).i32_const(count(parameters).cast_signed()).i32_ne().if_(BlockType::Empty);
+    code.i32_const(Status::Missing as i32).return_().end();
+    for (at, parameter) in (0u64..).zip(parameters) {
+        code.local_get(ARGUMENTS).i64_load(access(plan.shim_memory, at * 8));
+        if *parameter == wasmparser::ValType::I32 {
+            code.i32_wrap_i64();
+        }
+    }
+    write(code);
+    let status = match of.results() {
+        [] => Status::Nothing,
+        [wasmparser::ValType::I32, ..] => {
+            code.i64_extend_i32_u();
+            Status::I32
+        }
+        _ => Status::I64,
+    };
+    if !of.results().is_empty() {
+        code.local_set(RETURNED).local_get(RESULT).local_get(RETURNED).i64_store(access(plan.shim_memory, 0));
+    }
+    code.i32_const(status as i32).return_();
+}

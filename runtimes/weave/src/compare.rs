@@ -1,0 +1,54 @@
+//! Comparing a guest's memory with the shim's, or with zeros: done over whole memories when sessions change places.
+
+use wasm_encoder::{BlockType, InstructionSink};
+
+use crate::machine::access;
+
+/// What one turn of each loop looks at: one goes on where the one before it would look too far. What is compared is often shorter than
+/// two of the longest.
+const STRIDES: [i32; 2] = [64, 8];
+
+/// Gives 1 where as many bytes as the local `len` says are equal, else 0: in the guest's `memory` from the local `at` on, and in the
+/// memory and from the local that `with` names, or zeros. Changes these locals. Nothing is read beyond them: an address that leaves a memory
+/// traps.
+pub(crate) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
+    code.block(BlockType::Empty);
+
+    for stride in STRIDES {
+        code.loop_(BlockType::Empty);
+        code.local_get(len).i32_const(stride).i32_ge_u().if_(BlockType::Empty);
+        for word in 0..stride.unsigned_abs() / 8 {
+            let offset = u64::from(word) * 8;
+            code.local_get(at).i64_load(access(memory, offset));
+            if let Some((memory, with)) = with {
+                code.local_get(with).i64_load(access(memory, offset)).i64_xor();
+            }
+            if word > 0 {
+                code.i64_or();
+            }
+        }
+        code.i64_const(0).i64_ne().br_if(2);
+        step(code, at, with, len, stride);
+        code.br(1).end().end();
+    }
+
+    code.loop_(BlockType::Empty);
+    code.local_get(len).if_(BlockType::Empty);
+    code.local_get(at).i32_load8_u(access(memory, 0));
+    if let Some((memory, with)) = with {
+        code.local_get(with).i32_load8_u(access(memory, 0)).i32_xor();
+    }
+    code.br_if(2);
+    step(code, at, with, len, 1);
+    code.br(1).end().end();
+
+    code.i32_const(1).return_().end();
+    code.i32_const(0);
+}
+
+fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: u32, bytes: i32) {
+    for local in [Some(at), with.map(|(_, with)| with)].into_iter().flatten() {
+        code.local_get(local).i32_const(bytes).i32_add().local_set(local);
+    }
+    code.local_get(len).i32_const(bytes).i32_sub().local_set(len);
+}

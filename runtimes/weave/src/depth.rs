@@ -1,0 +1,241 @@
+//! How deep a guest's calls may go.
+//!
+//! A native stack that overflows is a trap in one host and the end of the process in another, and none of them says how much a call
+//! takes. So each call that can repeat takes its function's share of a budget, by an estimate that is the same everywhere, and gives
+//! it back; a call that finds too little unwinds the guest. What cannot repeat is on the stack once at most, and is
+//! subtracted from the budget beforehand.
+//!
+//! The estimate is for the compilers that spill most: every local and every operand has a slot of 8 bytes in the frame
+//! (Liftoff of V8 does that; Cranelift keeps what it can in registers), beside a fixed part.
+
+use wasmparser::Operator;
+
+use crate::{
+    WeaveError,
+    guest::slots,
+    module::{Module, count, index},
+};
+
+/// Return address, frame pointer, saved registers, and what compilers keep in a frame for themselves.
+const FRAME_BYTES: u32 = 112;
+
+/// A local's or operand's slot.
+const SLOT_BYTES: u32 = 8;
+
+/// What calls of a module's functions take.
+pub(crate) struct Depths {
+    /// For each of its own functions: the bytes that a call takes, where it can repeat.
+    pub(crate) counted: Vec<Option<i32>>,
+    /// The most that all others on one path take together.
+    pub(crate) once_bytes: u32,
+}
+
+/// Reads what calls what, and estimates what that takes.
+pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveError> {
+    let graph = Graph::of(module, &module.max_operands(bytes)?)?;
+    let components = components(&graph.callees);
+    // Tarjan's algorithm finds components in the order in which they can be called: a callee's before its callers'.
+    let mut once = vec![0u32; components.len()];
+    let mut component_of = vec![0usize; graph.callees.len()];
+    for (number, component) in components.iter().enumerate() {
+        for function in component {
+            if let Some(of) = component_of.get_mut(*function) {
+                *of = number;
+            }
+        }
+    }
+    let mut counted = vec![None; graph.callees.len()];
+    for (number, component) in components.iter().enumerate() {
+        let repeats = component.len() > 1 || component.iter().any(|function| graph.calls(*function, *function));
+        let callees = component.iter().filter_map(|function| graph.callees.get(*function)).flatten();
+        let below = callees.filter_map(|callee| component_of.get(*callee)).filter(|of| **of != number);
+        let mut bytes = below.filter_map(|of| once.get(*of)).copied().max().unwrap_or(0);
+        for function in component {
+            let frame = graph.frame_bytes.get(*function).copied().unwrap_or(0);
+            match counted.get_mut(*function) {
+                Some(slot) if repeats => *slot = i32::try_from(frame).ok(),
+                _ => bytes = bytes.saturating_add(frame),
+            }
+        }
+        if let Some(slot) = once.get_mut(number) {
+            *slot = bytes;
+        }
+    }
+    counted.truncate(module.bodies.len());
+    Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
+}
+
+/// What calls what among a module's own functions, by their number. Behind them stand the types, by their index: what calls through
+/// a table calls the type, and the type calls each of its functions that is in a table.
+struct Graph {
+    callees: Vec<Vec<usize>>,
+    frame_bytes: Vec<u32>,
+}
+
+impl Graph {
+    fn of(module: &Module<'_>, operands: &[u32]) -> Result<Self, WeaveError> {
+        let wrong = WeaveError::invalid(module.name);
+        let (mut callees, mut frame_bytes) = (Vec::new(), Vec::new());
+        for ((function, body), operands) in module.own_functions().zip(operands) {
+            let mut called = Vec::new();
+            for operator in body.get_operators_reader().map_err(&wrong)? {
+                let operator = operator.map_err(&wrong)?;
+                match operator {
+                    Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                        called.extend(own(module, function_index));
+                    }
+                    Operator::CallIndirect { type_index, .. } | Operator::ReturnCallIndirect { type_index, .. } => {
+                        called.push(type_node(module, type_index));
+                    }
+                    _ => {}
+                }
+            }
+            called.sort_unstable();
+            called.dedup();
+            callees.push(called);
+            let parameters = module.function_type(function).map_or(0, |of| count(of.params()));
+            let mut slots = operands.saturating_add(parameters);
+            for group in body.get_locals_reader().map_err(&wrong)? {
+                let (locals, _) = group.map_err(&wrong)?;
+                slots = slots.saturating_add(locals);
+            }
+            frame_bytes.push(slots.saturating_mul(SLOT_BYTES).saturating_add(FRAME_BYTES));
+        }
+        callees.extend(tabled(module)?);
+        Ok(Self { callees, frame_bytes })
+    }
+
+    fn calls(&self, caller: usize, callee: usize) -> bool {
+        self.callees.get(caller).is_some_and(|callees| callees.binary_search(&callee).is_ok())
+    }
+}
+
+/// A function's number among the module's own; none for one that is imported.
+fn own(module: &Module<'_>, function: u32) -> Option<usize> {
+    function.checked_sub(module.imported_functions).map(index)
+}
+
+/// What stands for a type: calls through tables go by structure, so that it is the first that is the same.
+fn type_node(module: &Module<'_>, at: u32) -> usize {
+    let of = module.types.get(index(at));
+    let first = module.types.iter().position(|other| Some(other) == of).unwrap_or(index(at));
+    module.bodies.len().saturating_add(first)
+}
+
+/// The functions in tables, for each type.
+fn tabled(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
+    let mut tabled = vec![Vec::new(); module.types.len()];
+    for table in 0..count(&module.tables) {
+        for function in slots(module, table)?.into_iter().flatten() {
+            let of = module.functions.get(index(function)).copied().unwrap_or_default();
+            let node = type_node(module, of).saturating_sub(module.bodies.len());
+            if let Some(functions) = tabled.get_mut(node) {
+                functions.extend(own(module, function));
+            }
+        }
+    }
+    Ok(tabled)
+}
+
+/// The strongly connected components of a graph, by Tarjan's algorithm: sets of functions each of which can lead to all others.
+/// Without recursion: the guest's call graph is as deep as whoever made it wants.
+fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    const UNSEEN: usize = usize::MAX;
+    let mut order = vec![UNSEEN; callees.len()];
+    let mut lowest = vec![UNSEEN; callees.len()];
+    let mut is_open = vec![false; callees.len()];
+    let (mut next, mut open, mut found) = (0, Vec::new(), Vec::new());
+    for root in 0..callees.len() {
+        if order.get(root).is_none_or(|order| *order != UNSEEN) {
+            continue;
+        }
+        // A function and how many of its callees were looked at.
+        let mut path = vec![(root, 0usize)];
+        while let Some((function, looked_at)) = path.last_mut() {
+            let (at, nth) = (*function, *looked_at);
+            *looked_at += 1;
+            if nth == 0 {
+                set(&mut order, at, next);
+                set(&mut lowest, at, next);
+                set(&mut is_open, at, true);
+                open.push(at);
+                next += 1;
+            }
+            match callees.get(at).and_then(|callees| callees.get(nth)) {
+                Some(callee) if get(&order, *callee) == UNSEEN => path.push((*callee, 0)),
+                Some(callee) => {
+                    if is_open.get(*callee) == Some(&true) {
+                        let both = get(&lowest, at).min(get(&order, *callee));
+                        set(&mut lowest, at, both);
+                    }
+                }
+                None => {
+                    path.pop();
+                    if let Some((caller, _)) = path.last() {
+                        let both = get(&lowest, *caller).min(get(&lowest, at));
+                        set(&mut lowest, *caller, both);
+                    }
+                    if get(&lowest, at) == get(&order, at) {
+                        let first = open.iter().rposition(|other| *other == at).unwrap_or(0);
+                        let component = open.split_off(first);
+                        component.iter().for_each(|member| set(&mut is_open, *member, false));
+                        found.push(component);
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+fn get(items: &[usize], at: usize) -> usize {
+    items.get(at).copied().unwrap_or(usize::MAX)
+}
+
+fn set<T>(items: &mut [T], at: usize, value: T) {
+    if let Some(item) = items.get_mut(at) {
+        *item = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{components, depths};
+    use crate::module::Module;
+
+    #[test]
+    fn components_come_in_the_order_in_which_they_can_be_called() {
+        // 0 → 1 → 2 → 1, 2 → 3, 4 → 4
+        let found = components(&[vec![1], vec![2], vec![1, 3], vec![], vec![4]]);
+        assert_eq!(found, [vec![3], vec![1, 2], vec![0], vec![4]]);
+    }
+
+    #[test]
+    fn a_long_chain_needs_no_stack() {
+        let chain: Vec<Vec<usize>> = (0..200_000).map(|at| vec![(at + 1) % 200_000]).collect();
+        assert_eq!(components(&chain).len(), 1);
+    }
+
+    #[test]
+    fn what_can_repeat_is_counted_and_the_rest_is_added_up_once() {
+        let text = r#"(module
+            (type $leaf (func (param i32)))
+            (import "wasi_snapshot_preview1" "fd_close" (func (param i32) (result i32)))
+            (table 1 funcref) (elem (i32.const 0) $tabled)
+            (func $entry (call $even (i32.const 1)))
+            (func $even (param i32) (call $odd (local.get 0)))
+            (func $odd (param i32) (local i64 i64) (call $even (i32.const 0)) (call $below))
+            (func $below (call $last))
+            (func $last)
+            (func $tabled (param i32) (call_indirect (type $leaf) (local.get 0) (i32.const 0)))
+            (func $self (call $self)))"#;
+        let bytes = wat::parse_str(text).unwrap();
+        let depths = depths(&Module::read("guest", &bytes).unwrap(), &bytes).unwrap();
+        let (frame, slot) = (112, 8);
+        let even = frame + slot * 2;
+        let odd = frame + slot * 4;
+        let tabled = frame + slot * 3;
+        assert_eq!(depths.counted, [None, Some(even), Some(odd), None, None, Some(tabled), Some(frame)]);
+        assert_eq!(depths.once_bytes, 3 * 112 + 8, "entry with one operand, below, last");
+    }
+}

@@ -1,0 +1,110 @@
+//! What stands between the guests' code and the shim's: functions that turn what the shim answers into an unwinding.
+
+use std::collections::BTreeMap;
+
+use wasm_encoder::{BlockType, Function, ValType};
+use wasmparser::FuncType;
+
+use crate::{
+    WeaveError,
+    body::Depth,
+    guest::Read,
+    module::Module,
+    plan::{Plan, Reason},
+};
+
+/// The prefix of the names by which the shim exports WASI preview 1.
+pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
+
+/// The names by which the shim exports its other functions for the guests' code.
+pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
+pub(crate) const GROW: &str = "glovebox:machine/grow";
+
+/// The prefix of those names.
+pub(crate) const MACHINE_PREFIX: &str = "glovebox:machine/";
+
+/// A function of WASI as the guests import it.
+pub(crate) struct Wanted<'a> {
+    pub(crate) of: &'a FuncType,
+    /// The shim's function.
+    pub(crate) shim: u32,
+}
+
+/// What the guests import, by name; each is resolved once.
+pub(crate) fn wanted<'a>(
+    guests: &'a [Read<'_>],
+    shim: &Module<'_>,
+) -> Result<BTreeMap<&'a str, Wanted<'a>>, WeaveError> {
+    let mut wanted: BTreeMap<&str, Wanted<'_>> = BTreeMap::new();
+    for guest in guests {
+        for (number, import) in (0u32..).zip(&guest.module.imports) {
+            let name = import.name;
+            let Some(of) = guest.module.function_type(number) else { continue };
+            let other = || WeaveError::unsupported(guest.guest.name, format!("it imports `{name}` by another type"));
+            if let Some(known) = wanted.get(name) {
+                if known.of != of {
+                    return Err(other());
+                }
+                continue;
+            }
+            let shim_function = exported(shim, &format!("{WASI_PREFIX}{name}"))?;
+            let shim_type = shim.function_type(shim_function);
+            let fits = shim_type.is_some_and(|shim| {
+                let is_answered = of.results() == shim.results() || of.results().is_empty();
+                shim.params() == of.params() && shim.results() == [wasmparser::ValType::I32] && is_answered
+            });
+            if !fits {
+                return Err(other());
+            }
+            wanted.insert(name, Wanted { of, shim: shim_function });
+        }
+    }
+    Ok(wanted)
+}
+
+/// A function that the shim exports.
+pub(crate) fn exported(shim: &Module<'_>, name: &str) -> Result<u32, WeaveError> {
+    let found =
+        shim.exports.iter().find(|export| export.name == name && matches!(export.kind, wasmparser::ExternalKind::Func));
+    found.map(|export| export.index).ok_or_else(|| WeaveError::Shim(format!("it exports no function `{name}`")))
+}
+
+/// Calls the shim, and unwinds where the answer is no errno. A function that answers nothing never returns: `proc_exit`.
+pub(crate) fn wasi(of: &FuncType, shim: u32, unwind: u32) -> Function {
+    let parameters = crate::module::count(of.params());
+    let mut function = Function::new([(1, ValType::I32)]);
+    let mut code = function.instructions();
+    for parameter in 0..parameters {
+        code.local_get(parameter);
+    }
+    code.call(shim);
+    if of.results().is_empty() {
+        code.drop().call(unwind).unreachable().end();
+        return function;
+    }
+    let answer = parameters;
+    code.local_tee(answer).i32_const(0).i32_lt_s().if_(BlockType::Empty).call(unwind).end();
+    code.local_get(answer).end();
+    function
+}
+
+/// Says why, and throws.
+pub(crate) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
+    let mut function = Function::new([]);
+    function.instructions().i32_const(reason as i32).global_set(plan.reason).throw(plan.tag).end();
+    function
+}
+
+/// Where a function may not go on: too deep a call unwinds. Otherwise it is the counter, which is given and used up: has it filled up
+/// and gives the new one, or unwinds.
+pub(crate) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
+    let mut function = Function::new([]);
+    let mut code = function.instructions();
+    if let Some(Depth { global, overflow }) = depth {
+        code.global_get(global).i64_const(0).i64_lt_s().if_(BlockType::Empty).call(overflow).end();
+    }
+    code.local_get(0).global_set(fuel);
+    code.call(refuel).if_(BlockType::Empty).call(unwind).end();
+    code.global_get(fuel).end();
+    function
+}

@@ -1,0 +1,212 @@
+//! What a guest is, read from its prepared module.
+
+use std::collections::BTreeMap;
+
+use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Operator, TypeRef, ValType};
+
+use crate::{
+    WeaveError,
+    depth::{Depths, depths},
+    image::Image,
+    module::{Module, count, index},
+};
+use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
+
+/// The module that all of a guest's imports come from.
+const WASI: &str = "wasi_snapshot_preview1";
+
+/// The table whose functions can be called by their slots.
+const TABLE: &str = "__table";
+
+/// A prepared interpreter.
+#[derive(Clone, Debug)]
+pub struct Guest<'a> {
+    /// The runtime's name.
+    pub name: &'a str,
+    /// Further names of the runtime.
+    pub aliases: &'a [String],
+    /// `python` or `javascript`.
+    pub language: &'a str,
+    /// The driver, as recipes name it.
+    pub driver: &'a str,
+    /// The interpreter's version.
+    pub version: &'a str,
+    /// The prepared module: [`with_image`](glovebox_runtimes::rewrite::with_image).
+    pub module: &'a [u8],
+    /// Its digest: the image's identity.
+    pub image_sha256: Digest,
+    /// Addresses that the driver knows the image by.
+    pub anchors: &'a BTreeMap<String, u32>,
+    /// The globals that change as it runs, all of them.
+    pub globals: &'a [MutableGlobal],
+    /// The functions that the driver calls.
+    pub exports: &'a [String],
+}
+
+/// The functions in a table, by slot.
+pub(crate) type Slots = Vec<Option<u32>>;
+
+/// A guest taken apart.
+pub(crate) struct Read<'a> {
+    pub(crate) guest: &'a Guest<'a>,
+    pub(crate) module: Module<'a>,
+    /// What calls in it take of the native stack.
+    pub(crate) depths: Depths,
+    /// The size of the image.
+    pub(crate) memory_pages: u32,
+    /// The image.
+    pub(crate) image: Image,
+    /// The functions that are called by name: their indices.
+    pub(crate) exports: Vec<u32>,
+    /// Mutable globals with the bits they have in the image.
+    pub(crate) globals: Vec<(MutableGlobal, u64)>,
+    /// The table that is called into, where there is one: its index, and what its slots hold.
+    pub(crate) table: Option<(u32, Slots)>,
+}
+
+impl<'a> Read<'a> {
+    pub(crate) fn new(guest: &'a Guest<'a>) -> Result<Self, WeaveError> {
+        let module = Module::read(guest.name, guest.module)?;
+        let wrong = |what: &str| WeaveError::unsupported(guest.name, what);
+        for import in &module.imports {
+            if import.module != WASI || !matches!(import.ty, TypeRef::Func(_)) {
+                let what =
+                    format!("it imports `{}` `{}`, and gets nothing but WASI preview 1", import.module, import.name);
+                return Err(WeaveError::unsupported(guest.name, what));
+            }
+        }
+        if module.start.is_some() {
+            return Err(wrong("it has a start function; only prepared modules can be woven"));
+        }
+        // One that were not known would keep what a session left in it for the next one.
+        let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
+        if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
+            return Err(wrong(&format!("its global {at} changes, and is not among those that are saved")));
+        }
+        let [memory] = module.memories.as_slice() else { return Err(wrong("it has not exactly one memory")) };
+        let memory_pages = u32::try_from(memory.initial).map_err(|_| wrong("its memory is too large"))?;
+        let image = Image::of(&module)?;
+        Ok(Self {
+            guest,
+            memory_pages,
+            image,
+            exports: exported_functions(&module, guest.exports)?,
+            globals: guest.globals.iter().map(|global| initial(&module, global)).collect::<Result<_, _>>()?,
+            table: called_table(&module)?,
+            depths: depths(&module, guest.module)?,
+            module,
+        })
+    }
+}
+
+fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>, WeaveError> {
+    let find = |name: &String| {
+        let found = module.exports.iter().find(|export| export.kind == ExternalKind::Func && export.name == *name);
+        let function = found.map(|export| export.index).ok_or_else(|| {
+            WeaveError::unsupported(module.name, format!("it exports no function `{name}` for its driver"))
+        })?;
+        match module.function_type(function) {
+            Some(of) if is_callable(of) => Ok(function),
+            _ => Err(WeaveError::unsupported(module.name, format!("`{name}` takes or returns other than integers"))),
+        }
+    };
+    names.iter().map(find).collect()
+}
+
+/// Whether a function can be called from outside: with integers, for one or none.
+pub(crate) fn is_callable(of: &FuncType) -> bool {
+    let is_integer = |of: &ValType| matches!(of, ValType::I32 | ValType::I64);
+    of.params().iter().chain(of.results()).all(is_integer) && of.results().len() <= 1
+}
+
+/// The bits that a global begins with.
+fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal, u64), WeaveError> {
+    let no_number = || {
+        let what = format!("global {} (`{}`) does not begin with a number", global.index, global.export);
+        WeaveError::unsupported(module.name, what)
+    };
+    let defined = module.globals.get(index(global.index)).ok_or_else(no_number)?;
+    let mut reader = defined.init_expr.get_operators_reader();
+    let first = reader.read().map_err(WeaveError::invalid(module.name))?;
+    if !matches!(reader.read(), Ok(Operator::End)) {
+        return Err(no_number());
+    }
+    let bits = match first {
+        Operator::I32Const { value } => u64::from(value.cast_unsigned()),
+        Operator::I64Const { value } => value.cast_unsigned(),
+        Operator::F32Const { value } => u64::from(value.bits()),
+        Operator::F64Const { value } => value.bits(),
+        _ => return Err(no_number()),
+    };
+    Ok((global.clone(), bits))
+}
+
+/// The table that the driver calls into. What its slots hold never changes: preparing refuses modules that change tables.
+fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError> {
+    let found = module.exports.iter().find(|export| export.kind == ExternalKind::Table && export.name == TABLE);
+    let Some(table) = found.map(|export| export.index) else { return Ok(None) };
+    let mut slots = slots(module, table)?;
+    for slot in &mut slots {
+        *slot = slot.filter(|function| module.function_type(*function).is_some_and(is_callable));
+    }
+    Ok(Some((table, slots)))
+}
+
+/// The functions in a table, as its elements put them there.
+pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
+    let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
+    let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];
+    for element in &module.elements {
+        let ElementKind::Active { table_index, offset_expr } = &element.kind else { continue };
+        if table_index.unwrap_or(0) != table {
+            continue;
+        }
+        let Some(start) = constant(offset_expr) else {
+            return Err(WeaveError::unsupported(module.name, "an element of its table has no constant place"));
+        };
+        for (at, function) in (index(start)..).zip(functions(module, &element.items)?) {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = function;
+            }
+        }
+    }
+    Ok(slots)
+}
+
+fn functions(module: &Module<'_>, items: &ElementItems<'_>) -> Result<Vec<Option<u32>>, WeaveError> {
+    let listed: Result<Vec<_>, wasmparser::Error> = match items {
+        ElementItems::Functions(items) => items.clone().into_iter().map(|function| function.map(Some)).collect(),
+        ElementItems::Expressions(_, items) => {
+            items.clone().into_iter().map(|expression| reference(&expression?)).collect()
+        }
+    };
+    listed.map_err(WeaveError::invalid(module.name))
+}
+
+fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Error> {
+    Ok(match expression.get_operators_reader().read()? {
+        Operator::RefFunc { function_index } => Some(function_index),
+        _ => None,
+    })
+}
+
+/// What an expression gives that is one `i32.const`.
+pub(crate) fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
+    let mut reader = expression.get_operators_reader();
+    match (reader.read(), reader.read()) {
+        (Ok(Operator::I32Const { value }), Ok(Operator::End)) => Some(value.cast_unsigned()),
+        _ => None,
+    }
+}
+
+/// Where an active data segment goes, and what it is; the memory is the only one.
+pub(crate) fn segment<'a>(module: &Module<'_>, data: &wasmparser::Data<'a>) -> Result<(u32, &'a [u8]), WeaveError> {
+    let place = match &data.kind {
+        DataKind::Active { offset_expr, .. } => constant(offset_expr),
+        DataKind::Passive => None,
+    };
+    let start = place.filter(|start| start.checked_add(count(data.data)).is_some());
+    start.map(|start| (start, data.data)).ok_or_else(|| {
+        WeaveError::unsupported(module.name, "a data segment has no constant place; only prepared modules can be woven")
+    })
+}

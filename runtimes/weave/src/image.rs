@@ -1,0 +1,99 @@
+//! A guest's pristine image: one data segment that the shim copies from, whenever a guest begins anew, and where what is in it goes.
+
+use crate::{
+    WeaveError,
+    guest::segment,
+    module::{Module, count, index},
+};
+
+/// Zeros from this length on are left out: a run more takes some eight bytes of description, and two short copies at each reset.
+const GAP_BYTES: u32 = 32;
+
+/// The image without its long zeros.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// What is left, run behind run.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each run goes and how long it is, in the order of their addresses.
+    pub(crate) runs: Vec<(u32, u32)>,
+}
+
+impl Image {
+    pub(crate) fn of(module: &Module<'_>) -> Result<Self, WeaveError> {
+        let (mut image, mut end) = (Self::default(), 0);
+        for data in &module.data {
+            let (start, bytes) = segment(module, data)?;
+            if start < end {
+                let what = "its data segments overlap; only prepared modules can be woven";
+                return Err(WeaveError::unsupported(module.name, what));
+            }
+            end = start.saturating_add(count(bytes));
+            image.add(start, bytes);
+        }
+        Ok(image)
+    }
+
+    /// Adds a segment, which lies behind all that is there.
+    fn add(&mut self, start: u32, bytes: &[u8]) {
+        for (at, byte) in (start..).zip(bytes).filter(|(_, byte)| **byte != 0) {
+            let zeros =
+                self.runs.last().map(|(start, length)| at - (start + length)).filter(|zeros| *zeros < GAP_BYTES);
+            match (self.runs.last_mut(), zeros) {
+                (Some((_, length)), Some(zeros)) => {
+                    *length += zeros + 1;
+                    self.bytes.resize(self.bytes.len() + index(zeros), 0);
+                }
+                _ => self.runs.push((at, 1)),
+            }
+            self.bytes.push(*byte);
+        }
+    }
+
+    /// Lengths by turns: of zeros that are left out, of bytes that are there.
+    pub(crate) fn lengths(&self) -> Vec<u32> {
+        let mut end = 0;
+        let pair = |(start, length): &(u32, u32)| {
+            let zeros = start - std::mem::replace(&mut end, start + length);
+            [zeros, *length]
+        };
+        self.runs.iter().flat_map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GAP_BYTES, Image};
+
+    fn image(segments: &[(u32, &[u8])]) -> Image {
+        let mut image = Image::default();
+        segments.iter().for_each(|(start, bytes)| image.add(*start, bytes));
+        image
+    }
+
+    #[test]
+    fn long_zeros_are_left_out_and_short_ones_are_not() {
+        for zeros in [GAP_BYTES - 1, GAP_BYTES, GAP_BYTES + 1] {
+            let between = vec![0; zeros as usize];
+            let image = image(&[(100, &[&[0, 0, 7][..], &between, &[8, 9], &[0; 4]].concat())]);
+            let far = 102 + 1 + zeros;
+            if zeros < GAP_BYTES {
+                assert_eq!(image.runs, [(102, zeros + 3)]);
+                assert_eq!(image.bytes, [&[7][..], &between, &[8, 9]].concat());
+                assert_eq!(image.lengths(), [102, zeros + 3]);
+            } else {
+                assert_eq!(image.runs, [(102, 1), (far, 2)]);
+                assert_eq!(image.bytes, [7, 8, 9]);
+                assert_eq!(image.lengths(), [102, 1, zeros, 2]);
+            }
+        }
+        assert_eq!(image(&[(100, &[0; 99])]), Image::default());
+    }
+
+    #[test]
+    fn segments_side_by_side_are_one_run() {
+        let near = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES - 1, &[3])]);
+        assert_eq!(near.runs, [(0, 2 + GAP_BYTES)]);
+        let far = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES, &[3])]);
+        assert_eq!((far.runs, far.bytes), (vec![(0, 2), (2 + GAP_BYTES, 1)], vec![1, 2, 3]));
+    }
+}

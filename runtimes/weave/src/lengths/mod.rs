@@ -1,0 +1,272 @@
+//! Which lengths are constants to Wasmtime.
+//!
+//! Work in proportion to a constant length is charged without a check, if it is little. Wasmtime sees a constant wherever its
+//! compiler's frontend does: also one that comes through locals, and through blocks. So whoever charges as it does has to see the
+//! same, no less and no more. This follows `code_translator.rs` of its crate `wasmtime-internal-cranelift`, version 48, as far as
+//! the values of variables and of the operand stack go.
+
+mod blocks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use blocks::{Frame, Kind};
+use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
+
+use crate::{
+    WeaveError, cost,
+    module::{Module, index},
+    values::{Block, Origin, Value, Values, Variable},
+};
+
+/// Lengths, by the places of the operators that they belong to.
+pub(crate) type Constants = HashMap<usize, i32>;
+
+/// The constant lengths of a function's operators.
+pub(crate) fn constants(
+    module: &Module<'_>,
+    parameters: u32,
+    locals: &[(u32, wasm_encoder::ValType)],
+    operators: &[Operator<'_>],
+) -> Result<Constants, WeaveError> {
+    if !operators.iter().any(has_length) {
+        return Ok(Constants::new());
+    }
+    let mut reader = Reader::new(module, parameters, locals);
+    let mut lengths = Constants::new();
+    for (place, operator) in operators.iter().enumerate() {
+        if has_length(operator)
+            && reader.is_live
+            && let Some(length) = reader.length()?
+        {
+            lengths.insert(place, length);
+        }
+        reader.read(operator)?;
+    }
+    Ok(lengths)
+}
+
+/// Whether what an operator costs, or whether it is checked, depends on the number on top of the stack.
+fn has_length(operator: &Operator<'_>) -> bool {
+    cost::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
+}
+
+/// Follows a function's operators.
+struct Reader<'m> {
+    module: &'m Module<'m>,
+    imported_globals: usize,
+    values: Values,
+    variables: Variable,
+    at: Block,
+    is_live: bool,
+    stack: Vec<Value>,
+    frames: Vec<Frame>,
+}
+
+impl<'m> Reader<'m> {
+    fn new(module: &'m Module<'m>, parameters: u32, locals: &[(u32, wasm_encoder::ValType)]) -> Self {
+        let mut values = Values::default();
+        let (entry, exit) = (values.block(), values.block());
+        values.seal(entry);
+        let mut variables = parameters;
+        for parameter in 0..parameters {
+            let value = values.value(Origin::Computed);
+            values.define(parameter, entry, value);
+        }
+        for (count, ty) in locals {
+            // One for all of a group.
+            let zero =
+                values.value(if *ty == wasm_encoder::ValType::I32 { Origin::Constant(0) } else { Origin::Computed });
+            for _ in 0..*count {
+                values.define(variables, entry, zero);
+                variables = variables.saturating_add(1);
+            }
+        }
+        let imported_globals =
+            module.imports.iter().filter(|import| matches!(import.ty, wasmparser::TypeRef::Global(_))).count();
+        let mut reader = Self {
+            module,
+            imported_globals,
+            values,
+            variables,
+            at: entry,
+            is_live: true,
+            stack: vec![],
+            frames: vec![],
+        };
+        // What it returns is not looked at.
+        reader.enter(Kind::Block, exit, vec![], 0);
+        reader.check();
+        reader
+    }
+
+    /// The length on top of the stack, where it is a constant. What is not, is checked.
+    fn length(&mut self) -> Result<Option<i32>, WeaveError> {
+        let Some(top) = self.stack.last() else { return Ok(None) };
+        let length = match self.values.origin(*top) {
+            Origin::Constant(length) => Some(length),
+            Origin::Computed | Origin::Same(_) => None,
+            Origin::Obscure => return Err(self.unsupported("a length that may be a constant")),
+        };
+        Ok(length)
+    }
+
+    fn unsupported(&self, what: &str) -> WeaveError {
+        WeaveError::unsupported(self.module.name, what)
+    }
+
+    fn push(&mut self, origin: Origin) {
+        let value = self.values.value(origin);
+        self.stack.push(value);
+    }
+
+    fn top(&self, count: usize) -> Vec<Value> {
+        self.stack.get(self.stack.len().saturating_sub(count)..).unwrap_or_default().to_vec()
+    }
+
+    fn read(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
+        match operator {
+            Operator::Else => self.otherwise(),
+            Operator::End => self.end(),
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } if !self.is_live => {
+                let nowhere = self.at;
+                self.enter(Kind::Block, nowhere, vec![], 0);
+            }
+            _ if !self.is_live => {}
+            Operator::Block { blockty } => {
+                let (params, results) = self.block_type(*blockty);
+                let (next, results) = (self.values.block(), self.fresh(results.len()));
+                self.enter(Kind::Block, next, results, params.len());
+            }
+            Operator::Loop { blockty } => self.enter_loop(*blockty),
+            Operator::If { blockty } => self.enter_if(*blockty),
+            Operator::Br { relative_depth } => {
+                self.branch(*relative_depth);
+                self.is_live = false;
+            }
+            Operator::BrIf { relative_depth } => {
+                self.stack.pop();
+                self.branch(*relative_depth);
+                let next = self.values.block();
+                self.values.jump(self.at, next);
+                self.values.seal(next);
+                self.at = next;
+            }
+            Operator::BrTable { targets } => self.branch_table(targets),
+            Operator::Return
+            | Operator::Unreachable
+            | Operator::ReturnCall { .. }
+            | Operator::ReturnCallIndirect { .. } => self.is_live = false,
+            Operator::LocalGet { local_index } => {
+                let value = self.values.find(*local_index, self.at);
+                self.stack.push(value);
+            }
+            Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                if let Some(value) = self.stack.last() {
+                    self.values.define(*local_index, self.at, *value);
+                }
+                if matches!(operator, Operator::LocalSet { .. }) {
+                    self.stack.pop();
+                }
+            }
+            Operator::I32Const { value } => self.push(Origin::Constant(*value)),
+            Operator::GlobalGet { global_index } => {
+                let origin = self.global(*global_index);
+                self.push(origin);
+            }
+            Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
+            Operator::CallIndirect { type_index, .. } => {
+                // An element of a table is made when it is asked for first.
+                self.detour(1);
+                self.call(self.module.types.get(index(*type_index)), 1);
+            }
+            Operator::MemoryGrow { .. } => {
+                if self.length()?.is_none() {
+                    self.check();
+                }
+                self.compute(1, 1);
+            }
+            _ if cost::is_bulk(operator) => self.bulk(operator)?,
+            Operator::TableGet { .. } | Operator::TableSet { .. } => {
+                return Err(self.unsupported("an operator on a table beside lengths"));
+            }
+            other => {
+                let arity = other.operator_arity(&NoTypes);
+                let (taken, given) = arity.ok_or_else(|| self.unsupported(&format!("the operator `{other:?}`")))?;
+                self.compute(index(taken), index(given));
+            }
+        }
+        Ok(())
+    }
+
+    fn bulk(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
+        if !matches!(operator, Operator::MemoryCopy { .. } | Operator::MemoryFill { .. } | Operator::MemoryInit { .. })
+        {
+            return Err(self.unsupported("an operator on a table beside lengths"));
+        }
+        let is_small = self.length()?.is_some_and(|length| i64::from(length.cast_unsigned()) <= cost::SMALL_BULK);
+        if !is_small {
+            self.check();
+        }
+        self.compute(3, 0);
+        Ok(())
+    }
+
+    fn call(&mut self, of: Option<&FuncType>, beside: usize) {
+        if let Some(of) = of {
+            self.compute(of.params().len().saturating_add(beside), of.results().len());
+        }
+    }
+
+    fn compute(&mut self, taken: usize, given: usize) {
+        self.stack.truncate(self.stack.len().saturating_sub(taken));
+        for _ in 0..given {
+            self.push(Origin::Computed);
+        }
+    }
+
+    /// The value of a global: one that never changes is known when the code is compiled.
+    fn global(&self, number: u32) -> Origin {
+        let own = index(number).checked_sub(self.imported_globals).and_then(|own| self.module.globals.get(own));
+        let Some(global) = own.filter(|global| !global.ty.mutable) else { return Origin::Computed };
+        let mut operators = global.init_expr.get_operators_reader().into_iter().flatten();
+        match (operators.next(), operators.next()) {
+            (Some(Operator::I32Const { value }), Some(Operator::End)) => Origin::Constant(value),
+            _ => Origin::Obscure,
+        }
+    }
+}
+
+/// For operators that take and give the same whatever the module is.
+struct NoTypes;
+
+impl ModuleArity for NoTypes {
+    fn sub_type_at(&self, _: u32) -> Option<&wasmparser::SubType> {
+        None
+    }
+
+    fn tag_type_arity(&self, _: u32) -> Option<(u32, u32)> {
+        None
+    }
+
+    fn type_index_of_function(&self, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn func_type_of_cont_type(&self, _: &wasmparser::ContType) -> Option<&FuncType> {
+        None
+    }
+
+    fn sub_type_of_ref_type(&self, _: &wasmparser::RefType) -> Option<&wasmparser::SubType> {
+        None
+    }
+
+    fn control_stack_height(&self) -> u32 {
+        0
+    }
+
+    fn label_block(&self, _: u32) -> Option<(BlockType, wasmparser::FrameKind)> {
+        None
+    }
+}

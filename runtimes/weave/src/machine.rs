@@ -1,0 +1,194 @@
+//! The functions that the shim imports from `glovebox:machine`: its hands on the guests.
+//!
+//! The first parameter of most is the guest's number. A wrong one, or a global that is not there, is the shim's own mistake:
+//! it traps.
+
+use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
+
+use crate::{
+    calls, compare,
+    module::count,
+    plan::{Placed, Plan},
+};
+use glovebox_runtimes::rewrite::GlobalKind;
+
+const I32: ValType = ValType::I32;
+const I64: ValType = ValType::I64;
+
+/// A function's type.
+pub(crate) type Signature = (&'static [ValType], &'static [ValType]);
+
+/// One of the functions. `None`: there is none of this name.
+pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Function)> {
+    Some(match name {
+        "describe_len" => ((&[], &[I32]), describe_len(plan)),
+        "describe" => ((&[I32], &[]), describe(plan)),
+        "memory_size" => ((&[I32], &[I32]), each(plan, |code, guest| _ = code.memory_size(guest.memory()))),
+        "memory_grow" => {
+            ((&[I32, I32], &[I32]), each(plan, |code, guest| _ = code.local_get(1).memory_grow(guest.memory())))
+        }
+        "virtual_size" => ((&[I32], &[I32]), each(plan, |code, guest| _ = code.global_get(guest.virtual_size))),
+        "set_virtual_size" => {
+            ((&[I32, I32], &[]), each(plan, |code, guest| _ = code.local_get(1).global_set(guest.virtual_size)))
+        }
+        "memory_read" => {
+            let body = each(plan, |code, guest| {
+                code.local_get(2).local_get(1).local_get(3).memory_copy(plan.shim_memory, guest.memory());
+            });
+            ((&[I32, I32, I32, I32], &[]), body)
+        }
+        "memory_write" => {
+            let body = each(plan, |code, guest| {
+                code.local_get(1).local_get(2).local_get(3).memory_copy(guest.memory(), plan.shim_memory);
+            });
+            ((&[I32, I32, I32, I32], &[]), body)
+        }
+        "memory_fill" => {
+            let body = each(plan, |code, guest| {
+                code.local_get(1).local_get(2).local_get(3).memory_fill(guest.memory());
+            });
+            ((&[I32, I32, I32, I32], &[]), body)
+        }
+        "memory_equals" => {
+            let body =
+                each(plan, |code, guest| compare::equals(code, guest.memory(), 1, Some((plan.shim_memory, 2)), 3));
+            ((&[I32, I32, I32, I32], &[I32]), body)
+        }
+        "memory_is_zero" => {
+            let body = each(plan, |code, guest| compare::equals(code, guest.memory(), 1, None, 2));
+            ((&[I32, I32, I32], &[I32]), body)
+        }
+        "image_to_guest" => {
+            let body = each(plan, |code, guest| image(code, guest, guest.memory()));
+            ((&[I32, I32, I32, I32], &[]), body)
+        }
+        "image_to_shim" => {
+            ((&[I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, plan.shim_memory)))
+        }
+        "global_get" => ((&[I32, I32], &[I64]), each(plan, global_get)),
+        "global_set" => ((&[I32, I32, I64], &[]), each(plan, global_set)),
+        "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
+        "fuel_set" => ((&[I64], &[]), whole(|code| _ = code.local_get(0).i64_const(1).i64_sub().global_set(plan.fuel))),
+        "unwound" => ((&[], &[I32]), whole(|code| _ = code.global_get(plan.reason))),
+        "call_export" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::exports(plan)),
+        "call_table" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::tables(plan)),
+        _ => return None,
+    })
+}
+
+/// A function that is the same for all guests.
+fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
+    let mut function = Function::new([]);
+    let mut code = function.instructions();
+    write(&mut code);
+    code.end();
+    function
+}
+
+/// A function that does something with the guest whose number is the first parameter.
+fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
+    whole(|code| {
+        for_guest(code, plan, |code, guest| {
+            write(code, guest);
+            code.return_();
+        });
+        code.unreachable();
+    })
+}
+
+/// Does something where the guest's number is the first local; goes on behind it for another number.
+pub(crate) fn for_guest(
+    code: &mut InstructionSink<'_>,
+    plan: &Plan<'_>,
+    write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>),
+) {
+    for (number, guest) in (0i32..).zip(&plan.guests) {
+        code.local_get(0).i32_const(number).i32_eq().if_(BlockType::Empty);
+        write(code, guest);
+        code.end();
+    }
+}
+
+/// Goes to the case whose number a local holds. Each must leave the function; what follows is for any other number.
+pub(crate) fn switch(
+    code: &mut InstructionSink<'_>,
+    selector: u32,
+    cases: u32,
+    write: impl FnMut(&mut InstructionSink<'_>, u32),
+) {
+    let targets: Vec<u32> = (0..cases).collect();
+    switch_by(code, selector, &targets, cases, write);
+}
+
+/// As [`switch`], where `targets` says which case a number stands for.
+pub(crate) fn switch_by(
+    code: &mut InstructionSink<'_>,
+    selector: u32,
+    targets: &[u32],
+    cases: u32,
+    mut write: impl FnMut(&mut InstructionSink<'_>, u32),
+) {
+    for _ in 0..=cases {
+        code.block(BlockType::Empty);
+    }
+    code.local_get(selector).br_table(targets.iter().copied(), cases).end();
+    for case in 0..cases {
+        write(code, case);
+        code.end();
+    }
+}
+
+fn describe_len(plan: &Plan<'_>) -> Function {
+    whole(|code| _ = code.i32_const(plan.description.1.cast_signed()))
+}
+
+fn describe(plan: &Plan<'_>) -> Function {
+    let (segment, len) = plan.description;
+    whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
+}
+
+/// Copies from the image's data segment: guest, offset in the segment, where to, length.
+fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
+    code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
+}
+
+fn global_get(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
+    switch(code, 1, count(&guest.read.globals), |code, number| {
+        let Some((index, kind)) = global(guest, number) else { return };
+        code.global_get(index);
+        match kind {
+            GlobalKind::I32 => _ = code.i64_extend_i32_u(),
+            GlobalKind::I64 => {}
+            GlobalKind::F32 => _ = code.i32_reinterpret_f32().i64_extend_i32_u(),
+            GlobalKind::F64 => _ = code.i64_reinterpret_f64(),
+        }
+        code.return_();
+    });
+    code.unreachable();
+}
+
+fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
+    switch(code, 1, count(&guest.read.globals), |code, number| {
+        let Some((index, kind)) = global(guest, number) else { return };
+        code.local_get(2);
+        match kind {
+            GlobalKind::I32 => _ = code.i32_wrap_i64(),
+            GlobalKind::I64 => {}
+            GlobalKind::F32 => _ = code.i32_wrap_i64().f32_reinterpret_i32(),
+            GlobalKind::F64 => _ = code.f64_reinterpret_i64(),
+        }
+        code.global_set(index).return_();
+    });
+    code.unreachable();
+}
+
+/// Where a mutable global is, by its number.
+fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
+    let (global, _) = guest.read.globals.get(crate::module::index(number))?;
+    Some((global.index.saturating_add(guest.shift.globals), global.kind))
+}
+
+/// An access to a memory, nothing known of its alignment.
+pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
+    MemArg { offset, align: 0, memory_index: memory }
+}

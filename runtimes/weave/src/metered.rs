@@ -1,0 +1,71 @@
+//! One module alone, metered.
+
+use wasm_encoder::{ConstExpr, EntityType, ExportKind, Function, ValType, reencode::Reencode};
+
+use crate::{
+    WeaveError,
+    assembly::Assembly,
+    body::{self, Frame, Fuel, Work},
+    glue,
+    module::{Module, count, index},
+    shift::Shift,
+};
+
+/// The module with fuel metered as in a woven one, for comparing it with Wasmtime's own: it exports the counter as `fuel` (a
+/// mutable `i64` global, one less than what is left, counting down from what the embedder sets), and imports `glovebox:machine` `refuel: [] -> [i32]`, which
+/// is called where the counter is used up. 0: it was filled up, go on. Anything else: an exception unwinds the call.
+///
+/// Everything else is as it was; `unreachable` traps, and calls go as deep as the host lets them.
+pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
+    let module = Module::read("the module", bytes)?;
+    let mut assembly = Assembly::default();
+    let mut shift = Shift {
+        imported_functions: (0..module.imported_functions).collect(),
+        own_functions: module.imported_functions.saturating_add(1),
+        ..Shift::default()
+    };
+    assembly.add(&module, &mut shift)?;
+    for import in &module.imports {
+        assembly.import(import.module, import.name, import.ty, &mut shift)?;
+    }
+    let refuel_type = assembly.signature(&[], &[ValType::I32]);
+    assembly.imports.import("glovebox:machine", "refuel", EntityType::Function(refuel_type));
+
+    let encoding = WeaveError::encoding(module.name);
+    for memory in &module.memories {
+        let again = shift.memory_type(*memory).map_err(&encoding)?;
+        assembly.memories.memory(again);
+    }
+    for segment in &module.data {
+        shift.parse_data(&mut assembly.data, segment.clone()).map_err(&encoding)?;
+    }
+    for export in &module.exports {
+        shift.parse_export(&mut assembly.exports, *export).map_err(&encoding)?;
+    }
+    assembly.start = module.start.map(|start| shift.function(start));
+
+    let tag = assembly.tag();
+    let imported_globals = module.imports.iter().filter(|import| matches!(import.ty, wasmparser::TypeRef::Global(_)));
+    let imported_globals = u32::try_from(imported_globals.count()).unwrap_or(u32::MAX);
+    let global = assembly.global(ValType::I64, &ConstExpr::i64_const(0)).saturating_add(imported_globals);
+    assembly.export("fuel", ExportKind::Global, global);
+
+    let halt = shift.own_functions.saturating_add(count(&module.bodies));
+    let unwind = halt.saturating_add(1);
+    let work = Work { fuel: Some(Fuel { global, halt }), ..Work::default() };
+    for (function, body) in module.own_functions() {
+        let Some(of) = module.function_type(function) else { continue };
+        let results = assembly.block_of(module.name, of, &mut shift)?;
+        let frame = Frame { parameters: count(of.params()), results, stack_bytes: None };
+        let again = body::rewrite(&module, body, frame, &work, &mut shift)?;
+        let signature = module.functions.get(index(function)).copied().unwrap_or_default();
+        assembly.define(signature, &again);
+    }
+    let signature = assembly.signature(&[ValType::I64], &[ValType::I64]);
+    assembly.define(signature, &glue::halt(global, None, module.imported_functions, unwind));
+    let signature = assembly.signature(&[], &[]);
+    let mut throw = Function::new([]);
+    throw.instructions().throw(tag).end();
+    assembly.define(signature, &throw);
+    Ok(assembly.finish())
+}

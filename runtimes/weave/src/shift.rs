@@ -1,0 +1,70 @@
+//! Where a module's items are in the woven one.
+
+use std::convert::Infallible;
+
+use wasm_encoder::reencode::{Error, Reencode};
+
+use crate::module::index;
+
+/// Moves every index of a module to where its item is now: each index space by a distance of its own. Imported functions are
+/// resolved one by one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shift {
+    /// What each imported function is now.
+    pub(crate) imported_functions: Vec<u32>,
+    /// Where the module's own functions begin now.
+    pub(crate) own_functions: u32,
+    pub(crate) types: u32,
+    pub(crate) tables: u32,
+    pub(crate) memories: u32,
+    pub(crate) globals: u32,
+    pub(crate) elements: u32,
+    pub(crate) data: u32,
+}
+
+impl Shift {
+    /// What a function is now.
+    pub(crate) fn function(&self, before: u32) -> u32 {
+        match self.imported_functions.get(index(before)) {
+            Some(now) => *now,
+            None => {
+                let imported = u32::try_from(self.imported_functions.len()).unwrap_or(u32::MAX);
+                self.own_functions.saturating_add(before.saturating_sub(imported))
+            }
+        }
+    }
+}
+
+type Moved = Result<u32, Error<Infallible>>;
+
+impl Reencode for Shift {
+    type Error = Infallible;
+
+    fn function_index(&mut self, before: u32) -> Moved {
+        Ok(self.function(before))
+    }
+
+    fn type_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.types))
+    }
+
+    fn table_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.tables))
+    }
+
+    fn memory_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.memories))
+    }
+
+    fn global_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.globals))
+    }
+
+    fn element_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.elements))
+    }
+
+    fn data_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.data))
+    }
+}

@@ -1,0 +1,196 @@
+//! Which value a variable has where: static single assignment, built while a function is read.
+//!
+//! This is how Cranelift's frontend does it (Braun et al., "Simple and Efficient Construction of Static Single Assignment
+//! Form", 2013), and in the same order, because what a value is seen to be depends on when it is asked for: within a loop, whose
+//! ways back are not known yet, a variable is never seen to be a constant, whatever comes out in the end.
+
+use std::collections::HashMap;
+
+/// A value, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Value(usize);
+
+/// A stretch of code that is entered at its beginning alone, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Block(usize);
+
+/// A local, or what a block takes or gives, by its number.
+pub(crate) type Variable = u32;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A constant.
+    Constant(i32),
+    /// Computed when the code runs.
+    Computed,
+    /// What cannot be told here: it may be a constant to Wasmtime.
+    Obscure,
+    /// Found to be the same as another.
+    Same(Value),
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    predecessors: Vec<Block>,
+    /// No predecessor comes any more.
+    is_sealed: bool,
+    /// Asked for before it was sealed.
+    open: Vec<(Variable, Value)>,
+}
+
+/// What is left to do for a question.
+enum Task {
+    /// Find the variable's value at the block's end, and put it onto the results.
+    Find(Variable, Block),
+    /// The values that come from all predecessors are the last results: they are what this value is.
+    Join(Value, Block),
+}
+
+/// The values of a function.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    origins: Vec<Origin>,
+    nodes: Vec<Node>,
+    definitions: HashMap<(Block, Variable), Value>,
+}
+
+impl Values {
+    pub(crate) fn value(&mut self, origin: Origin) -> Value {
+        self.origins.push(origin);
+        Value(self.origins.len() - 1)
+    }
+
+    pub(crate) fn block(&mut self) -> Block {
+        self.nodes.push(Node::default());
+        Block(self.nodes.len() - 1)
+    }
+
+    /// What a value is: never `Same`.
+    pub(crate) fn origin(&self, value: Value) -> Origin {
+        self.origins.get(self.resolve(value).0).copied().unwrap_or(Origin::Obscure)
+    }
+
+    fn resolve(&self, mut value: Value) -> Value {
+        // A value is made the same as an older one or one that is resolved: this ends.
+        while let Some(Origin::Same(other)) = self.origins.get(value.0) {
+            value = *other;
+        }
+        value
+    }
+
+    /// Control goes from the end of one block to the beginning of another.
+    pub(crate) fn jump(&mut self, from: Block, to: Block) {
+        if let Some(node) = self.nodes.get_mut(to.0)
+            && !node.predecessors.contains(&from)
+        {
+            node.predecessors.push(from);
+        }
+    }
+
+    /// Control goes elsewhere than was said.
+    pub(crate) fn move_jump(&mut self, from: Block, before: Block, now: Block) {
+        if let Some(node) = self.nodes.get_mut(before.0) {
+            node.predecessors.retain(|predecessor| *predecessor != from);
+        }
+        self.jump(from, now);
+    }
+
+    /// No jump to this block comes any more.
+    pub(crate) fn seal(&mut self, block: Block) {
+        let Some(node) = self.nodes.get_mut(block.0) else { return };
+        node.is_sealed = true;
+        for (variable, value) in std::mem::take(&mut node.open) {
+            let mut tasks = Vec::new();
+            self.ask_predecessors(variable, value, block, &mut tasks);
+            self.run(tasks);
+        }
+    }
+
+    pub(crate) fn define(&mut self, variable: Variable, block: Block, value: Value) {
+        self.definitions.insert((block, variable), value);
+    }
+
+    /// The variable's value at this place in the block.
+    pub(crate) fn find(&mut self, variable: Variable, block: Block) -> Value {
+        match self.definitions.get(&(block, variable)) {
+            Some(value) => *value,
+            None => self.run(vec![Task::Find(variable, block)]),
+        }
+    }
+
+    /// A stack of its own, not the thread's: functions have thousands of blocks in a row.
+    fn run(&mut self, mut tasks: Vec<Task>) -> Value {
+        let mut results = Vec::new();
+        while let Some(task) = tasks.pop() {
+            match task {
+                Task::Find(variable, block) => {
+                    if let Some(value) = self.find_or_ask(variable, block, &mut tasks) {
+                        results.push(value);
+                    }
+                }
+                Task::Join(value, block) => {
+                    let count = self.nodes.get(block.0).map_or(0, |node| node.predecessors.len());
+                    let incoming = results.split_off(results.len().saturating_sub(count));
+                    results.push(self.join(value, &incoming));
+                }
+            }
+        }
+        results.pop().unwrap_or_else(|| self.value(Origin::Obscure))
+    }
+
+    /// The value, unless it is left to tasks to find it.
+    fn find_or_ask(&mut self, variable: Variable, block: Block, tasks: &mut Vec<Task>) -> Option<Value> {
+        let (mut at, mut passed) = (block, Vec::new());
+        let (value, is_found) = loop {
+            if let Some(value) = self.definitions.get(&(at, variable)) {
+                break (*value, true);
+            }
+            passed.push(at);
+            match self.nodes.get(at.0) {
+                Some(Node { is_sealed: true, predecessors, .. }) if passed.len() <= self.nodes.len() => {
+                    if let [only] = predecessors.as_slice() {
+                        at = *only;
+                        continue;
+                    }
+                    let value = self.value(Origin::Computed);
+                    self.definitions.insert((at, variable), value);
+                    self.ask_predecessors(variable, value, at, tasks);
+                    break (value, false);
+                }
+                _ => {
+                    let value = self.value(Origin::Computed);
+                    if let Some(node) = self.nodes.get_mut(at.0) {
+                        node.open.push((variable, value));
+                    }
+                    break (value, true);
+                }
+            }
+        };
+        for block in passed {
+            self.definitions.insert((block, variable), value);
+        }
+        is_found.then_some(value)
+    }
+
+    fn ask_predecessors(&self, variable: Variable, value: Value, block: Block, tasks: &mut Vec<Task>) {
+        tasks.push(Task::Join(value, block));
+        if let Some(node) = self.nodes.get(block.0) {
+            tasks.extend(node.predecessors.iter().rev().map(|predecessor| Task::Find(variable, *predecessor)));
+        }
+    }
+
+    /// What comes in from everywhere is one value, beside this one itself, or it is computed.
+    fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
+        let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
+        match others.next() {
+            Some(first) if others.all(|other| other == first) => {
+                if let Some(origin) = self.origins.get_mut(value.0) {
+                    *origin = Origin::Same(first);
+                }
+                first
+            }
+            _ => value,
+        }
+    }
+}

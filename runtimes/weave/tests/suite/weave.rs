@@ -1,0 +1,196 @@
+//! Weaving: what the passes make of small modules, and of the pinned binaries.
+
+use std::collections::BTreeMap;
+
+use glovebox_runtimes::{
+    Digest,
+    rewrite::{GlobalKind, MutableGlobal},
+};
+use glovebox_weave::{Guest, WeaveError, WeaveOptions, weave};
+use wasmparser::{Validator, WasmFeatures};
+use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use crate::binaries::load;
+
+fn valid(wasm: &[u8]) {
+    let features = (WasmFeatures::WASM3 | WasmFeatures::COMPONENT_MODEL) - WasmFeatures::GC - WasmFeatures::MEMORY64;
+    Validator::new_with_features(features).validate_all(wasm).unwrap();
+}
+
+#[test]
+fn the_pinned_binaries_can_be_metered() {
+    for name in ["python", "javascript", "javascript-0.11"] {
+        let Some(binary) = load(name) else { continue };
+        let metered = glovebox_weave::metered(&binary.bytes).unwrap();
+        valid(&metered);
+        assert_eq!(metered, glovebox_weave::metered(&binary.bytes).unwrap());
+    }
+}
+
+#[test]
+fn what_the_rules_do_not_cover_is_refused_by_name() {
+    for (text, says) in [
+        ("(module (memory i64 1))", "memory64"),
+        ("(module (tag) (func (throw 0)))", "exceptions"),
+        ("(module (type (array i8)))", "array"),
+        ("(component)", "component"),
+    ] {
+        let error = glovebox_weave::metered(&wat::parse_str(text).unwrap()).unwrap_err();
+        assert!(matches!(&error, WeaveError::Invalid { module, .. } if module == "the module"), "{error}");
+        assert!(error.to_string().contains(says), "{text}: {error}");
+    }
+}
+
+/// The shim as a core module that is for an empty component.
+fn shim(text: &str) -> Vec<u8> {
+    let mut shim = wat::parse_str(text).unwrap();
+    let mut resolve = Resolve::default();
+    let package = resolve.push_str("empty.wit", "package test:empty; world empty {}").unwrap();
+    let world = resolve.select_world(&[package], None).unwrap();
+    embed_component_metadata(&mut shim, &resolve, world, StringEncoding::UTF8).unwrap();
+    shim
+}
+
+const SHIM: &str = include_str!("shim.wat");
+const GUEST: &str = include_str!("guest.wat");
+
+/// What a guest is beside its module.
+struct Parts {
+    module: Vec<u8>,
+    aliases: Vec<String>,
+    anchors: BTreeMap<String, u32>,
+    globals: Vec<MutableGlobal>,
+    exports: Vec<String>,
+}
+
+impl Parts {
+    fn new(text: &str, exports: &[&str]) -> Self {
+        let global = |index, export: &str, kind| MutableGlobal { index, export: export.to_owned(), kind };
+        Self {
+            module: wat::parse_str(text).unwrap(),
+            aliases: vec!["other".to_owned()],
+            anchors: BTreeMap::from([("driver".to_owned(), 7)]),
+            globals: vec![
+                global(0, "__stack_pointer", GlobalKind::I32),
+                global(1, "__glovebox_global_1", GlobalKind::I64),
+                global(2, "__glovebox_global_2", GlobalKind::F32),
+                global(3, "__glovebox_global_3", GlobalKind::F64),
+            ],
+            exports: exports.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn guest<'a>(&'a self, name: &'a str) -> Guest<'a> {
+        Guest {
+            name,
+            aliases: &self.aliases,
+            language: "python",
+            driver: "cpython",
+            version: "3",
+            module: &self.module,
+            image_sha256: Digest::of(&self.module),
+            anchors: &self.anchors,
+            globals: &self.globals,
+            exports: &self.exports,
+        }
+    }
+}
+
+#[test]
+fn a_woven_component_is_valid_and_the_same_every_time() {
+    let parts = Parts::new(GUEST, &["add", "close", "exit", "abort"]);
+    let guests = [parts.guest("one"), parts.guest("two")];
+    let woven = weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap();
+    valid(&woven.core);
+    valid(&woven.component);
+    assert!(!woven.component.windows(14).any(|bytes| bytes == b"component-name"), "names that nothing reads");
+    assert_eq!(woven.component, weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap().component);
+    assert_eq!((woven.imports.len(), woven.exports.len()), (0, 0));
+}
+
+fn refused(shim_text: &str, parts: &Parts, options: &WeaveOptions) -> String {
+    weave(&shim(shim_text), &[parts.guest("one")], options).unwrap_err().to_string()
+}
+
+#[test]
+fn a_guest_that_cannot_be_woven_is_refused_by_what_it_does() {
+    let with = |more: &str| format!("(module (memory (export \"memory\") 1) {more})");
+    for (text, says) in [
+        ("(module (import \"env\" \"f\" (func)) (memory 1))".to_owned(), "`env` `f`"),
+        ("(module (import \"env\" \"m\" (memory 1)))".to_owned(), "`env` `m`"),
+        ("(module (import \"wasi_snapshot_preview1\" \"f\" (func)) (memory 1))".to_owned(), "glovebox:wasi/f"),
+        (
+            "(module (import \"wasi_snapshot_preview1\" \"fd_close\" (func (param i64) (result i32))) (memory 1))"
+                .to_owned(),
+            "`fd_close` by another type",
+        ),
+        ("(module (func))".to_owned(), "exactly one memory"),
+        (with("(func $s) (start $s)"), "start function"),
+        (with("(global (mut i32) (i32.const 0))"), "global 0"),
+        (with("(data \"passive\")"), "data segment"),
+        (with("(data (i32.const 0) \"ab\") (data (i32.const 1) \"c\")"), "overlap"),
+    ] {
+        let module = wat::parse_str(&text).unwrap();
+        let parts = Parts { module, globals: Vec::new(), ..Parts::new(GUEST, &[]) };
+        let error = refused(SHIM, &parts, &WeaveOptions::default());
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_the_driver_calls_must_be_there_and_take_integers() {
+    let says = |text: &str, export: &str| {
+        let parts = Parts { globals: Vec::new(), ..Parts::new(text, &[export]) };
+        refused(SHIM, &parts, &WeaveOptions::default())
+    };
+    assert!(says("(module (memory 1))", "f").contains("no function `f`"));
+    let float = "(module (memory 1) (func (export \"f\") (param f32)))";
+    assert!(says(float, "f").contains("`f` takes or returns other than integers"));
+    let two = "(module (memory 1) (func (export \"f\") (result i32 i32) i32.const 1 i32.const 2))";
+    assert!(says(two, "f").contains("`f`"));
+}
+
+#[test]
+fn a_shim_that_does_not_fit_is_refused_by_what_it_lacks() {
+    let parts = Parts::new(GUEST, &[]);
+    for (from, to, says) in [
+        (
+            "\"unwound\" (func $unwound (result i32))",
+            "\"unwound\" (func $unwound (result i64))",
+            "`unwound` by another type",
+        ),
+        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, which is not known"),
+        ("glovebox:machine/refuel", "refuel", "glovebox:machine/refuel"),
+        ("glovebox:machine/grow", "grow", "glovebox:machine/grow"),
+        ("glovebox:wasi/proc_exit", "proc_exit", "glovebox:wasi/proc_exit"),
+        ("  (memory (export \"memory\") 1)", "  (import \"env\" \"memory\" (memory 1))", "`env` `memory`"),
+    ] {
+        let text = SHIM.replace(from, to);
+        assert_ne!(text, SHIM, "{from}");
+        let error = refused(&text, &parts, &WeaveOptions::default());
+        assert!(error.contains(says), "{from}: {error}");
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_for_the_calls_that_cannot_repeat_is_refused() {
+    let parts = Parts::new(GUEST, &[]);
+    let mut options = WeaveOptions::default();
+    options.stack_bytes = 100;
+    assert!(refused(SHIM, &parts, &options).contains("of 100"));
+    assert!(weave(&shim(SHIM), &[], &WeaveOptions::default()).unwrap_err().to_string().contains("no guest"));
+}
+
+#[test]
+fn nothing_of_a_guest_is_exported() {
+    let parts = Parts::new(GUEST, &["add"]);
+    let woven = weave(&shim(SHIM), &[parts.guest("one")], &WeaveOptions::default()).unwrap();
+    let info = glovebox_runtimes::rewrite::inspect(&woven.core).unwrap();
+    assert!(info.imports.is_empty(), "{:?}", info.imports);
+    let names: Vec<&str> = info.exports.iter().map(|export| export.name.as_str()).collect();
+    for name in ["add", "__table", "__stack_pointer", "glovebox:wasi/fd_close", "glovebox:machine/refuel"] {
+        assert!(!names.contains(&name), "{name}: {names:?}");
+    }
+    assert!(names.contains(&"memory") && names.contains(&"call_export"));
+}
