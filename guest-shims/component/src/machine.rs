@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use glovebox_core::{TrapKind, WORKSPACE};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, Fault, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, Fault, FileAt, Stop, Wasi};
 
 use crate::{Called, GuestMemory, Runtime, State, Unwound, entered};
 
@@ -131,8 +131,8 @@ impl Machine for GuestMachine {
         self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
     }
 
-    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
-        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.look_at(host, WORKSPACE, name, max_bytes))?)
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes))?)
     }
 
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {

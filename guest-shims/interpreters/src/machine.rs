@@ -1,7 +1,7 @@
 //! What a driver may do to a guest.
 
 use glovebox_vfs::escaped;
-use glovebox_wasi::{Errno, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
 
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub trait Machine {
     fn fill_random(&mut self, into: &mut [u8]);
 
     /// What lies at the top of the workspace under `name`, no link followed; of a file at most `max_bytes`. The guest pays.
-    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError>;
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError>;
 
     /// Writes a file at the top of the workspace, whole or not at all, at the guest's time and within its limits. It pays.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError>;

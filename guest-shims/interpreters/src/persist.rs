@@ -9,7 +9,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use glovebox_wasi::{Errno, Lying};
+use glovebox_wasi::{Errno, FileAt};
 use serde::de::IgnoredAny;
 
 use crate::{Driver, DriverError, Machine, Report};
@@ -82,7 +82,7 @@ pub(crate) struct Persisting {
 impl Persisting {
     /// Before the script: gives it the globals that were kept.
     pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
-        let found = globals.machine().look_at(G::FILE, max_bytes)?;
+        let found = globals.machine().file_at(G::FILE, max_bytes)?;
         let wrong = match text_of(&found, max_bytes) {
             Ok(text) if globals.restore(text, max_bytes)? => return Ok(Self { max_bytes, is_restored: true }),
             Ok(_) => "is more than can be taken in".to_owned(),
@@ -138,15 +138,15 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     }
     let text = state.text();
     // The script may have changed what was there before it.
-    let found = globals.machine().look_at(G::FILE, max_bytes)?;
+    let found = globals.machine().file_at(G::FILE, max_bytes)?;
     match &found {
-        Ok(Lying::File(old)) if old == text.as_bytes() => return Ok(()),
+        Ok(FileAt::File(old)) if old == text.as_bytes() => return Ok(()),
         // Where there was no state and is none, what lies there may stay.
         found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
-        Ok(Lying::Directory) => return not_kept(globals, &format!("`{}` is a directory", G::FILE)),
-        Ok(Lying::Link) => return not_kept(globals, &format!("`{}` is a link", G::FILE)),
+        Ok(FileAt::Directory) => return not_kept(globals, &format!("`{}` is a directory", G::FILE)),
+        Ok(FileAt::Link) => return not_kept(globals, &format!("`{}` is a link", G::FILE)),
         _ => {}
     }
     match globals.machine().replace_file(G::FILE, text.as_bytes())? {
@@ -162,15 +162,15 @@ fn not_kept<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
 }
 
 /// The JSON object in a file, none where there is no file; or what is wrong with it.
-fn text_of(found: &Result<Lying, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
+fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
     let bytes = match found {
-        Ok(Lying::Nothing) => return Ok(None),
-        Ok(Lying::File(bytes)) => bytes,
-        Ok(Lying::TooLong) => {
+        Ok(FileAt::Nothing) => return Ok(None),
+        Ok(FileAt::File(bytes)) => bytes,
+        Ok(FileAt::TooLong) => {
             return Err(format!("has more than {max_bytes} bytes, which is `limits.persisted_bytes`"));
         }
-        Ok(Lying::Directory) => return Err("is a directory".into()),
-        Ok(Lying::Link) => return Err("is a link".into()),
+        Ok(FileAt::Directory) => return Err("is a directory".into()),
+        Ok(FileAt::Link) => return Err("is a link".into()),
         Err(_) => return Err("cannot be read".into()),
     };
     let text = str::from_utf8(bytes).map_err(|_| "is no JSON".to_owned())?;

@@ -5,7 +5,7 @@ use glovebox_core::{
     session::{PAGE_BYTES, Page},
 };
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
@@ -215,10 +215,10 @@ impl Machine for GuestMachine {
         }
     }
 
-    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         self.private_pages.before_write();
         let looked =
-            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, max_bytes));
+            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes));
         Ok(looked.map_err(unmetered)??)
     }
 

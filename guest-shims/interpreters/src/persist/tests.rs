@@ -1,7 +1,7 @@
 use super::*;
 
-fn file(bytes: &[u8]) -> Result<Lying, Errno> {
-    Ok(Lying::File(bytes.to_vec()))
+fn file(bytes: &[u8]) -> Result<FileAt, Errno> {
+    Ok(FileAt::File(bytes.to_vec()))
 }
 
 /// A state of these, and the names of those that were left out.
@@ -27,11 +27,11 @@ fn only_a_json_object_is_taken() {
     ] {
         assert_eq!(text_of(&file(bytes), 100), Err(wrong.to_owned()), "{bytes:?}");
     }
-    assert_eq!(text_of(&Ok(Lying::Nothing), 100), Ok(None));
+    assert_eq!(text_of(&Ok(FileAt::Nothing), 100), Ok(None));
     for (found, wrong) in [
-        (Ok(Lying::Directory), "is a directory"),
-        (Ok(Lying::Link), "is a link"),
-        (Ok(Lying::TooLong), "has more than 100 bytes, which is `limits.persisted_bytes`"),
+        (Ok(FileAt::Directory), "is a directory"),
+        (Ok(FileAt::Link), "is a link"),
+        (Ok(FileAt::TooLong), "has more than 100 bytes, which is `limits.persisted_bytes`"),
         (Err(Errno::Io), "cannot be read"),
     ] {
         assert_eq!(text_of(&found, 100), Err(wrong.to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Errno, Lying, Wasi, WasiConfig};
+use glovebox_wasi::{Errno, FileAt, Wasi, WasiConfig};
 
 use super::*;
 use crate::{Callee, MachineError, SourceKind, Value};
@@ -103,12 +103,12 @@ impl Machine for Liar {
         into.fill(7);
     }
 
-    fn look_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         let bytes = self.files.get(name).cloned();
         Ok(Ok(match bytes {
-            None => Lying::Nothing,
-            Some(bytes) if bytes.len() as u64 > max_bytes => Lying::TooLong,
-            Some(bytes) => Lying::File(bytes),
+            None => FileAt::Nothing,
+            Some(bytes) if bytes.len() as u64 > max_bytes => FileAt::TooLong,
+            Some(bytes) => FileAt::File(bytes),
         }))
     }
 
