@@ -1,4 +1,4 @@
-//! What every backend has in common: limits, policies, outcomes, saved sessions, files, the protocol of tools.
+//! The parts that every backend shares: limits, policies, outcomes, saved sessions, files, the tools protocol.
 //!
 //! Knows no WebAssembly engine, no host files, no threads and no clock, so that the Rust engine and the provider component
 //! are held to one meaning by one code. What a backend adds is an instance to run ([`glovebox_interpreters::Machine`]), time,
@@ -17,8 +17,8 @@
 //! | `hibernate` | sessions as bytes |
 //! | `tools` | functions that scripts may call |
 //!
-//! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
-//! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
+//! Types that describe a guest's results are not `non_exhaustive`: every backend converts all of them to the contract's
+//! types, and the compiler finds what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
 mod duration;

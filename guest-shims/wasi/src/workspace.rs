@@ -1,17 +1,17 @@
-//! Files at the top of a mount, for the embedder that keeps something there on the guest's behalf: as the guest would reach
-//! them, at its time, within its limits and on its bill.
+//! Files at the top of a mount, for an embedder that stores something there on the guest's behalf: accessed as the
+//! guest would, at its time, within its limits and charged to it.
 
 use glovebox_vfs::{FileKind, Follow, Vfs, VfsError};
 
 use crate::failure::{Call, Failure};
 use crate::{Errno, Host, Stop, Wasi, prices};
 
-/// What lies under a name.
+/// What exists under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAt {
     /// Nothing.
     Nothing,
-    /// A file, whole.
+    /// A file, with its content.
     File(Vec<u8>),
     /// A file that is longer than the caller accepts.
     TooLong,
@@ -22,7 +22,7 @@ pub enum FileAt {
 }
 
 impl Wasi {
-    /// What lies at the top of the mount at `mount` under `name`, no link followed; of a file at most `max_bytes`.
+    /// The file `name` at the top of the mount at `mount`, without following a link; at most `max_bytes` of it.
     ///
     /// # Errors
     /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
@@ -55,7 +55,7 @@ impl Wasi {
         told(looked)
     }
 
-    /// Writes a file at the top of the mount at `mount`, whole or not at all.
+    /// Writes a file at the top of the mount at `mount`, completely or not at all.
     ///
     /// # Errors
     /// As [`file_at`](Self::file_at).

@@ -1,9 +1,9 @@
-//! What it costs to hold arguments to a schema.
+//! The cost of checking arguments against a schema.
 //!
-//! A script chooses the arguments, nobody can stop a check that has begun, and a schema that refers to itself from several
-//! places takes exponential time: each level of the arguments multiplies what the one below it costs. So the schema is
-//! gone through once as a graph, for the most that a value at each depth can cost, and before arguments are checked, that is
-//! added up over their values.
+//! A script chooses the arguments, a check that has begun cannot be stopped, and a schema that refers to itself from
+//! several places takes exponential time: each level of the arguments multiplies the cost of the one below it. So the
+//! schema is analysed once as a graph, for the maximum cost of a value at each depth; before arguments are checked,
+//! these costs are summed over their values.
 
 use std::{collections::HashMap, ptr};
 
@@ -11,34 +11,34 @@ use serde_json::{Map, Value};
 
 use super::{Failure, ToolErrorKind};
 
-/// The most schemas that one tool's consists of.
+/// The maximum number of schemas in one tool's schema.
 const MAX_SCHEMAS: usize = 1_000;
 
-/// The most regular expressions of one tool.
+/// The maximum number of regular expressions of one tool.
 const MAX_PATTERNS: usize = 64;
 
-/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. With the arguments' own depth it bounds how deep
-/// a check recurses.
+/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. Together with the arguments'
+/// own depth, it bounds the recursion of a check.
 const MAX_IN_PLACE: usize = 32;
 
-/// How deep a schema's text nests: as deep as JSON text that is read.
+/// How deep a schema's text may nest: as deep as parsed JSON text.
 const MAX_DEPTH: usize = 127;
 
-/// The most that one check may cost: about a schema, an element of an `enum` or a name of `required` each. A second or so.
+/// The maximum cost of one check: about one per schema, element of an `enum` or name in `required`. A second or so.
 const MAX_COST: u64 = 100_000_000;
 
 /// Keywords whose schemas depend on where they are reached from, or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
-/// The most that the check of one value costs, by its depth in the arguments.
+/// The maximum cost of checking one value, by its depth in the arguments.
 pub(super) struct Costs(Vec<u64>);
 
 /// One schema of the graph: the others that it applies, by index.
 #[derive(Default)]
 struct Node {
-    /// What it costs by itself.
+    /// Its own cost.
     own: u64,
-    /// How often what it applies is gone through.
+    /// How often the schemas it applies are checked.
     times: u64,
     /// Those that it applies to the same value.
     here: Vec<usize>,
@@ -48,17 +48,17 @@ struct Node {
     also: Vec<usize>,
 }
 
-/// The graph while it is made.
+/// The graph under construction.
 struct Graph<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address: a schema that several refer to is one.
+    /// By address: a schema with several references is one node.
     index: HashMap<*const Value, usize>,
     patterns: usize,
 }
 
 impl Costs {
-    /// Goes through a schema.
+    /// Analyses a schema.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         check_depth(schema, MAX_DEPTH, true)?;
         let mut graph = Graph { root: schema, found: Vec::new(), index: HashMap::new(), patterns: 0 };
@@ -98,7 +98,8 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Refuses what nests too deep, and what gives a part of the schema a name of its own, which would change what references mean.
+/// Refuses text that nests too deep, and parts with an `$id` of their own, which would change the meaning of
+/// references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
         return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
@@ -109,7 +110,7 @@ fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> 
     below(value).try_for_each(|value| check_depth(value, left, false))
 }
 
-/// How many values one is.
+/// The number of values in a value.
 fn size(value: &Value) -> u64 {
     below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
 }
@@ -166,7 +167,7 @@ impl<'a> Graph<'a> {
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
-                    // Each schema in place may be gone through once more for each that it is in.
+                    // Each schema in place may be checked once more for each one that contains it.
                     node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }
@@ -186,11 +187,11 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// What a reference leads to.
+    /// The target of a reference.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
-        // An encoded pointer would have to be read as the validator reads it.
+        // An encoded pointer would have to be decoded exactly as the validator does.
         if pointer.contains('%') {
             return Err(format!("`$ref` {reference}: it must be written without `%`"));
         }
@@ -225,7 +226,7 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
 }
 
-/// What the first schema costs at most for one value, by how deep in the arguments that is.
+/// The maximum cost of the first schema for one value, by the value's depth in the arguments.
 fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     let mut above = vec![0_u64; nodes.len()];
     let mut costs = Vec::new();

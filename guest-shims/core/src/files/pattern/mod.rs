@@ -8,16 +8,16 @@ mod tests;
 use super::{FileError, path};
 use matcher::Matcher;
 
-/// The longest pattern, as the longest path.
+/// The longest pattern, equal to the longest path.
 const MAX_PATTERN_BYTES: usize = 4_096;
 
 /// A pattern of paths.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The directories at its beginning that are names and nothing else: only below them is looked. A host directory is
-    /// listed when first looked at, and may be large.
+    /// The literal directories at its beginning: only they are searched. A host directory is listed on first access,
+    /// and may be large.
     pub(super) prefix: Vec<String>,
-    /// How many names below the prefix it can match.
+    /// The maximum number of names below the prefix that it can match.
     pub(super) max_depth: usize,
 }
 
