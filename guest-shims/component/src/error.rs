@@ -18,11 +18,6 @@ pub(crate) fn key(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// The image and its driver do not fit: the component was not woven as it should be.
-pub(crate) fn unanswered(error: &DriverError) -> SandboxError {
-    SandboxError::Unavailable(format!("the guest could not be run: {error}"))
-}
-
 impl From<RequestError> for SandboxError {
     fn from(error: RequestError) -> Self {
         match error {
@@ -46,5 +41,12 @@ impl From<PolicyError> for SandboxError {
             | PolicyError::Syntax(_)
             | PolicyError::Mount { .. }) => error.to_string(),
         })
+    }
+}
+
+impl From<DriverError> for SandboxError {
+    /// The image and its driver do not fit: the component was not woven as it should be.
+    fn from(error: DriverError) -> Self {
+        Self::Unavailable(format!("the guest could not be run: {error}"))
     }
 }

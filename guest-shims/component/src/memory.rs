@@ -1,8 +1,11 @@
 //! One guest's memory, every address checked.
 
-use std::{fmt, rc::Rc};
+use std::{fmt, rc::Rc, sync::Arc};
 
-use glovebox_core::WordMemory;
+use glovebox_core::{
+    WordMemory,
+    session::{self, Page, Pages},
+};
 use glovebox_wasi::Fault;
 
 use crate::{Guests, ImageRuns};
@@ -78,6 +81,16 @@ impl GuestMemory {
         self.check(at, from.len())?;
         self.guests.memory_write(self.number, at, from);
         Ok(())
+    }
+
+    /// Copies pages in, into a memory that holds the image. False: one of them lies beyond its end.
+    #[must_use]
+    pub fn write_pages(&self, pages: &Pages) -> bool {
+        let page_bytes = u32::try_from(session::PAGE_BYTES).unwrap_or(u32::MAX);
+        let write = |(number, page): (u32, &Arc<Page>)| {
+            number.checked_mul(page_bytes).is_some_and(|at| self.write(at, &**page).is_ok())
+        };
+        pages.iter().all(write)
     }
 
     /// Makes the memory larger: the real one where that is too small. The bytes that come in are zero, or what this guest itself

@@ -7,7 +7,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | `limits`, `policy`, `request` | what is asked for, and what of it can be |
-//! | `outcome`, `value`, `ending`, `limit_line` | what a guest did, decided in one place |
+//! | `outcome`, `value`, `call`, `limit_line` | what a guest did, decided in one place |
+//! | `guest` | an instance, and every call that is made into it |
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `guidance` | what a failure means, and what to do about it |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
@@ -21,9 +22,10 @@
 //! types, and the compiler finds what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
+mod call;
 mod duration;
-mod ending;
 pub mod files;
+mod guest;
 pub mod guidance;
 pub mod hibernate;
 mod json;
@@ -41,8 +43,9 @@ pub mod tools;
 mod value;
 
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
+pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
-pub use ending::{After, Ending, Ran, Refusal, Spent};
+pub use guest::{CallCtx, Guest, GuestMachine, ImageDriver};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};

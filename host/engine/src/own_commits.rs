@@ -47,8 +47,8 @@ impl OwnCommits {
         self.known
     }
 
-    /// The session has gone back to files that know of so many commits.
-    pub(crate) fn went_back_to(&mut self, known: u64) {
+    /// The session was rolled back to files that know of so many commits.
+    pub(crate) fn rolled_back_to(&mut self, known: u64) {
         self.known = known;
     }
 

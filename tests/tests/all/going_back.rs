@@ -4,7 +4,7 @@ use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
     CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, HibernateOptions, Language, OnUnwind, Policy,
-    Request, ResumeOptions, Sandbox, Session, WentBack,
+    Request, ResumeOptions, Rollback, Sandbox, Session,
 };
 use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ const BOTH: [Scripts; 2] = [
 ];
 
 fn lost(execution: &glovebox::Execution) -> Option<u64> {
-    execution.went_back.as_ref().map(|WentBack { executions_lost, .. }| *executions_lost)
+    execution.went_back.as_ref().map(|Rollback { executions_lost, .. }| *executions_lost)
 }
 
 #[test]

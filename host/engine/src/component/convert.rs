@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::wit::{sandbox::OutputStream, types};
 use crate::{
     CheckpointInfo, Diagnostic, Execution, FileEntry, FileKind, GuestValue, IfExists, Language, Metadata, Outcome,
-    Output, RaisedOutcome, Request, Resource, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome, ToolRecord,
-    TrapKind, WentBack,
+    Output, RaisedOutcome, Request, Resource, Rollback, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome,
+    ToolRecord, TrapKind,
 };
 
 /// How many bytes one call gives of a file, a blob or a stream at most.
@@ -188,8 +188,8 @@ impl From<types::ToolError> for ToolErrorKind {
     }
 }
 
-impl From<WentBack> for types::WentBack {
-    fn from(WentBack { executions_lost }: WentBack) -> Self {
+impl From<Rollback> for types::WentBack {
+    fn from(Rollback { executions_lost }: Rollback) -> Self {
         Self { executions_lost }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
-    budget::{Budget, Keeper},
+    budget::{Budget, SessionScope},
 };
 
 /// The longest name of a variable, in bytes.
@@ -31,15 +31,15 @@ const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
     /// A session that is about to be made: what it is stopped with, and what it takes its fuel from.
-    fn keeper(&self) -> Keeper {
-        Keeper { cancel: self.cancel.clone(), budget: Budget::empty() }
+    fn keeper(&self) -> SessionScope {
+        SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
     /// Makes a session, and runs what its opening runs.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
-        make: impl FnOnce(&Self, &Keeper) -> Result<Session, E>,
+        make: impl FnOnce(&Self, &SessionScope) -> Result<Session, E>,
     ) -> Result<Resource<KeptSession>, Failure>
     where
         Failure: From<E>,
@@ -56,7 +56,7 @@ impl SandboxCtx {
     fn enter<R, E>(
         &self,
         handle: &Resource<KeptSession>,
-        work: impl FnOnce(&Session, &Keeper) -> Result<R, E>,
+        work: impl FnOnce(&Session, &SessionScope) -> Result<R, E>,
     ) -> Result<R, Failure>
     where
         Failure: From<E>,
@@ -136,7 +136,7 @@ impl HostSession for SandboxCtx {
         let sandbox = self.sandbox_for(runtime, policy)?;
         self.make(&sandbox, |ctx, keeper| {
             let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
-            let session = sandbox.open_session(crate::SessionOptions::default().keeper(keeper))?;
+            let session = sandbox.open_session(crate::SessionOptions::default().scope(keeper))?;
             Ok::<_, Failure>(with_context(session, context.as_ref())?)
         })
     }
@@ -154,7 +154,7 @@ impl HostSession for SandboxCtx {
         self.make(&sandbox, |ctx, keeper| {
             let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
             let state = ctx.get(&state)?.as_slice();
-            let session = sandbox.resume(state, ResumeOptions::default().keeper(keeper))?;
+            let session = sandbox.resume(state, ResumeOptions::default().scope(keeper))?;
             Ok::<_, Failure>(with_context(session, context.as_ref())?)
         })
     }
@@ -234,7 +234,7 @@ impl HostSession for SandboxCtx {
     fn fork(&mut self, session: Resource<KeptSession>) -> Result<Resource<KeptSession>, Failure> {
         let sandbox = self.get(&session)?.session().sandbox().clone();
         self.make(&sandbox, |ctx, keeper| {
-            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().keeper(keeper)))
+            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
         })
     }
 
