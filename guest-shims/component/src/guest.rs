@@ -65,7 +65,7 @@ impl Guest {
         run: Run,
     ) -> Result<Self, SandboxError> {
         let mut guest = Self::asleep(world, runtime, wasi, limits, run)?;
-        runtime.driver.awaken(&mut guest.machine, &runtime.anchors).map_err(|error| unanswered(&error))?;
+        runtime.driver.reseed(&mut guest.machine, &runtime.anchors).map_err(|error| unanswered(&error))?;
         Ok(guest)
     }
 
@@ -140,7 +140,7 @@ impl Guest {
     pub fn awaken_within(&mut self, limits: &Limits) -> Result<(), SandboxError> {
         self.begin(limits);
         let runtime = Rc::clone(&self.runtime);
-        runtime.driver.awaken(&mut self.machine, &runtime.anchors).map_err(|error| unanswered(&error))
+        runtime.driver.reseed(&mut self.machine, &runtime.anchors).map_err(|error| unanswered(&error))
     }
 
     /// Its WASI state as it can be saved: the monotonic clock without this instance's share.

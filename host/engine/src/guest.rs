@@ -141,7 +141,7 @@ impl Guest {
     fn awake(runtime: &Runtime, machine: GuestMachine, limits: &Limits) -> Result<Self, ExecuteError> {
         let mut guest = Self { machine, fuel_limit: limits.fuel };
         if let Drive::Image(image) = &runtime.drive {
-            image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;
+            image.driver.reseed(&mut guest.machine, &image.anchors).map_err(unanswered)?;
         }
         Ok(guest)
     }

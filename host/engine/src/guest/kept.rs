@@ -15,7 +15,7 @@ impl Guest {
     /// Wakes a guest up that scripts have been run in: what they left in it runs on their bill.
     pub(crate) fn awaken_within(&mut self, image: &Image, limits: &Limits) -> Result<(), ExecuteError> {
         self.begin(limits)?;
-        let awake = image.driver.awaken(&mut self.machine, &image.anchors);
+        let awake = image.driver.reseed(&mut self.machine, &image.anchors);
         self.end(&awake);
         awake.map_err(unanswered)
     }
