@@ -1,8 +1,8 @@
-//! Globals that one execution leaves to the next, in a file of the workspace.
+//! Globals that one execution passes to the next, in a file of the workspace.
 //!
-//! What is a script's own and what of it has a form in JSON, the guest says; it also makes and takes in the text, so that it
-//! pays for it. The file is looked at and written here: it is a guest's, and may be anything. Whatever is wrong with it is
-//! said in one line on standard error, and the script runs without it.
+//! The guest decides which globals belong to the script and which have a JSON form; it also produces and parses the
+//! text, so that it pays for it. The file is checked and written here: it belongs to the guest and may contain
+//! anything. A fault in it is reported in one line on standard error, and the script runs without it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,54 +14,54 @@ use serde::de::IgnoredAny;
 
 use crate::{Driver, DriverError, Machine, Report};
 
-/// Where Python's globals are kept, at the top of the workspace.
+/// The file of Python's globals, at the top of the workspace.
 pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
 
-/// Where JavaScript's globals are kept, at the top of the workspace.
+/// The file of JavaScript's globals, at the top of the workspace.
 pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 
-/// How deep values may be nested, and the file with them one level more. Parsers on the host's side stop at 128.
+/// How deep values may be nested; the file nests one level deeper. Parsers on the host's side stop at 128.
 const MAX_DEPTH: usize = 100;
 
-/// The object that is always there, and kept whole.
+/// The object that always exists and is stored whole.
 pub(crate) const STATE: &str = "_state";
 
-/// What of a name or a reason goes into a line. Both are the guest's.
+/// How many characters of a name or a reason are shown in a line. Both come from the guest.
 const SHOWN_CHARS: usize = 200;
 
-/// What a guest says of one of its globals.
+/// The guest's answer about one of its globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Its JSON text.
     Json(String),
-    /// There is no JSON of it, and why.
+    /// It has no JSON form; the reason.
     Refused(String),
     /// Its JSON text is longer than the file may be.
     TooLong,
-    /// It is no state: a function, say.
+    /// It is not state, but for example a function.
     Left,
 }
 
 /// The next of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// By its name.
+    /// A global with its name.
     Global(String, Kept),
-    /// There is no other.
+    /// There are no more.
     End,
-    /// It has no memory to say it, say.
+    /// The guest cannot tell, for example for lack of memory.
     Unsayable,
 }
 
-/// What a language does for it.
+/// The language-specific part.
 pub(crate) trait Globals {
-    /// Where they are kept.
+    /// The name of the file.
     const FILE: &'static str;
 
     fn machine(&mut self) -> &mut dyn Machine;
 
-    /// Sets globals to what a JSON object says, none where there is no text, and makes `_state`. `false` if the guest cannot:
-    /// it has only `_state` then.
+    /// Sets globals from a JSON object, none without a text, and creates `_state`. `false` if the guest cannot: it then
+    /// has only `_state`.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
     /// The script's globals, one after the other.
@@ -71,16 +71,16 @@ pub(crate) trait Globals {
     fn complain(&mut self, line: &str) -> Result<(), DriverError>;
 }
 
-/// An execution between the globals that it found and those that it leaves.
+/// An execution, between restoring its globals and storing them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persisting {
     max_bytes: u64,
-    /// Whether it has all that was kept.
+    /// Whether all stored globals were restored.
     is_restored: bool,
 }
 
 impl Persisting {
-    /// Before the script: gives it the globals that were kept.
+    /// Before the script: restores the stored globals.
     pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
         let found = globals.machine().file_at(G::FILE, max_bytes)?;
         let wrong = match text_of(&found, max_bytes) {
@@ -95,7 +95,7 @@ impl Persisting {
         Ok(Self { max_bytes, is_restored: false })
     }
 
-    /// After the script: keeps its globals, unless it was stopped. What was stopped was not done with them.
+    /// After the script: stores its globals, unless it was stopped, because then it was not done with them.
     pub(crate) fn end<G: Globals>(
         self,
         globals: &mut G,
@@ -104,7 +104,7 @@ impl Persisting {
     ) -> Result<(), DriverError> {
         match report {
             Report::Interrupted(_) => Ok(()),
-            // Which its host may count as a limit reached.
+            // The host may count this as a reached limit.
             Report::Raised(raised) if driver.is_out_of_memory(raised) => not_kept(globals, "there was no memory left"),
             Report::Completed(_) | Report::Exited(_) | Report::Raised(_) => store(globals, self),
         }
@@ -137,11 +137,11 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         }
     }
     let text = state.text();
-    // The script may have changed what was there before it.
+    // The script may have changed the file.
     let found = globals.machine().file_at(G::FILE, max_bytes)?;
     match &found {
         Ok(FileAt::File(old)) if old == text.as_bytes() => return Ok(()),
-        // Where there was no state and is none, what lies there may stay.
+        // If there was no state and is none, the file may stay.
         found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
@@ -156,12 +156,12 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     }
 }
 
-/// Says why the file stays as it is.
+/// Reports why the file stays unchanged.
 fn not_kept<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
     globals.complain(&format!("glovebox: globals are not kept: {why}"))
 }
 
-/// The JSON object in a file, none where there is no file; or what is wrong with it.
+/// The JSON object in a file, `None` if there is no file, or what is wrong with it.
 fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
     let bytes = match found {
         Ok(FileAt::Nothing) => return Ok(None),
@@ -177,7 +177,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     if is_too_deep(text) {
         return Err(format!("is nested more than {MAX_DEPTH} levels deep"));
     }
-    // Only looked through: nothing is made of it here, however large it would be.
+    // Only scanned: nothing is built from it here, however large it would be.
     match serde_json::from_str::<IgnoredAny>(text) {
         Err(_) => Err("is no JSON".into()),
         Ok(_) if !text.trim_start().starts_with('{') => Err("is no JSON object".into()),
@@ -185,7 +185,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     }
 }
 
-/// Whether brackets are nested deeper than values may be that are kept. Of what is no JSON, any answer will do.
+/// Whether brackets nest deeper than stored values may. For text that is not JSON, either answer will do.
 fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -206,22 +206,22 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// The globals that are kept, by name: never more than fit. The largest are left out for the others.
+/// The globals to store, by name: never more than fit. The largest are left out for the others.
 struct State {
     max_bytes: u64,
     bytes: u64,
     texts: BTreeMap<String, String>,
-    /// What each takes in the file, and its name.
+    /// The size of each in the file, and its name.
     sizes: BTreeSet<(u64, String)>,
 }
 
 impl State {
     fn new(max_bytes: u64) -> Self {
-        // The braces; each has a colon, and a comma but for the last.
+        // The braces; each global has a colon, and a comma except for the last.
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
-    /// Takes one in, and gives the names of those that are left out for it; it may be its own.
+    /// Adds a global and returns the names of those that were left out for it, which may include its own.
     fn add(&mut self, name: String, text: String) -> Vec<String> {
         let size = length(&text).saturating_add(length(&quoted(&name))).saturating_add(2);
         self.bytes = self.bytes.saturating_add(size);
@@ -242,12 +242,12 @@ impl State {
         self.texts.iter().all(|(name, text)| name == STATE && text == "{}")
     }
 
-    /// In the order of the names, so that equal globals make equal files.
+    /// Sorted by name, so that equal globals give equal files.
     fn text(&self) -> String {
         let mut text = String::from("{");
         for (name, value) in &self.texts {
             let comma = if text.len() > 1 { "," } else { "" };
-            // To a string this cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{comma}{}:{value}", quoted(name));
         }
         text.push('}');
@@ -263,7 +263,7 @@ fn quoted(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// A guest's words within a line of ours.
+/// Text from a guest within a line of the driver.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {

@@ -272,7 +272,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
         Err(SandboxError::NotResumable(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert!(refused(b"", no_policy()).contains("no hibernated session"));
+    assert!(refused(b"", no_policy()).contains("not a hibernated session"));
     let mut damaged = bytes.as_slice().to_vec();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;

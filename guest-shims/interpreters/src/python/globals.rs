@@ -1,4 +1,4 @@
-//! Python's part in keeping globals: the functions of boot/globals.py.
+//! Persisting globals of Python: the functions of boot/globals.py.
 
 use crate::{
     DriverError, Machine,
@@ -28,7 +28,7 @@ impl Globals for Interpreter<'_> {
     }
 
     fn complain(&mut self, line: &str) -> Result<(), DriverError> {
-        // A guest without the memory for the line does without it.
+        // A guest without memory for the line skips it.
         if self.send(line.as_bytes())? {
             self.call("complain")?;
         }

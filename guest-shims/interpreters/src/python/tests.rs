@@ -1,4 +1,4 @@
-//! The driver against guests that lie: a memory full of whatever, and calls that return anything.
+//! The driver against lying guests: arbitrary memory, and calls that return anything.
 
 use std::collections::BTreeMap;
 
@@ -269,7 +269,7 @@ fn a_reply_that_claims_four_gibibytes_is_refused() {
 fn a_source_beyond_the_buffer_makes_it_grow() {
     let mut liar = Liar::new();
     let source = "x".repeat(256);
-    // It says it grew and did not.
+    // It claims to have grown and did not.
     assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
     assert_eq!(liar.functions(), [6].map(Value::I32));
     // It has no memory.
@@ -315,18 +315,18 @@ fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     execute(&mut liar, "").unwrap();
-    // It stays tripped, since nobody here takes it back: once before the script, once after it.
+    // It stays tripped, because nothing here clears it: once before the script, once after it.
     assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
 }
 
 #[test]
 fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
-    // Only replaced: the handler stays where it is until Python itself replaces it, which counts its references.
+    // Only replaced: the handler stays until Python itself replaces it, which counts its references.
     let mut liar = Liar::new();
     liar.put(HANDLER + 4, 0x50);
     execute(&mut liar, "").unwrap();
     assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
-    // Replaced, and called for: it would be called on entering `rearm`.
+    // Replaced and pending: it would be called on entering `rearm`.
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     liar.put(HANDLER + 4, 0x50);

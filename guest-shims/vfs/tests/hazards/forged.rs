@@ -275,7 +275,7 @@ fn names_of_a_journal_are_charged_once() {
 
 #[test]
 fn no_deep_or_long_tree_costs_more_than_its_bytes() {
-    // A chain of directories, in the present tree and in the one of then.
+    // A chain of directories, in the present tree and in the old one.
     let chain = |count: u64| {
         let name = "n".repeat(200);
         let names: Vec<[Name<'_>; 1]> = (1..count).map(|dir| [(name.as_str(), DIRECTORY_WAS, dir + 1)]).collect();
