@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use glovebox_core::tools::{Checked, catalogue};
 #[cfg(any(feature = "tools", test))]
 use {
-    glovebox_core::tools::{Definition, MAX_CATALOGUE_BYTES, ToolDefinitionError, weight},
+    glovebox_core::tools::{Definition, MAX_CATALOGUE_BYTES, MAX_PROVIDER_LEVELS, ToolDefinitionError, weight},
     serde_json::{Value, json},
 };
 
@@ -71,8 +71,9 @@ impl Toolbox {
                     serde_json::from_str(text).map_err(wrong)?
                 }
             };
-            let definition = Definition { name, description, schema: &schema, is_foreign: false };
-            let checked = definition.check_plain().map_err(|error| error.to_string())?;
+            let max_levels = MAX_PROVIDER_LEVELS;
+            let definition = Definition { name, description, schema: &schema, is_foreign: true, max_levels };
+            let checked = definition.check().map_err(|error| error.to_string())?;
             if entries.insert(name.clone(), checked).is_some() {
                 return Err(ToolDefinitionError::Duplicate(name.clone()).to_string());
             }

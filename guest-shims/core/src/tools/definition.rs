@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde_json::{Value, json};
 
-use super::{Failure, ToolDefinitionError, ToolErrorKind, plain::Plain, schema::Costs};
+use super::{Failure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
 
 /// The maximum bytes of names, descriptions and schemas together. A guest reads them all.
 pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
@@ -13,7 +13,6 @@ pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 const MAX_NAME_BYTES: usize = 64;
 
 /// The maximum compiled size of one pattern, and of its matching cache.
-#[cfg(feature = "patterns")]
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The same for untrusted schemas. Unicode classes, such as `\w`, take some ten thousand.
@@ -78,10 +77,10 @@ pub struct Definition<'a> {
     pub schema: &'a Value,
     /// Whether the schema is untrusted.
     pub is_foreign: bool,
+    /// How many schemas a check may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
+    /// [`MAX_PROVIDER_LEVELS`](super::MAX_PROVIDER_LEVELS).
+    pub max_levels: usize,
 }
-
-/// Checks arguments; the error says why they do not match.
-type Validator = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 /// A tool with a valid definition.
 pub struct Checked {
@@ -106,44 +105,7 @@ impl Definition<'_> {
     }
 
     /// Compiles the schema with its regular expressions.
-    #[cfg(feature = "patterns")]
     pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
-        let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
-        let patterns = jsonschema::PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
-        let mut options = jsonschema::options().with_pattern_options(patterns).offline();
-        if self.is_foreign {
-            // The `regex` format would compile expressions out of arguments.
-            options = options.should_validate_formats(false);
-        }
-        self.checked_by(|schema| {
-            let validator = options.build(schema).map_err(|error| error.to_string())?;
-            Ok(Box::new(move |arguments| {
-                // Without the value: it may be as long as the arguments.
-                let told = |error: jsonschema::ValidationError<'_>| {
-                    at(&error.instance_path().to_string(), &error.masked().to_string())
-                };
-                validator.validate(arguments).map_err(told)
-            }))
-        })
-    }
-
-    /// Like [`check`](Self::check), but refuses a schema with regular expressions.
-    pub fn check_plain(&self) -> Result<Checked, ToolDefinitionError> {
-        self.checked_by(|schema| {
-            let plain = Plain::of(schema)?;
-            Ok(Box::new(move |arguments| {
-                plain.check(arguments).map_err(|wrong| {
-                    let (place, message) = wrong.words();
-                    at(&place, message)
-                })
-            }))
-        })
-    }
-
-    fn checked_by(
-        &self,
-        compile: impl FnOnce(&Value) -> Result<Validator, String>,
-    ) -> Result<Checked, ToolDefinitionError> {
         self.check_name()?;
         let Self { name, description, schema, .. } = *self;
         let wrong = |reason: String| ToolDefinitionError::Schema { name: name.to_owned(), reason };
@@ -151,7 +113,8 @@ impl Definition<'_> {
             return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
         }
         let costs = Costs::of(schema).map_err(wrong)?;
-        let validator = compile(schema).map_err(wrong)?;
+        let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
+        let validator = Validator::of(schema, pattern_bytes, self.max_levels).map_err(wrong)?;
         let description = json!({
             "name": name,
             "description": description,
@@ -166,7 +129,10 @@ impl Checked {
     /// Checks a call's arguments against the schema.
     pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
         self.costs.check(arguments)?;
-        (self.validator)(arguments).map_err(|message| Failure::new(ToolErrorKind::InvalidArguments, message))
+        self.validator.check(arguments).map_err(|wrong| {
+            let (place, message) = wrong.words();
+            Failure::new(ToolErrorKind::InvalidArguments, at(&place, message))
+        })
     }
 }
 

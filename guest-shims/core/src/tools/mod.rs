@@ -7,8 +7,8 @@
 //! | file | what it is |
 //! |---|---|
 //! | `definition` | a tool's definition, and its schema compiled for checking arguments |
-//! | `plain` | schemas without regular expressions |
 //! | `schema` | the cost of checking arguments against a schema |
+//! | `validator` | checking arguments against a schema |
 //! | `message` | what a guest writes, and what it costs to store |
 //! | `reply` | what it reads |
 //! | `account` | what is held for it, within the guest's memory limit |
@@ -20,12 +20,12 @@ mod account;
 mod definition;
 mod error;
 mod message;
-mod plain;
 mod prices;
 mod record;
 mod reply;
 mod schema;
 mod tally;
+mod validator;
 
 pub use account::{Account, Held};
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, catalogue};
@@ -35,3 +35,4 @@ pub use prices::{CALL_FUEL, message_fuel};
 pub use record::{ToolOutcome, ToolRecord};
 pub use reply::{Answer, Reply, answered, hold_answer, json_text, not_understood, timeout, within};
 pub use tally::{Begun, NO_ROOM, Tally};
+pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

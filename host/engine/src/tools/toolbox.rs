@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use glovebox_core::tools::{Checked, Definition, Failure, MAX_CATALOGUE_BYTES, catalogue};
+use glovebox_core::tools::{Checked, Definition, Failure, MAX_CATALOGUE_BYTES, MAX_ENGINE_LEVELS, catalogue};
 
 use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, tool::Answerer};
 
@@ -64,7 +64,8 @@ impl Toolbox {
 
     fn add(&mut self, tool: &Tool) -> Result<(), ToolDefinitionError> {
         let Tool { name, description, schema, is_foreign, .. } = tool;
-        let definition = Definition { name, description, schema, is_foreign: *is_foreign };
+        let max_levels = MAX_ENGINE_LEVELS;
+        let definition = Definition { name, description, schema, is_foreign: *is_foreign, max_levels };
         definition.check_name()?;
         if self.entries.contains_key(name) {
             return Err(ToolDefinitionError::Duplicate(name.clone()));

@@ -1,32 +1,53 @@
-//! JSON Schema without regular expressions, for providers that have to be small.
+//! Holds the arguments of tools to JSON Schema.
 //!
-//! The library that the engine uses is larger than an interpreter when compiled to WebAssembly: 2.6 MB, most of it
-//! regular expressions and their tables. This validator implements the keywords of draft 2020-12 that describe
-//! arguments of tools, and refuses by name those that it does not enforce; all other keywords, including `format`, are
-//! annotations, as in that draft. Keywords that both implement mean the same in both: the tests compare them.
+//! The library for it is larger than an interpreter when compiled to WebAssembly: 2.6 MB. This validator implements draft 2020-12 with the
+//! forms of `items` and `dependencies` that earlier drafts had, and means the same in the engine and in the provider. All other keywords,
+//! including `format`, are annotations, as in that draft; those that would have to be enforced, and are not, are refused by name. The tests
+//! compare it with the library.
+//!
+//! Regular expressions are matched in linear time, so that ones with look-around or back-references are refused. `\d`, `\w`, `\s` and `\b`
+//! are about ASCII. One check may take so many steps of matching, because nobody can stop it.
 
-use std::{collections::HashMap, ptr};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+    ptr,
+};
 
 use serde_json::{Map, Value};
 
-/// How many schemas one check may recurse through, by values and in place. Each level uses a little of the stack.
-const MAX_LEVELS: usize = 400;
+use self::pattern::Pattern;
+
+mod pattern;
+
+/// How many schemas one check may recurse through, by values and in place, in a provider: each level uses a little of a stack whose size
+/// the host of the provider decides.
+pub const MAX_PROVIDER_LEVELS: usize = 400;
+
+/// The same in the engine: more than schemas and arguments can lead to.
+pub const MAX_ENGINE_LEVELS: usize = 5_000;
+
+/// The most steps that one check may match regular expressions for. A second or so.
+const MAX_STEPS: u64 = 100_000_000;
 
 /// Keywords that would have to be enforced.
-const REFUSED: [&str; 9] = [
-    "pattern",
-    "patternProperties",
-    "dependencies",
-    "dependentSchemas",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "contentSchema",
-    "$recursiveRef",
-    "$dynamicRef",
-];
+const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];
 
 /// A compiled schema.
-pub(super) struct Plain(Vec<Vec<Rule>>);
+pub(super) struct Validator {
+    /// The rules of each schema. The first is the whole.
+    schemas: Vec<Vec<Rule>>,
+    max_levels: usize,
+}
+
+/// One check of a value.
+struct Check<'a> {
+    schemas: &'a [Vec<Rule>],
+    /// The steps that are left for regular expressions.
+    steps: Cell<u64>,
+    /// Why it ended before its end. What fits, or does not fit, means nothing then.
+    stopped: Cell<Option<&'static str>>,
+}
 
 /// Why a value is invalid.
 #[derive(Debug)]
@@ -60,22 +81,71 @@ enum Rule {
     Never,
     Type(Vec<String>),
     OneOfThese(Vec<Value>),
-    Least { bound: f64, excluded: bool, shown: Value },
-    Most { bound: f64, excluded: bool, shown: Value },
+    Least {
+        bound: f64,
+        excluded: bool,
+        shown: Value,
+    },
+    Most {
+        bound: f64,
+        excluded: bool,
+        shown: Value,
+    },
     MultipleOf(Value),
-    Size { of: Sized, least: u64, most: u64 },
+    Size {
+        of: Sized,
+        least: u64,
+        most: u64,
+    },
     Unique,
     Required(Vec<String>),
     RequiredBeside(Vec<(String, Vec<String>)>),
-    Properties { named: HashMap<String, usize>, others: Option<usize> },
+    SchemasBeside(Vec<(String, usize)>),
+    Properties {
+        named: HashMap<String, usize>,
+        patterns: Vec<(Pattern, usize)>,
+        others: Option<usize>,
+    },
     PropertyNames(usize),
-    Items { first: Vec<usize>, others: Option<usize> },
-    Contains { schema: usize, least: u64, most: u64 },
+    Items {
+        first: Vec<usize>,
+        others: Option<usize>,
+    },
+    Contains {
+        schema: usize,
+        least: u64,
+        most: u64,
+    },
     All(Vec<usize>),
     Any(Vec<usize>),
     ExactlyOne(Vec<usize>),
     Not(usize),
-    If { condition: usize, then: Option<usize>, otherwise: Option<usize> },
+    If {
+        condition: usize,
+        then: Option<usize>,
+        otherwise: Option<usize>,
+    },
+    Pattern(Pattern),
+    /// For properties, or else elements, that no other rule of the schema has looked at. Comes last.
+    Unevaluated {
+        of: Kind,
+        schema: usize,
+    },
+}
+
+/// What `unevaluatedProperties` and `unevaluatedItems` are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Properties,
+    Items,
+}
+
+/// The members of one value that schemas have looked at.
+#[derive(Default)]
+struct Evaluated<'a> {
+    all: bool,
+    names: HashSet<&'a str>,
+    places: HashSet<usize>,
 }
 
 /// Values that have a size.
@@ -86,32 +156,61 @@ enum Sized {
     Object,
 }
 
-impl Plain {
-    /// Compiles a schema whose size, depth and references were checked already.
-    pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new() };
+impl Validator {
+    /// Compiles a schema whose size, depth and references were checked already. Each regular expression takes at most so many bytes, and a
+    /// check recurses through so many schemas.
+    pub(super) fn of(schema: &Value, max_pattern_bytes: usize, max_levels: usize) -> Result<Self, String> {
+        let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new(), max_pattern_bytes };
         reader.add(schema);
-        let mut rules = Vec::new();
-        while let Some(next) = reader.found.get(rules.len()) {
-            rules.push(reader.rules(next)?);
+        let mut schemas = Vec::new();
+        while let Some(next) = reader.found.get(schemas.len()) {
+            schemas.push(reader.rules(next)?);
         }
-        Ok(Self(rules))
+        Ok(Self { schemas, max_levels })
     }
 
     /// Checks a value.
     pub(super) fn check(&self, value: &Value) -> Validity {
-        self.validate(0, value, MAX_LEVELS)
+        let check = Check { schemas: &self.schemas, steps: Cell::new(MAX_STEPS), stopped: Cell::new(None) };
+        let validity = check.validate(0, value, self.max_levels);
+        check.stopped.get().map_or(validity, |reason| Err(ValidationError::here(reason)))
+    }
+}
+
+impl Check<'_> {
+    fn rules(&self, schema: usize) -> &[Rule] {
+        self.schemas.get(schema).map_or(&[], Vec::as_slice)
+    }
+
+    fn stop(&self, reason: &'static str) -> ValidationError {
+        self.stopped.set(Some(reason));
+        ValidationError::here(reason)
     }
 
     fn validate(&self, schema: usize, value: &Value, left: usize) -> Validity {
-        let left =
-            left.checked_sub(1).ok_or_else(|| ValidationError::here("it nests too deep to be held to the schema"))?;
-        let rules = self.0.get(schema).map_or(&[][..], Vec::as_slice);
-        rules.iter().try_for_each(|rule| self.apply(rule, value, left))
+        let Some(left) = left.checked_sub(1) else {
+            return Err(self.stop("it nests too deep to be held to the schema"));
+        };
+        if let Some(reason) = self.stopped.get() {
+            return Err(ValidationError::here(reason));
+        }
+        self.rules(schema).iter().try_for_each(|rule| match rule {
+            Rule::Unevaluated { of, schema: others } => self.unevaluated(schema, *of, *others, value, left),
+            rule => self.apply(rule, value, left),
+        })
     }
 
     fn fits(&self, schema: usize, value: &Value, left: usize) -> bool {
         self.validate(schema, value, left).is_ok()
+    }
+
+    fn matches(&self, pattern: &Pattern, text: &str) -> bool {
+        let Some(left) = self.steps.get().checked_sub(pattern.steps(text)) else {
+            self.stop("its texts are too long for the schema's regular expressions");
+            return false;
+        };
+        self.steps.set(left);
+        pattern.matches(text)
     }
 
     fn apply(&self, rule: &Rule, value: &Value, left: usize) -> Validity {
@@ -148,7 +247,11 @@ impl Plain {
                 .filter(|(name, _)| value.as_object().is_some_and(|object| object.contains_key(name)))
                 .flat_map(|(_, names)| names)
                 .try_for_each(|name| require(value, name)),
-            Rule::Properties { named, others } => self.properties(value, named, *others, left),
+            Rule::SchemasBeside(pairs) => pairs
+                .iter()
+                .filter(|(name, _)| value.as_object().is_some_and(|object| object.contains_key(name)))
+                .try_for_each(|(_, schema)| self.validate(*schema, value, left)),
+            Rule::Properties { named, patterns, others } => self.properties(value, named, patterns, *others, left),
             Rule::PropertyNames(schema) => {
                 let mut names = value.as_object().into_iter().flat_map(Map::keys);
                 names.try_for_each(|name| self.validate(*schema, &Value::String(name.clone()), left))
@@ -180,6 +283,12 @@ impl Plain {
                 let next = if self.fits(*condition, value, left) { then } else { otherwise };
                 next.map_or(Ok(()), |schema| self.validate(schema, value, left))
             }
+            Rule::Pattern(pattern) => {
+                let fits = value.as_str().is_none_or(|text| self.matches(pattern, text));
+                wrong(!fits, &|| "value does not match the regular expression".into())
+            }
+            // Knows the schema that it is part of.
+            Rule::Unevaluated { .. } => Ok(()),
         }
     }
 
@@ -187,21 +296,99 @@ impl Plain {
         &self,
         value: &Value,
         named: &HashMap<String, usize>,
+        patterns: &[(Pattern, usize)],
         others: Option<usize>,
         left: usize,
     ) -> Validity {
         for (name, property) in value.as_object().into_iter().flatten() {
-            let Some(schema) = named.get(name).copied().or(others) else { continue };
-            let is_never = self.0.get(schema).is_some_and(|rules| matches!(rules.as_slice(), [Rule::Never]));
-            if is_never && !named.contains_key(name) {
-                let name: String = name.chars().take(64).collect();
-                return Err(ValidationError::here(format!(
-                    "additional properties are not allowed ('{name}' was unexpected)"
-                )));
+            let mut is_other = true;
+            let matching = patterns.iter().filter(|(pattern, _)| self.matches(pattern, name)).map(|(_, schema)| schema);
+            for schema in named.get(name).into_iter().chain(matching) {
+                is_other = false;
+                self.validate(*schema, property, left).map_err(|wrong| wrong.within(name))?;
             }
-            self.validate(schema, property, left).map_err(|wrong| wrong.within(name))?;
+            if let Some(schema) = others.filter(|_| is_other) {
+                self.other(schema, "additional", name, property, left)?;
+            }
         }
         Ok(())
+    }
+
+    /// A property that only a schema for others is about.
+    fn other(&self, schema: usize, which: &str, name: &str, property: &Value, left: usize) -> Validity {
+        if matches!(self.rules(schema), [Rule::Never]) {
+            let name: String = name.chars().take(64).collect();
+            let message = format!("{which} properties are not allowed ('{name}' was unexpected)");
+            return Err(ValidationError::here(message));
+        }
+        self.validate(schema, property, left).map_err(|wrong| wrong.within(name))
+    }
+
+    /// Holds what no rule of `schema` has looked at to `others`.
+    fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
+        let mut evaluated = Evaluated::default();
+        for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
+            self.evaluate(rule, of, value, left, &mut evaluated);
+        }
+        match value {
+            _ if evaluated.all => Ok(()),
+            Value::Object(members) if of == Kind::Properties => members
+                .iter()
+                .filter(|(name, _)| !evaluated.names.contains(name.as_str()))
+                .try_for_each(|(name, property)| self.other(others, "unevaluated", name, property, left)),
+            Value::Array(items) if of == Kind::Items => {
+                items.iter().enumerate().filter(|(place, _)| !evaluated.places.contains(place)).try_for_each(
+                    |(place, item)| self.validate(others, item, left).map_err(|wrong| wrong.within(place)),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes which members of a value a rule that it fits has looked at.
+    fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
+        let Some(left) = left.checked_sub(1) else {
+            self.stop("it nests too deep to be held to the schema");
+            return;
+        };
+        let mut within = |schema: usize| {
+            self.rules(schema).iter().for_each(|rule| self.evaluate(rule, of, value, left, into));
+        };
+        match rule {
+            Rule::All(schemas) => schemas.iter().copied().for_each(within),
+            Rule::Any(schemas) | Rule::ExactlyOne(schemas) => {
+                schemas.iter().copied().filter(|schema| self.fits(*schema, value, left)).for_each(within);
+            }
+            Rule::SchemasBeside(pairs) => {
+                let has = |name: &String| value.as_object().is_some_and(|members| members.contains_key(name));
+                pairs.iter().filter(|(name, _)| has(name)).for_each(|(_, schema)| within(*schema));
+            }
+            Rule::If { condition, then, otherwise } => {
+                if self.fits(*condition, value, left) {
+                    within(*condition);
+                    then.iter().copied().for_each(within);
+                } else {
+                    otherwise.iter().copied().for_each(within);
+                }
+            }
+            Rule::Properties { named, patterns, others } if of == Kind::Properties => {
+                into.all |= others.is_some();
+                let names = value.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+                let is_seen =
+                    |name: &&str| named.contains_key(*name) || patterns.iter().any(|(it, _)| self.matches(it, name));
+                into.names.extend(names.filter(is_seen));
+            }
+            Rule::Items { first, others } if of == Kind::Items => {
+                into.all |= others.is_some();
+                into.places.extend(0..first.len());
+            }
+            Rule::Contains { schema, .. } if of == Kind::Items => {
+                let items = value.as_array().into_iter().flatten().enumerate();
+                into.places.extend(items.filter(|(_, item)| self.fits(*schema, item, left)).map(|(place, _)| place));
+            }
+            Rule::Unevaluated { of: other, .. } => into.all |= *other == of,
+            _ => {}
+        }
     }
 }
 
@@ -229,6 +416,7 @@ struct Reader<'a> {
     found: Vec<&'a Value>,
     /// By address: a schema with several references is compiled once.
     index: HashMap<*const Value, usize>,
+    max_pattern_bytes: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -257,7 +445,7 @@ impl<'a> Reader<'a> {
         for (keyword, said) in keywords {
             let wrong = || format!("`{keyword}` cannot be {}", kind(said));
             if REFUSED.contains(&keyword.as_str()) {
-                return Err(format!("`{keyword}` cannot be used with this provider"));
+                return Err(format!("`{keyword}` cannot be used"));
             }
             rules.extend(match keyword.as_str() {
                 "type" => Some(Rule::Type(type_names(said).ok_or_else(wrong)?)),
@@ -298,6 +486,11 @@ impl<'a> Reader<'a> {
                     let pairs = pairs.map(|(name, names)| Some((name.clone(), texts(names)?)));
                     Some(Rule::RequiredBeside(pairs.collect::<Option<_>>().ok_or_else(wrong)?))
                 }
+                "dependentSchemas" => {
+                    let pairs = said.as_object().ok_or_else(wrong)?.iter();
+                    Some(Rule::SchemasBeside(pairs.map(|(name, schema)| (name.clone(), self.add(schema))).collect()))
+                }
+                "pattern" => Some(Rule::Pattern(self.pattern(said.as_str().ok_or_else(wrong)?)?)),
                 "propertyNames" => Some(Rule::PropertyNames(self.add(said))),
                 "allOf" => Some(Rule::All(self.all(said)?)),
                 "anyOf" => Some(Rule::Any(self.all(said)?)),
@@ -318,15 +511,31 @@ impl<'a> Reader<'a> {
     /// The rules that several keywords define together.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
         let wrong = |keyword: &str| format!("`{keyword}` is not what it must be");
-        if keywords.contains_key("properties") || keywords.contains_key("additionalProperties") {
+        const PROPERTIES: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
+        if PROPERTIES.iter().any(|keyword| keywords.contains_key(*keyword)) {
             let mut named = HashMap::new();
             if let Some(properties) = keywords.get("properties") {
                 for (name, schema) in properties.as_object().ok_or_else(|| wrong("properties"))? {
                     named.insert(name.clone(), self.add(schema));
                 }
             }
+            let mut patterns = Vec::new();
+            if let Some(properties) = keywords.get("patternProperties") {
+                for (text, schema) in properties.as_object().ok_or_else(|| wrong("patternProperties"))? {
+                    patterns.push((self.pattern(text)?, self.add(schema)));
+                }
+            }
             let others = keywords.get("additionalProperties").map(|schema| self.add(schema));
-            rules.push(Rule::Properties { named, others });
+            rules.push(Rule::Properties { named, patterns, others });
+        }
+        // Before draft 2019-09 one keyword was for both, `dependentRequired` and `dependentSchemas`.
+        if let Some(dependencies) = keywords.get("dependencies") {
+            let dependencies = dependencies.as_object().ok_or_else(|| wrong("dependencies"))?;
+            let (required, schemas): (Vec<_>, Vec<_>) = dependencies.iter().partition(|(_, it)| it.is_array());
+            let required = required.into_iter().map(|(name, names)| Some((name.clone(), texts(names)?)));
+            rules.push(Rule::RequiredBeside(required.collect::<Option<_>>().ok_or_else(|| wrong("dependencies"))?));
+            let schemas = schemas.into_iter().map(|(name, schema)| (name.clone(), self.add(schema)));
+            rules.push(Rule::SchemasBeside(schemas.collect()));
         }
         // Before draft 2020-12, `items` held the first elements' schemas and `additionalItems` that of the others.
         let (first, others) = match keywords.get("items") {
@@ -352,7 +561,14 @@ impl<'a> Reader<'a> {
             let otherwise = keywords.get("else").map(|schema| self.add(schema));
             rules.push(Rule::If { condition, then, otherwise });
         }
+        for (keyword, of) in [("unevaluatedProperties", Kind::Properties), ("unevaluatedItems", Kind::Items)] {
+            rules.extend(keywords.get(keyword).map(|schema| Rule::Unevaluated { of, schema: self.add(schema) }));
+        }
         Ok(())
+    }
+
+    fn pattern(&self, text: &str) -> Result<Pattern, String> {
+        Pattern::of(text, self.max_pattern_bytes)
     }
 }
 

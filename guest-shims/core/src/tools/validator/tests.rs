@@ -2,6 +2,10 @@ use serde_json::json;
 
 use super::*;
 
+fn compiled(schema: &Value) -> Result<Validator, String> {
+    Validator::of(schema, 64 << 10, MAX_PROVIDER_LEVELS)
+}
+
 /// Xorshift: the same on every machine.
 struct Random(u64);
 
@@ -63,7 +67,7 @@ impl Random {
         let number = self.pick(&[json!(0), json!(1), json!(2), json!(2.5), json!(-1)]);
         let count = self.pick(&[json!(0), json!(1), json!(2), json!(3)]);
         let names = self.pick(&[json!([]), json!(["a"]), json!(["a", "b"])]);
-        match self.below(30) {
+        match self.below(36) {
             0 => (
                 "type",
                 self.pick(&[
@@ -101,6 +105,11 @@ impl Random {
             26 => ("oneOf", self.schemas(depth)),
             27 => ("not", self.schema(depth)),
             28 => ("if", self.schema(depth)),
+            29 => ("pattern", self.pick(&[json!("^a"), json!("b|c"), json!("^[a-c]*$"), json!("\\d")])),
+            30 => ("patternProperties", json!({"^[ab]": self.schema(depth), "c$": self.schema(depth)})),
+            31 => ("dependentSchemas", json!({"a": self.schema(depth), "b": self.schema(depth)})),
+            32 => ("unevaluatedProperties", self.schema(depth)),
+            33 => ("unevaluatedItems", self.schema(depth)),
             _ => (["then", "else", "title", "$comment"][self.below(2)], self.schema(depth)),
         }
     }
@@ -113,7 +122,7 @@ fn it_says_what_the_library_says() {
     for round in 0..4_000 {
         let schema = random.schema(3);
         let library = jsonschema::options().should_validate_formats(false).offline().build(&schema).unwrap();
-        let plain = Plain::of(&schema).unwrap();
+        let plain = compiled(&schema).unwrap();
         for _ in 0..8 {
             let value = random.value(3);
             let said = plain.check(&value);
@@ -130,7 +139,7 @@ fn a_schema_may_refer_to_itself() {
         "$ref": "#/$defs/tree",
         "$defs": {"tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}, "additionalProperties": false}},
     });
-    let plain = Plain::of(&schema).unwrap();
+    let plain = compiled(&schema).unwrap();
     assert!(plain.check(&json!({"left": {"left": {}}})).is_ok());
     let wrong = plain.check(&json!({"left": {"left": {"right": 1}}})).unwrap_err();
     assert_eq!(wrong.words(), ("/left/left".into(), "additional properties are not allowed ('right' was unexpected)"));
@@ -140,7 +149,7 @@ fn a_schema_may_refer_to_itself() {
 fn what_is_wrong_is_named_with_its_place() {
     let schema =
         json!({"properties": {"a/b": {"items": {"type": "integer"}}, "c": {"minLength": 2}}, "required": ["c"]});
-    let plain = Plain::of(&schema).unwrap();
+    let plain = compiled(&schema).unwrap();
     for (value, place, message) in [
         (json!({}), "", "\"c\" is a required property"),
         (json!({"c": "xy", "a/b": [1, "x"]}), "/a~1b/1", "value is not of type \"integer\""),
@@ -153,24 +162,71 @@ fn what_is_wrong_is_named_with_its_place() {
 #[test]
 fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
     for (schema, words) in [
-        (json!({"properties": {"a": {"pattern": "x"}}}), "`pattern` cannot be used with this provider"),
+        (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef` cannot be used"),
+        (json!({"pattern": 7}), "`pattern` cannot be this number"),
         (json!({"type": "text"}), "`type` cannot be this text"),
         (json!({"minLength": -1}), "`minLength` cannot be this number"),
         (json!({"items": 3}), "a schema is neither an object nor true or false"),
         (json!({"required": "a"}), "`required` cannot be this text"),
         (json!({"multipleOf": 0}), "`multipleOf` cannot be this number"),
     ] {
-        assert_eq!(Plain::of(&schema).err().as_deref(), Some(words), "{schema}");
+        assert_eq!(compiled(&schema).err().as_deref(), Some(words), "{schema}");
     }
 }
 
 #[test]
 fn a_check_has_an_end_at_so_many_levels() {
-    let plain = Plain::of(&json!({"items": {"$ref": "#"}})).unwrap();
+    let plain = compiled(&json!({"items": {"$ref": "#"}})).unwrap();
     let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
     // Each level of the value is two of schemas, the reference's own among them.
-    assert!(plain.check(&nested(MAX_LEVELS / 2 - 1)).is_ok(), "at");
-    let over = plain.check(&nested(MAX_LEVELS / 2)).unwrap_err();
+    assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
+    let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
     assert_eq!(over.words().1, "it nests too deep to be held to the schema", "over");
     assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
+}
+
+#[test]
+fn patterns_are_matched_anywhere_in_linear_time_and_what_cannot_be_is_refused() {
+    let fits = |pattern: &str, text: &str| compiled(&json!({"pattern": pattern})).unwrap().check(&json!(text)).is_ok();
+    for (pattern, text, expected) in [
+        ("b+", "abbc", true),
+        ("^b+$", "abbc", false),
+        (r"^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}$", "a.b@example.org", true),
+        (r"^\d{4}-\d{2}-\d{2}$", "2026-11-23", true),
+        (r"^\d$", "٣", false),
+        (r"^\/a\/\w+$", "/a/b_1", true),
+        ("^(a+)+$", &("a".repeat(5_000) + "!"), false),
+    ] {
+        assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+    }
+    for pattern in ["(", r"(a+)\1", "(?=a)b", "(((a{1000}){1000}){1000})", r"\p{L}"] {
+        let error = compiled(&json!({"pattern": pattern})).err().unwrap();
+        assert!(error.starts_with("a regular expression cannot be used: "), "{pattern}: {error}");
+    }
+}
+
+#[test]
+fn one_check_takes_so_many_steps_of_matching_wherever_they_are() {
+    let schema = json!({"properties": {"a": {"not": {"pattern": "^b*$"}}}});
+    let validator = compiled(&schema).unwrap();
+    let text = |steps: u64| json!({"a": "a".repeat(usize::try_from(steps / 32 - 1).unwrap())});
+    assert!(validator.check(&text(MAX_STEPS - 32)).is_ok(), "under");
+    assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
+    // Not even where what does not match is what fits.
+    let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
+    assert_eq!(over.words().1, "its texts are too long for the schema's regular expressions", "over");
+    assert!(validator.check(&json!({"a": "a"})).is_ok(), "usable afterwards");
+}
+
+#[test]
+fn dependencies_are_those_of_either_draft() {
+    let validator = compiled(&json!({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}})).unwrap();
+    for (value, expected) in [
+        (json!({"a": 1}), false),
+        (json!({"a": 1, "b": 1}), true),
+        (json!({"c": 1}), false),
+        (json!({"c": 1, "d": 1}), true),
+    ] {
+        assert_eq!(validator.check(&value).is_ok(), expected, "{value}");
+    }
 }
