@@ -27,6 +27,7 @@ mod guidance;
 mod hibernate;
 mod hostile_applications;
 mod hostile_components;
+mod house;
 mod idle_session;
 mod kept;
 mod limits;
