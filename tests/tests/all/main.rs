@@ -39,6 +39,7 @@ mod reference;
 mod requests;
 mod runtimes;
 mod scenarios;
+mod security;
 mod session_files;
 mod session_model;
 mod session_threads;
