@@ -25,7 +25,8 @@ fn pages() -> Vec<(PathBuf, String)> {
         let directory = PathBuf::from(directory);
         fs::read_dir(root().join(&directory)).unwrap().map(move |entry| directory.join(entry.unwrap().file_name()))
     };
-    let docs = names("docs").chain(names("docs/examples")).filter(|path| path.extension().is_some());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
+    let docs = names("docs").chain(names("docs/examples")).filter(is_page);
     let examples = names("docs/examples").filter(|path| path.extension().is_none()).map(|path| path.join("README.md"));
     let beside = [
         "README.md",
