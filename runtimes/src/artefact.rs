@@ -1,4 +1,4 @@
-//! What a prepared image is known by, and what is recorded beside its compiled code.
+//! The key of a prepared image, and the record stored beside its compiled code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 use crate::rewrite::MutableGlobal;
 
-/// Everything that compiled code depends on. Two that differ in anything never share a file.
+/// Everything that compiled code depends on. Images that differ in any part never share a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyParts {
-    /// A name for people, such as `python-3.12.0`; it begins the file names.
+    /// A readable name, such as `python-3.12.0`; file names begin with it.
     pub label: String,
     /// The binary's checksum.
     pub runtime: Digest,
@@ -22,7 +22,7 @@ pub struct KeyParts {
     pub recipe: Digest,
     /// Wasmtime's version.
     pub wasmtime: String,
-    /// The engine's settings as far as they change the code, in any fixed form.
+    /// The engine's settings that affect the code, in any fixed form.
     pub settings: String,
     /// The target triple and the processor features compiled for.
     pub target: String,
@@ -36,7 +36,7 @@ pub struct ArtefactKey {
 }
 
 impl ArtefactKey {
-    /// The key of these parts.
+    /// The key for these parts.
     pub fn new(parts: KeyParts) -> Self {
         let digest = Digest::of_fields(&[
             parts.label.as_bytes(),
@@ -49,18 +49,18 @@ impl ArtefactKey {
         Self { parts, digest }
     }
 
-    /// What it was made of.
+    /// The parts it was made from.
     pub fn parts(&self) -> &KeyParts {
         &self.parts
     }
 
-    /// How the names of its files begin: the label, as far as it can be part of a file name, and the key.
+    /// The common prefix of its file names: the label, as far as it can be part of a file name, and the key.
     pub(crate) fn stem(&self) -> String {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }
         };
         let label: String = self.parts.label.chars().take(64).map(plain).collect();
-        // A leading dot would make it a temporary file; the digest is cut to 128 bits for readability.
+        // A leading dot would make it a temporary file; the digest is truncated to 128 bits for readability.
         let digest: String = self.digest.to_string().chars().take(32).collect();
         format!("{}-{digest}", label.trim_start_matches('.'))
     }
@@ -72,13 +72,13 @@ impl fmt::Display for ArtefactKey {
     }
 }
 
-/// What a driver and an engine have to know about an image beside its code.
+/// The facts about an image that a driver and an engine need beside its code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageRecord {
-    /// The image's identity: the digest of the module that was compiled.
+    /// The image's identity: the digest of the compiled module.
     pub sha256: Digest,
-    /// Whether an interpreter was booted into it. Otherwise it is the plain module, compiled.
+    /// Whether an interpreter was booted into it. Otherwise it is the compiled plain module.
     pub prepared: bool,
     /// The size of its linear memory in bytes.
     pub memory_bytes: u64,
@@ -88,35 +88,35 @@ pub struct ImageRecord {
     /// Its mutable globals, whose values belong to every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
-    /// Whether its code changes nothing of an instance but its memory and its globals, so that with these an instance is as new.
+    /// Whether its code changes only its memory and globals, so that resetting these resets the instance.
     #[serde(default)]
     pub restorable: bool,
-    /// Anything else worth keeping, such as the fuel that booting took.
+    /// Other facts, such as the fuel that booting took.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
 }
 
-/// An image that was just made.
+/// A new image.
 #[derive(Clone, Debug)]
 pub struct NewArtefact {
     /// The compiled code.
     pub aot: Vec<u8>,
-    /// What is recorded beside it.
+    /// The record stored beside it.
     pub record: ImageRecord,
 }
 
 /// An image in the cache.
 #[derive(Debug)]
 pub struct Artefact {
-    /// The compiled code, open for reading from its beginning: opened without following links, owner, mode and length
-    /// checked on this very handle. It is to be loaded from the handle, not from the path. While it is open, or mapped, it is
+    /// The compiled code, open for reading from its beginning: opened without following links, with owner, mode and
+    /// length checked on this handle. Load it from the handle, not from the path. While it is open, or mapped, it is
     /// not [evicted](crate::Runtimes::evict).
     pub aot: File,
-    /// Where that is.
+    /// Its path.
     pub aot_path: PathBuf,
     /// Its length in bytes.
     pub aot_bytes: u64,
-    /// What is recorded beside it.
+    /// The record stored beside it.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
 }
@@ -124,12 +124,12 @@ pub struct Artefact {
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What the image was made of.
+    /// The parts that the image was made from.
     pub parts: KeyParts,
-    /// Where its code is.
+    /// The path of its code.
     pub aot_path: PathBuf,
     /// The length of its code in bytes.
     pub aot_bytes: u64,
-    /// What is recorded beside it.
+    /// The record stored beside it.
     pub record: ImageRecord,
 }

@@ -1,4 +1,4 @@
-//! The cache directory: where it is, who may have written to it, and the locks between processes.
+//! The cache directory: its location, its trust rules, and the locks between processes.
 
 use glovebox_vfs::escaped;
 use std::io;
@@ -13,18 +13,18 @@ use crate::guard::Guarded;
 use crate::seal::Seals;
 use crate::trusted::{FileLock, TrustedDir};
 
-/// Where locks are, and how their files' names end.
+/// The directory of the locks, and the suffix of their files.
 const LOCKS: &str = "locks";
 const LOCK_SUFFIX: &str = ".lock";
 
-/// How often a waiting process asks for a lock, and whether it is to give up.
+/// How often a waiting process retries a lock, and checks whether it was cancelled.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// Why the cache, or another directory of ours, cannot be used.
+/// Why the cache, or another directory of Glovebox, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// A link stands where the directory or file should be. Following it would trust whoever made it.
+    /// There is a symbolic link instead of the directory or file. Following it would trust whoever created it.
     #[error(
         "`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to",
         escaped(path)
@@ -33,79 +33,79 @@ pub enum CacheError {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody else owns it.
+    /// Another user owns it.
     #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
-        /// What was examined.
+        /// The directory or file.
         path: PathBuf,
         /// Its owner's user id.
         owner: u32,
         /// The effective user id.
         user: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
-        /// What was examined.
+        /// The directory or file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// Something else stands where a directory should be.
-    #[error("`{}` is no directory; remove it, or use another directory", escaped(path))]
+    /// It should be a directory and is not.
+    #[error("`{}` is not a directory; remove it, or use another directory", escaped(path))]
     NotADirectory {
-        /// What was examined.
+        /// The path.
         path: PathBuf,
     },
-    /// Something else stands where a file should be.
-    #[error("`{}` is no regular file; remove it", escaped(path))]
+    /// It should be a regular file and is not.
+    #[error("`{}` is not a regular file; remove it", escaped(path))]
     NotAFile {
-        /// What was examined.
+        /// The path.
         path: PathBuf,
     },
     /// The user has no home directory.
-    #[error("no cache directory can be found, as the user has no home directory; name one")]
+    #[error("no cache directory was found, because the user has no home directory; name one")]
     NoHome,
-    /// The operation was told to give up.
+    /// The operation was cancelled.
     #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
     Cancelled {
-        /// The lock waited for.
+        /// The lock it waited for.
         path: PathBuf,
     },
-    /// The operating system said no.
+    /// A system call failed.
     #[error("cannot {action} `{}`: {source}", escaped(path))]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With what.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl CacheError {
-    /// What the operating system did not allow.
+    /// The error of a system call.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 }
 
-/// A path as it can be typed into a shell.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// The directory that fetched binaries and prepared images are kept in.
+/// The directory for fetched binaries and prepared images.
 ///
-/// Compiled code is loaded from it, so it must be the user's own and writable by nobody else; it is
-/// made with mode 0700. Safe to use from several threads and processes at once.
+/// Compiled code is loaded from it, so it must belong to the user and be writable by nobody else; it is created with
+/// mode 0700. Safe to use from several threads and processes at once.
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
-    /// The root's path without links, for seals to name files by.
+    /// The root's path without links, by which seals name files.
     real_path: PathBuf,
     seals: Option<Seals>,
 }
@@ -115,15 +115,16 @@ pub struct CacheDir {
 pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
 
 impl CacheDir {
-    /// Where the platform keeps caches: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
+    /// The platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
     pub fn default_path() -> Result<PathBuf, CacheError> {
         let dirs = ProjectDirs::from("", "", "glovebox").ok_or(CacheError::NoHome)?;
         Ok(dirs.cache_dir().to_owned())
     }
 
-    /// Opens the cache at `path`, making what is missing, and applies the trust rules to it. What says that compiled files are
-    /// unchanged is kept in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or `~/.local/share/glovebox/seals` on
-    /// Linux); where there can be none, compiled files are checked for owner, mode and length alone.
+    /// Opens the cache at `path`, creates what is missing, and applies the trust rules to it. The seals of compiled
+    /// files are stored in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or
+    /// `~/.local/share/glovebox/seals` on Linux); if that is impossible, only owner, mode and length of compiled files
+    /// are checked.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         let mut cache = Self::unsealed(path.as_ref())?;
         if let Some(path) = Seals::default_path() {
@@ -131,14 +132,14 @@ impl CacheDir {
                 Ok(seals) => cache.seals = Some(seals),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "compiled files are not sealed: their seals cannot be kept");
+                    tracing::warn!(error, "compiled files are not sealed: the seals cannot be stored");
                 }
             }
         }
         Ok(cache)
     }
 
-    /// As [`open`](Self::open), with the seals in another directory, which must not lie where somebody can write who can
+    /// Like [`open`](Self::open), with the seals in another directory, which nobody may be able to write to who can
     /// write to the cache.
     ///
     /// # Errors
@@ -154,22 +155,22 @@ impl CacheDir {
         Ok(Self { root, real_path, seals: None })
     }
 
-    /// What says which compiled files are unchanged.
+    /// The seals of compiled files.
     pub(crate) fn seals(&self) -> Option<&Seals> {
         self.seals.as_ref()
     }
 
-    /// Where a directory in the cache is, without links.
+    /// The path of a directory in the cache, without links.
     pub(crate) fn real_path_of(&self, name: &str) -> PathBuf {
         self.real_path.join(name)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), waiting for the process that has it.
+    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), waiting for the process that holds it.
     ///
     /// Locks are per open file: two threads of one process exclude each other as two processes do.
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
@@ -191,7 +192,7 @@ impl CacheDir {
         }
     }
 
-    /// As [`lock`](Self::lock), but `None` where somebody has it.
+    /// Like [`lock`](Self::lock), but `None` if somebody holds it.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
         Ok(FileLock::try_take(&Arc::new(self.root.subdir(LOCKS)?), &lock_name(name))?.map(CacheLock))
     }
@@ -200,9 +201,9 @@ impl CacheDir {
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Taken and given back, it is gone. What is no lock file of ours harms nobody but its own key.
+            // Taking and releasing a lock removes its file. A file that is not a lock only affects its own key.
             if let Err(error) = FileLock::try_take(&locks, name) {
-                tracing::debug!(%error, "a lock file stays");
+                tracing::debug!(%error, "a lock file was not removed");
             }
         }
         Ok(())

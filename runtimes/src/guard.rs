@@ -1,15 +1,15 @@
-//! Directories of ours that no guest may reach: above all the cache, since loading a prepared image is running it.
+//! The guarded directories, which no guest may access: above all the cache, because loading a prepared image runs it.
 //!
-//! The list is the process's, not an engine's: a mount of one engine must not reach the cache of another, nor a session store
-//! that was opened later. Whoever gives a guest a directory of the host asks [`overlaps`] first, and again when
-//! [`generation`] has changed.
+//! The list belongs to the process, not to an engine: a mount of one engine must not reach the cache of another, nor a
+//! session store that was opened later. Code that gives a guest a host directory calls [`overlaps`] first, and again
+//! when [`generation`] has changed.
 //!
-//! Directories are compared by device and inode along their ancestors, never by name. So symbolic links, names in another
-//! case and bind mounts of a directory above make no difference. [`is_guarded`] finds one by itself, wherever it is met:
-//! under a bind mount inside a mounted directory, or moved there later.
+//! Directories are compared by device and inode along their ancestors, never by name. So symbolic links, names in
+//! another case and bind mounts of a parent directory make no difference. [`is_guarded`] recognises one by itself,
+//! wherever it is found: under a bind mount inside a mounted directory, or after it was moved there.
 //!
-//! What remains: a bind mount of a directory *inside* a guarded one, unless it is one that we opened. Making one takes
-//! rights over the whole machine, or a namespace of one's own.
+//! Not covered is a bind mount of a directory *inside* a guarded one, unless this process opened that directory.
+//! Creating one requires rights over the whole machine, or a private namespace.
 
 use std::fmt;
 use std::io;
@@ -20,22 +20,22 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use rustix::fs::{Mode, OFlags};
 
-/// More directories in one another than any file system's paths have.
+/// More nesting than any file system's paths allow.
 const MAX_DEPTH: usize = 4096;
-/// How often a directory may be its own parent's equal before it counts as the top: a bind mount of a directory on one of
-/// its own subdirectories is its parent's equal once.
+/// How often a directory may equal its own parent before it counts as the root: a bind mount of a directory on one of
+/// its own subdirectories equals its parent once.
 const MAX_EQUAL: usize = 8;
 
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// What a guarded directory is for.
+/// The purpose of a guarded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarded {
     /// Binaries and prepared images.
     Cache,
-    /// What says that prepared images are unchanged.
+    /// Seals of prepared images.
     Seals,
     /// The user's own packages.
     Packages,
@@ -46,7 +46,7 @@ pub enum Guarded {
 }
 
 impl Guarded {
-    /// Where else it can be, to whom it is in the way.
+    /// How to move it out of the way.
     #[must_use]
     pub fn way_out(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl fmt::Display for Guarded {
     }
 }
 
-/// Which directory, whatever its name.
+/// The identity of a directory, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId {
     /// The file system.
@@ -80,15 +80,15 @@ pub struct DirectoryId {
     pub inode: u64,
 }
 
-/// A directory and those above it, itself first.
+/// A directory and its ancestors, itself first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage(Vec<DirectoryId>);
 
 impl Lineage {
-    /// Goes up from an open directory.
+    /// Walks up from an open directory.
     ///
     /// # Errors
-    /// A directory above cannot be looked at.
+    /// A parent directory cannot be opened.
     pub fn of(dir: impl AsFd) -> io::Result<Self> {
         let top = id(&open(Path::new("/"))?)?;
         let mut ids = vec![id(&dir)?];
@@ -119,14 +119,14 @@ impl Lineage {
     }
 }
 
-/// How a directory lies to a guarded one.
+/// The relation of a directory to a guarded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// It is that directory.
+    /// It is the guarded directory.
     Is,
-    /// It is above it.
+    /// It contains the guarded directory.
     Contains,
-    /// It is below it.
+    /// It is inside the guarded directory.
     LiesIn,
 }
 
@@ -140,14 +140,14 @@ impl fmt::Display for Relation {
     }
 }
 
-/// A directory must not be given to a guest.
+/// Why a directory must not be given to a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// How it lies to the guarded one.
+    /// Its relation to the guarded one.
     pub relation: Relation,
-    /// What that is.
+    /// The purpose of the guarded one.
     pub guarded: Guarded,
-    /// Where that is.
+    /// The path of the guarded one.
     pub path: PathBuf,
 }
 
@@ -155,14 +155,14 @@ pub struct Overlap {
 struct Entry {
     guarded: Guarded,
     path: PathBuf,
-    /// None for one that is known by its name and may not exist yet: it is looked up each time.
+    /// `None` for one that is known by its name and may not exist yet: it is looked up each time.
     opened: Option<Opened>,
 }
 
 #[derive(Debug)]
 struct Opened {
     lineage: Lineage,
-    /// The directory itself, and those in it that were opened.
+    /// The directory itself, and those inside it that were opened.
     ids: Mutex<Vec<DirectoryId>>,
 }
 
@@ -174,14 +174,14 @@ impl Guard {
     /// Guards an open directory.
     ///
     /// # Errors
-    /// A directory above cannot be looked at.
+    /// A parent directory cannot be opened.
     pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());
         Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(Opened { lineage, ids }) }))
     }
 
-    /// Guards whatever is or will be at a path.
+    /// Guards whatever directory is or will be at a path.
     #[must_use]
     pub fn named(guarded: Guarded, path: &Path) -> Self {
         Self::add(Entry { guarded, path: path.to_owned(), opened: None })
@@ -196,7 +196,7 @@ impl Guard {
         Self(entry)
     }
 
-    /// Notes a directory in the guarded one.
+    /// Also guards a directory inside the guarded one.
     pub(crate) fn has_child(&self, dir: impl AsFd) -> io::Result<()> {
         let Some(opened) = &self.0.opened else { return Ok(()) };
         let id = id(&dir)?;
@@ -235,12 +235,13 @@ impl Entry {
     }
 }
 
-/// Changes whenever a directory becomes guarded.
+/// A number that changes whenever a directory becomes guarded.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// The guarded directories that a directory is, contains or lies in. A guest must not be given one that has any.
+/// The guarded directories that a directory equals, contains or is inside of. A guest must not get a directory that has
+/// any.
 pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     let list: Vec<_> =
         GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -251,7 +252,7 @@ pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     })
 }
 
-/// Whether this is a guarded directory that is open in this process, or one in it.
+/// Whether this is a guarded directory that is open in this process, or one inside it.
 pub fn is_guarded(id: DirectoryId) -> bool {
     let list = GUARDED.read().unwrap_or_else(PoisonError::into_inner);
     list.iter().filter_map(Weak::upgrade).any(|entry| {
@@ -260,7 +261,7 @@ pub fn is_guarded(id: DirectoryId) -> bool {
     })
 }
 
-/// The directory at a path, or the nearest above that there is; and whether it is the one.
+/// The directory at a path, or its nearest existing ancestor; and whether it is the directory itself.
 fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))
@@ -274,7 +275,7 @@ fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
 }
 
-/// Only looked at: a directory that may be passed need not be readable.
+/// Opened without reading: a directory that may be traversed need not be readable.
 fn flags() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let look = OFlags::PATH;
@@ -305,7 +306,7 @@ mod tests {
         Lineage::of(open(path).unwrap()).unwrap()
     }
 
-    /// The tests of a process share the list.
+    /// All tests of the process share the list.
     fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
         let lineage = lineage(path);
         overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)
@@ -369,7 +370,7 @@ mod tests {
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
         guard.has_child(open(&ours.join("in")).unwrap()).unwrap();
-        // As under a bind mount, where nothing above it is ours.
+        // As under a bind mount, where no ancestor is guarded.
         assert!(is_guarded(inner));
     }
 }

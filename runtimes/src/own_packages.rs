@@ -1,4 +1,4 @@
-//! Packages of the user's own: wheels of pure Python in a directory of theirs.
+//! The user's own packages: wheels of pure Python in a directory of the user.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::fs::File;
@@ -7,26 +7,26 @@ use std::path::Path;
 
 use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
-use crate::wheel_files::{Compiled, WHEEL_BYTES_MOST, Wheel, WheelFault};
+use crate::wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault};
 use crate::{CacheError, Digest, Fetcher, PackageError, Progress};
 
-/// The most packages of one's own.
-pub const OWN_PACKAGES_MOST: usize = 128;
+/// The maximum number of own packages.
+pub const MAX_OWN_PACKAGES: usize = 128;
 
-/// The most bytes that all packages of one's own take together, unpacked: they are held in memory from the first import on. Four
-/// wheels of the largest size.
-pub const OWN_PACKAGES_BYTES_MOST: u64 = 4 * WHEEL_BYTES_MOST;
+/// The maximum size of all own packages together, unpacked: they are held in memory from the first import on. Four
+/// wheels of the maximum size.
+pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
-/// The most files that they have together.
-pub const OWN_PACKAGES_FILES_MOST: usize = 16_384;
+/// The maximum number of their files together.
+pub const MAX_OWN_PACKAGES_FILES: usize = 16_384;
 
-/// The most bytes of a wheel's metadata: the longest of the bundled ones has 50 KB.
-const METADATA_BYTES_MOST: u64 = 1 << 20;
+/// The maximum size of a wheel's metadata: the longest of the bundled ones has 50 KB.
+const MAX_METADATA_BYTES: u64 = 1 << 20;
 
-/// Bytes of a name, a version or an import.
-const NAME_BYTES_MOST: usize = 100;
+/// The maximum length of a name, a version or an import.
+const MAX_NAME_BYTES: usize = 100;
 
-/// Modules of the standard library, which no package may hide or seem to be.
+/// Modules of the standard library, which no package may shadow or imitate.
 const STANDARD: &str = "\
     abc aifc antigravity argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2 cProfile calendar cgi \
     cgitb chunk cmath cmd code codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy \
@@ -43,7 +43,7 @@ const STANDARD: &str = "\
     unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
     zipfile zipimport zlib zoneinfo";
 
-/// A package of the user's own.
+/// One of the user's own packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPackage {
     /// Its name.
@@ -52,41 +52,41 @@ pub struct OwnPackage {
     pub version: String,
     /// The wheel's file name.
     pub file: String,
-    /// What the wheel hashes to.
+    /// The wheel's digest.
     pub sha256: Digest,
-    /// Its licence, in the words of its metadata; empty where it says none.
+    /// Its licence, as its metadata says; empty if it says nothing.
     pub licence: String,
     /// The names that scripts import.
     pub imports: Vec<String>,
-    /// What it requires, as its metadata says it, without what is only for extras.
+    /// Its requirements, as its metadata says, without those of extras.
     pub requires: Vec<String>,
-    /// How many files it has.
+    /// Its number of files.
     pub file_count: usize,
-    /// What they take unpacked, in bytes, as the wheel claims. It is held to that when it is unpacked.
+    /// Its unpacked size in bytes, as the wheel claims. Unpacking enforces it.
     pub unpacked_bytes: u64,
 }
 
-/// Why a package of one's own could not be added, read or removed.
+/// Why one of the user's own packages could not be added, read or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnPackageError {
-    /// The file's name is no wheel's.
-    #[error("`{name}` is no wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
+    /// The file's name is not that of a wheel.
+    #[error("`{name}` is not a wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
-    /// The wheel is for one platform.
+    /// The wheel is for a specific platform.
     #[error(
-        "`{name}` is compiled for one platform (`{other}`); the sandbox runs pure Python alone: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
+        "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
     )]
     Platform(String, String),
-    /// The wheel cannot be used.
+    /// The wheel is unusable.
     #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
     Wheel {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         source: WheelFault,
     },
-    /// The wheel's metadata is not there or is not its own.
+    /// The wheel's metadata is missing or not its own.
     #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
     Metadata {
         /// The file.
@@ -94,36 +94,36 @@ pub enum OwnPackageError {
         /// What is wrong.
         problem: String,
     },
-    /// A module of it has a name that is taken.
+    /// One of its modules has the name of an existing one.
     #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// The package.
         name: String,
         /// The module.
         module: String,
-        /// Who has it.
+        /// The owner of the module's name.
         owner: String,
     },
-    /// Too many packages.
+    /// There are too many packages.
     #[error(
-        "there are {OWN_PACKAGES_MOST} packages of your own already; remove one with `glovebox packages remove NAME`"
+        "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
     )]
     TooMany,
-    /// They take too many bytes together.
+    /// The packages are too large together.
     #[error(
-        "packages of your own may take {OWN_PACKAGES_BYTES_MOST} bytes together, unpacked, and with `{name}` they take more; remove some with \
+        "packages of your own may take {MAX_OWN_PACKAGES_BYTES} bytes together, unpacked, and with `{name}` they take more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
         name = escaped(.0)
     )]
     TooLarge(String),
     /// They have too many files together.
     #[error(
-        "packages of your own may have {OWN_PACKAGES_FILES_MOST} files together, and with `{name}` they have more; remove some with \
+        "packages of your own may have {MAX_OWN_PACKAGES_FILES} files together, and with `{name}` they have more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
         name = escaped(.0)
     )]
     TooManyFiles(String),
-    /// Not there, or pip did not bring it.
+    /// The package does not exist, or pip failed.
     #[error(transparent)]
     Fetch(#[from] PackageError),
     /// The directory cannot be used.
@@ -137,7 +137,7 @@ pub struct OwnPackages {
     dir: TrustedDir,
 }
 
-/// What packages take together, added up one by one.
+/// The running total of packages.
 #[derive(Debug, Default)]
 struct Total {
     bytes: u64,
@@ -148,10 +148,10 @@ impl Total {
     fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), OwnPackageError> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.files = self.files.saturating_add(files);
-        if self.bytes > OWN_PACKAGES_BYTES_MOST {
+        if self.bytes > MAX_OWN_PACKAGES_BYTES {
             return Err(OwnPackageError::TooLarge(name.to_owned()));
         }
-        if self.files > OWN_PACKAGES_FILES_MOST {
+        if self.files > MAX_OWN_PACKAGES_FILES {
             return Err(OwnPackageError::TooManyFiles(name.to_owned()));
         }
         Ok(())
@@ -159,12 +159,12 @@ impl Total {
 }
 
 impl OwnPackages {
-    /// Opens the directory, making it where it is missing. It must be the user's own and writable by nobody else.
+    /// Opens the directory, creating it if it is missing. It must belong to the user and be writable by nobody else.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
-    /// What is there, by file name. Of each wheel nothing but the metadata is unpacked, and one wheel is in memory at a time.
+    /// The packages, by file name. Of each wheel only the metadata is unpacked, and one wheel is in memory at a time.
     pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
         self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
@@ -172,7 +172,7 @@ impl OwnPackages {
     /// All files, by their paths below `site-packages`, sorted.
     ///
     /// # Errors
-    /// Where they are more than [`OWN_PACKAGES_BYTES_MOST`] or [`OWN_PACKAGES_FILES_MOST`], whatever the wheels claim: before that
+    /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim: before that
     /// much is unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
         let (mut all, mut total) = (Vec::new(), Total::default());
@@ -180,9 +180,9 @@ impl OwnPackages {
             let Some(bytes) = self.read(&file)? else { continue };
             let (package, wheel) = describe(&file, &bytes)?;
             total.add(&package.name, 0, package.file_count)?;
-            let left = OWN_PACKAGES_BYTES_MOST.saturating_sub(total.bytes);
-            let files = wheel.unpack(left.min(WHEEL_BYTES_MOST)).map_err(|source| match source {
-                WheelFault::TooLarge if left < WHEEL_BYTES_MOST => OwnPackageError::TooLarge(package.name.clone()),
+            let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
+            let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
+                WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
                 source => OwnPackageError::Wheel { file: file.clone(), source },
             })?;
             let bytes = files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
@@ -193,11 +193,12 @@ impl OwnPackages {
         Ok(all)
     }
 
-    /// Adds a wheel in place of another version of the same package. `taken` are the modules of other packages, each with who has it.
+    /// Adds a wheel, replacing another version of the same package. `taken` are the modules of other packages, each
+    /// with its owner.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
         let (added, wheel) = describe(file, bytes)?;
-        // Its own claim is held to before others rely on it.
-        let unpacked = wheel.unpack(WHEEL_BYTES_MOST);
+        // Its claim is checked before others rely on it.
+        let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
         let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
         let unpacked_bytes = unpacked.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
         drop(unpacked);
@@ -207,7 +208,7 @@ impl OwnPackages {
         }
         let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
         let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
-        if others.len() >= OWN_PACKAGES_MOST {
+        if others.len() >= MAX_OWN_PACKAGES {
             return Err(OwnPackageError::TooMany);
         }
         let mut total = Total::default();
@@ -234,7 +235,7 @@ impl OwnPackages {
         Ok(added)
     }
 
-    /// Has pip download a wheel of pure Python: its file name and bytes.
+    /// Downloads a pure Python wheel with pip: its file name and bytes.
     pub fn download(
         &self,
         name: &str,
@@ -249,7 +250,8 @@ impl OwnPackages {
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
     }
 
-    /// Removes a package; `false` if there is none of this name. No wheel is read, so that one goes that cannot be.
+    /// Removes a package; `false` if there is none of this name. Reads no wheel, so that an unreadable one can be
+    /// removed.
     pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
         let mut any = false;
         for file in self.wheels()? {
@@ -267,13 +269,13 @@ impl OwnPackages {
         Ok(names)
     }
 
-    /// The same, as long as they are not too many.
+    /// Like [`wheels`](Self::wheels), but an error if there are too many.
     fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
         let names = self.wheels()?;
-        if names.len() > OWN_PACKAGES_MOST { Err(OwnPackageError::TooMany) } else { Ok(names) }
+        if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
     }
 
-    /// A wheel's bytes; `None` if it is gone.
+    /// A wheel's bytes; `None` if it has been removed.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CacheError> {
         let Some((wheel, _)) = self.dir.open_file(file)? else { return Ok(None) };
         read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
@@ -285,14 +287,14 @@ impl OwnPackages {
     }
 }
 
-/// Reads a file of which a wheel may be made, at most one byte more than one has.
+/// Reads a file that may be a wheel, at most one byte more than the maximum.
 pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(WHEEL_BYTES_MOST.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads what a wheel says of itself. Nothing but its metadata is unpacked.
+/// Reads a wheel's metadata, unpacking nothing else.
 fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), OwnPackageError> {
     let bad_name = || OwnPackageError::FileName(file.escape_debug().take(200).collect());
     let parts: Vec<&str> = file.strip_suffix(".whl").ok_or_else(bad_name)?.split('-').collect();
@@ -318,7 +320,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
         .paths()
         .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
     let metadata = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?.to_owned();
-    let metadata = wheel.read(&metadata, METADATA_BYTES_MOST).map_err(|source| match source {
+    let metadata = wheel.read(&metadata, MAX_METADATA_BYTES).map_err(|source| match source {
         WheelFault::TooLarge => wrong("its metadata is longer than a megabyte"),
         source => unusable(source),
     })?;
@@ -352,14 +354,14 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
     Ok((package, wheel))
 }
 
-/// The modules and packages at the top.
+/// The top-level modules and packages.
 fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = paths
         .filter_map(|path| match path.split_once('/') {
             Some((top, rest)) => rest.ends_with(".py").then_some(top),
             None => path.strip_suffix(".py"),
         })
-        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= NAME_BYTES_MOST)
+        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= MAX_NAME_BYTES)
         .map(str::to_owned)
         .collect();
     names.sort();
@@ -367,16 +369,16 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// One name for all ways to write a package's.
+/// The normalised form of a package's name.
 pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
-/// What may be part of a file's name and of a command line.
+/// Whether a text may be part of a file name and of a command line.
 fn is_name(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
     let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
-    starts_well && part.len() <= NAME_BYTES_MOST && part.chars().all(plain)
+    starts_well && part.len() <= MAX_NAME_BYTES && part.chars().all(plain)
 }
 
 #[cfg(test)]
@@ -485,14 +487,14 @@ mod tests {
             let name = format!("p{number}");
             own.add(&format!("{name}-1-py3-none-any.whl"), &wheel(&name, "1", &[&format!("{name}.py")]), &[])
         };
-        for number in 0..OWN_PACKAGES_MOST {
+        for number in 0..MAX_OWN_PACKAGES {
             add(number).unwrap();
         }
-        assert!(matches!(add(OWN_PACKAGES_MOST), Err(OwnPackageError::TooMany)));
+        assert!(matches!(add(MAX_OWN_PACKAGES), Err(OwnPackageError::TooMany)));
         add(0).unwrap();
     }
 
-    /// A wheel with so many bytes of zeros in a module, and so many empty modules beside it.
+    /// A wheel with a module of this many zero bytes, and this many empty modules beside it.
     fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         let mut put = |path: &str, content: &[u8]| {
@@ -512,7 +514,7 @@ mod tests {
         own.add(file, bytes, &[])
     }
 
-    /// Puts a wheel into the directory without asking.
+    /// Puts a wheel into the directory without the checks.
     fn smuggle(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
         std::fs::write(own.dir.path_of(file), bytes).unwrap();
     }
@@ -520,23 +522,23 @@ mod tests {
     #[test]
     fn what_all_take_unpacked_is_bounded() {
         let (_dir, own) = own();
-        let each = usize::try_from(OWN_PACKAGES_BYTES_MOST / 4).unwrap();
+        let each = usize::try_from(MAX_OWN_PACKAGES_BYTES / 4).unwrap();
         for name in ["a", "b", "c"] {
             put(&own, &large(name, each, 0)).unwrap();
         }
         put(&own, &large("d", each - 1, 0)).unwrap();
         assert_eq!(
             own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
-            OWN_PACKAGES_BYTES_MOST - 1
+            MAX_OWN_PACKAGES_BYTES - 1
         );
-        // In the place of its own other version, up to the last byte.
+        // Replacing its own other version, up to the last byte.
         put(&own, &large("d", each, 0)).unwrap();
         let over = large("e", 40, 0);
         let error = put(&own, &over).unwrap_err();
         assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
         assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
         assert_eq!(own.files().unwrap().len(), 8);
-        // Also where somebody put it there by hand: it is seen, not imported, and can be removed.
+        // Also if somebody put it there by hand: it is listed, not imported, and can be removed.
         smuggle(&own, &over);
         assert_eq!(own.list().unwrap().len(), 5);
         assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
@@ -547,13 +549,13 @@ mod tests {
     #[test]
     fn how_many_files_all_have_is_bounded() {
         let (_dir, own) = own();
-        let each = OWN_PACKAGES_FILES_MOST / 4;
+        let each = MAX_OWN_PACKAGES_FILES / 4;
         for name in ["a", "b", "c"] {
             put(&own, &large(name, 1, each - 2)).unwrap();
         }
         put(&own, &large("d", 1, each - 3)).unwrap();
         put(&own, &large("d", 1, each - 2)).unwrap();
-        assert_eq!(own.files().unwrap().len(), OWN_PACKAGES_FILES_MOST);
+        assert_eq!(own.files().unwrap().len(), MAX_OWN_PACKAGES_FILES);
         let error = put(&own, &large("e", 1, 0)).unwrap_err();
         assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
         smuggle(&own, &large("e", 1, 0));
@@ -563,7 +565,7 @@ mod tests {
     #[test]
     fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
         let (_dir, own) = own();
-        let each = usize::try_from(WHEEL_BYTES_MOST).unwrap();
+        let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
         for name in ["a", "b", "c", "d", "e"] {
             let (file, mut bytes) = large(name, each, 0);
             // The lengths in the central directory and in the local header of the large module.
@@ -576,7 +578,7 @@ mod tests {
             smuggle(&own, &(file, bytes));
         }
         assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
-        // The archive's reader may find out by itself; what matters is that it does not go through.
+        // The archive reader may detect it; what matters is that it is refused.
         assert!(own.files().is_err());
     }
 
@@ -584,7 +586,7 @@ mod tests {
     fn a_list_unpacks_metadata_alone_and_no_more_of_it_than_a_megabyte() {
         let (_dir, own) = own();
         let (file, mut bytes) = large("a", 1_000_000, 0);
-        // A module whose bytes are damaged is no matter for a list.
+        // Damaged bytes of a module do not affect the list.
         let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
         bytes[begin..begin + 20].fill(0xff);
         smuggle(&own, &(file, bytes));
@@ -600,8 +602,8 @@ mod tests {
             }
             own.add("b-1-py3-none-any.whl", &zip.finish().unwrap().into_inner(), &[])
         };
-        metadata(METADATA_BYTES_MOST - 1).unwrap();
-        metadata(METADATA_BYTES_MOST).unwrap();
-        assert!(matches!(metadata(METADATA_BYTES_MOST + 1), Err(OwnPackageError::Metadata { .. })));
+        metadata(MAX_METADATA_BYTES - 1).unwrap();
+        metadata(MAX_METADATA_BYTES).unwrap();
+        assert!(matches!(metadata(MAX_METADATA_BYTES + 1), Err(OwnPackageError::Metadata { .. })));
     }
 }

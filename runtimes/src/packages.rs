@@ -1,4 +1,4 @@
-//! The pinned Python packages: which there are, fetched once, verified, read.
+//! The pinned Python packages: listing, fetching once, verifying, reading.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::trusted::TrustedDir;
 use crate::wheel_files::{Compiled, WheelFault, wheel_files};
 use crate::{CacheError, Digest, Fetched, ManifestError, Progress, Runtimes};
 
-/// The list this crate was built with.
+/// The built-in list.
 const BUILTIN: &str = include_str!("../packages.toml");
 
 /// One pinned package.
@@ -25,7 +25,7 @@ pub struct PackageEntry {
     pub version: String,
     /// The wheel's file name, as the index has it.
     pub file: String,
-    /// What the wheel must hash to.
+    /// The wheel's expected digest.
     pub sha256: Digest,
     /// The wheel's exact length in bytes.
     pub size_bytes: u64,
@@ -33,12 +33,12 @@ pub struct PackageEntry {
     pub licence: String,
     /// The names that scripts import.
     pub imports: Vec<String>,
-    /// The platform that the wheel is compiled for. What is compiled in it is left out.
+    /// The platform that the wheel is compiled for. Its compiled files are left out.
     #[serde(default)]
     pub platform: Option<String>,
 }
 
-/// The pinned packages, sorted by name. By default none.
+/// The pinned packages, sorted by name. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageList {
@@ -47,7 +47,7 @@ pub struct PackageList {
 }
 
 impl PackageList {
-    /// The list this crate was built with.
+    /// The built-in list.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
@@ -66,7 +66,7 @@ impl PackageList {
             check_text(&key("licence"), &package.licence)?;
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
             if !package.file.ends_with(".whl") || package.file.starts_with('.') || !package.file.chars().all(plain) {
-                let problem = format!("`{}` is no wheel's file name", package.file);
+                let problem = format!("`{}` is not a wheel's file name", package.file);
                 return Err(ManifestError::Invalid { key: key("file"), problem });
             }
         }
@@ -78,42 +78,42 @@ impl PackageList {
         &self.packages
     }
 
-    /// The same list for the same files, whatever else is said of them.
+    /// Equal for lists of the same files, whatever else they say.
     pub fn digest(&self) -> Digest {
         let digests: Vec<&[u8]> = self.packages.iter().map(|package| package.sha256.as_bytes().as_slice()).collect();
         Digest::of_fields(&digests)
     }
 }
 
-/// Why the packages could not be had.
+/// Why the packages are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// pip did not bring them.
+    /// pip did not deliver them.
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or go without them: `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
-        /// What was tried, and why it did not do.
+        /// What was tried, and why it failed.
         failures: Vec<FetchFailure>,
         /// What to do first.
         advice: &'static str,
         /// The files that are missing.
         files: Vec<String>,
-        /// Where they would go.
+        /// The directory for them.
         directory: PathBuf,
     },
-    /// pip did not bring a package of the user's own.
+    /// pip did not deliver one of the user's own packages.
     #[error("cannot fetch {failure}; {advice}")]
     NotFetched {
-        /// What was tried, and why it did not do.
+        /// What was tried, and why it failed.
         failure: FetchFailure,
         /// What to do.
         advice: &'static str,
     },
-    /// The fetch was told to give up.
+    /// The fetch was cancelled.
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
-    /// A file in the cache is not what was fetched.
+    /// A file in the cache differs from what was fetched.
     #[error("`{}` is not package `{name}`: {problem}; remove it, and it is fetched again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// The package.
@@ -123,12 +123,12 @@ pub enum PackageError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A wheel cannot be used.
+    /// A wheel is unusable.
     #[error("the wheel of `{name}` cannot be used: {source}", name = escaped(.name))]
     Wheel {
         /// The package.
         name: String,
-        /// Why.
+        /// The reason.
         source: WheelFault,
     },
     /// The cache cannot be used.
@@ -142,14 +142,14 @@ impl Runtimes {
         &self.packages
     }
 
-    /// Where a package's wheel is, or goes when it is fetched.
+    /// The path of a package's wheel, fetched or not.
     pub fn package_path(&self, package: &PackageEntry) -> PathBuf {
         self.cache().path().join("packages").join(&package.file)
     }
 
-    /// Makes sure that the wheels of all packages are there. Once they are, this never touches the network.
+    /// Ensures that the wheels of all packages are present. Once they are, this never uses the network.
     ///
-    /// Several processes at once fetch them once; the others wait.
+    /// If several processes call it at once, one fetches them and the others wait.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {
@@ -169,7 +169,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// The files of all packages that were fetched, by their paths below `site-packages`. What is read is hashed.
+    /// The files of all fetched packages, by their paths below `site-packages`. Hashes what it reads.
     pub fn package_files(&self) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
         let wheels = self.wheels()?;
         let mut files = Vec::new();
@@ -202,7 +202,7 @@ impl Runtimes {
 
     fn read_wheel(&self, wheels: &TrustedDir, package: &PackageEntry) -> Result<Vec<u8>, PackageError> {
         let Some((file, _)) = wheels.open_file(&package.file)? else {
-            return Err(self.corrupt_package(package, "it is not there any more".to_owned()));
+            return Err(self.corrupt_package(package, "it has been removed".to_owned()));
         };
         let mut bytes = Vec::new();
         file.take(package.size_bytes.saturating_add(1))

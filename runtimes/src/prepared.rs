@@ -1,10 +1,11 @@
 //! Prepared images on disk: compiled code and a record, both there or neither.
 //!
-//! The record (`<key>.json`) is written last and names the file that holds the code by its checksum, so
-//! whoever finds a record finds its code, whenever the writer was killed. Preparing again replaces the
-//! record in one step; the old code goes after that.
+//! The record (`<key>.json`) is written last and names the file of the code by its checksum, so that every record has
+//! its code, whenever the writer was killed. Preparing again replaces the record in one step and then removes the old
+//! code.
 //!
-//! The code is read-only, and sealed (see `seal.rs`): written before the record, too, a seal is there when its record is.
+//! The code is read-only and sealed (see `seal.rs`). The seal is also written before the record, so that every record
+//! has a seal.
 
 use glovebox_vfs::escaped;
 use std::fs::{File, Metadata, TryLockError};
@@ -21,17 +22,16 @@ use crate::{
     Progress, Quiet,
 };
 
-/// The version of the record's format. Another one is as good as none: the image is prepared again.
+/// The version of the record's format. A record of another version is ignored: the image is prepared again.
 const FORMAT: u32 = 1;
 
-/// How a record's name ends; before it stands the key, and so the name of the lock.
+/// The suffix of a record's name; before it is the key, which is also the name of the lock.
 pub(crate) const RECORD_SUFFIX: &str = ".json";
 
-/// A record has a few hundred bytes; nothing longer is read.
+/// A record has a few hundred bytes; a longer one is not read.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// How often, and how long after each other, an eviction that has a file's lock is asked whether it is over. It takes
-/// milliseconds.
+/// How often, and at which interval, to wait for an eviction that holds a file's lock. It takes milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
@@ -42,7 +42,7 @@ pub enum PreparedError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The code on disk is not what was written.
+    /// The code on disk differs from what was written.
     #[error(
         "`{}` is damaged: expected {expected}, got {got}; type `glovebox runtimes remove` for its runtime and prepare it again",
         escaped(path)
@@ -50,14 +50,14 @@ pub enum PreparedError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Length or checksum as recorded.
+        /// The recorded length or checksum.
         expected: String,
-        /// As found.
+        /// The actual length or checksum.
         got: String,
     },
 }
 
-/// Why an image that was not there could not be made.
+/// Why a missing image could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError<E> {
@@ -69,7 +69,7 @@ pub enum BuildError<E> {
     Build(E),
 }
 
-/// The record as it stands on disk.
+/// The record as stored on disk.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -81,8 +81,8 @@ struct Stored {
     record: ImageRecord,
 }
 
-/// The prepared images of one cache directory, or other code compiled ahead of time. Safe to use from several threads and
-/// processes at once.
+/// The prepared images of one cache directory, or other code compiled ahead of time. Safe to use from several threads
+/// and processes at once.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
@@ -94,73 +94,73 @@ impl<'a> PreparedStore<'a> {
         Self { cache, kind }
     }
 
-    /// The image with this key, if it is there and made by this user's Glovebox: owner, mode and length are checked. The code is
-    /// hashed only if it is not as it was when it was last hashed; where it then is another, that is
+    /// The image with this key, if it exists and this user's Glovebox made it: owner, mode and length are checked. The
+    /// code is hashed only if the file has changed since it was last hashed; if the hash differs, that is
     /// [`PreparedError::Corrupt`]. This does not count as using it.
     pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
-        self.shelf()?.open(key)
+        self.dir()?.open(key)
     }
 
-    /// The image with this key, made by `build` if it is not there, and noted as used now. Of several processes one builds; the
-    /// others wait and use what it made.
+    /// The image with this key, built with `build` if it does not exist, and marked as used now. If several processes
+    /// call it at once, one builds and the others wait and use the result.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
         progress: &dyn Progress,
         build: impl FnOnce() -> Result<NewArtefact, E>,
     ) -> Result<Artefact, BuildError<E>> {
-        let shelf = self.shelf()?;
-        if let Some(artefact) = shelf.open(key)? {
-            // Where the file system does not take it, it goes sooner than it should.
-            let _ = shelf.dir.touch(&record_name(key));
+        let store_dir = self.dir()?;
+        if let Some(artefact) = store_dir.open(key)? {
+            // If the file system refuses, the image is evicted sooner than it should be.
+            let _ = store_dir.dir.touch(&record_name(key));
             return Ok(artefact);
         }
-        let made = self.build(&shelf, key, progress, build);
+        let made = self.build(&store_dir, key, progress, build);
         progress.done();
         made
     }
 
     fn build<E>(
         &self,
-        shelf: &Shelf<'_>,
+        store_dir: &StoreDir<'_>,
         key: &ArtefactKey,
         progress: &dyn Progress,
         build: impl FnOnce() -> Result<NewArtefact, E>,
     ) -> Result<Artefact, BuildError<E>> {
         let _lock = self.cache.lock(&key.stem(), progress).map_err(PreparedError::from)?;
-        if let Some(artefact) = shelf.open(key)? {
+        if let Some(artefact) = store_dir.open(key)? {
             return Ok(artefact);
         }
-        shelf.dir.remove_leftovers().map_err(PreparedError::from)?;
+        store_dir.dir.remove_leftovers().map_err(PreparedError::from)?;
         let new = build().map_err(BuildError::Build)?;
-        Ok(shelf.store(key, &new)?)
+        Ok(store_dir.store(key, &new)?)
     }
 
     /// Stores an image, replacing the one with the same key.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
-        self.shelf()?.store(key, new)
+        self.dir()?.store(key, new)
     }
 
     /// Hashes an image's code and compares it with its record.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
-        let (mut file, _) = self.shelf()?.dir.open_file(name)?.ok_or_else(missing)?;
+        let (mut file, _) = self.dir()?.dir.open_file(name)?.ok_or_else(missing)?;
         check_digest(&artefact.aot_path, &mut file, artefact.aot_sha256)
     }
 
-    /// Every image there is, for any version and machine, sorted by file name.
+    /// Every image, for any version and machine, sorted by file name.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
-        let shelf = self.shelf()?;
+        let store_dir = self.dir()?;
         let mut listed = Vec::new();
-        for name in shelf.records()? {
-            let Some(stored) = shelf.read_record(&name)? else {
+        for name in store_dir.records()? {
+            let Some(stored) = store_dir.read_record(&name)? else {
                 continue;
             };
-            if shelf.dir.open_file(&stored.aot_file)?.is_some() {
+            if store_dir.dir.open_file(&stored.aot_file)?.is_some() {
                 listed.push(Listed {
-                    aot_path: shelf.dir.path_of(&stored.aot_file),
+                    aot_path: store_dir.dir.path_of(&stored.aot_file),
                     parts: stored.key,
                     aot_bytes: stored.aot_bytes,
                     record: stored.record,
@@ -172,85 +172,86 @@ impl<'a> PreparedStore<'a> {
 
     /// Removes the images made from a binary, for any version and machine, and returns the bytes freed.
     ///
-    /// An engine that has one loaded keeps it: only the name goes.
+    /// An engine that has loaded one keeps it: only the name is removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
-    /// Removes every image, also those that no record names any more, and returns the bytes freed.
+    /// Removes every image, including those without a record, and returns the bytes freed.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
-        let shelf = self.shelf()?;
-        for name in shelf.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
-            // Who is storing this finishes first.
+        let store_dir = self.dir()?;
+        for name in store_dir.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
+            // Waits for a process that is storing this image.
             let stem = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
             let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &Quiet)?;
-            if stem.is_some_and(|stem| shelf.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
+            if stem.is_some_and(|stem| store_dir.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
                 continue;
             }
-            freed = freed.saturating_add(shelf.bytes_of(name));
-            shelf.remove(name)?;
+            freed = freed.saturating_add(store_dir.bytes_of(name));
+            store_dir.remove(name)?;
         }
         Ok(freed)
     }
 
-    /// What all images take on disk.
+    /// The size of all images on disk.
     pub fn size_bytes(&self) -> Result<u64, PreparedError> {
-        let shelf = self.shelf()?;
-        Ok(shelf.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(shelf.bytes_of(name))))
+        let store_dir = self.dir()?;
+        Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))
     }
 
     fn remove_where(&self, wanted: impl Fn(&Stored) -> bool) -> Result<u64, PreparedError> {
-        let shelf = self.shelf()?;
+        let store_dir = self.dir()?;
         let mut freed = 0u64;
-        for name in shelf.records()? {
-            if !shelf.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
+        for name in store_dir.records()? {
+            if !store_dir.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
                 continue;
             }
-            // Who is making this image finishes first: it would find its code gone.
+            // Waits for a process that is building this image: it would find its code gone.
             let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
-            let Some(stored) = shelf.read_record(&name)? else {
+            let Some(stored) = store_dir.read_record(&name)? else {
                 continue;
             };
-            freed = freed.saturating_add(shelf.bytes_of(&name)).saturating_add(shelf.bytes_of(&stored.aot_file));
-            // The record first: code without a record is unused, a record without code would be a lie.
-            shelf.remove(&name)?;
-            shelf.remove(&stored.aot_file)?;
+            freed =
+                freed.saturating_add(store_dir.bytes_of(&name)).saturating_add(store_dir.bytes_of(&stored.aot_file));
+            // The record first: code without a record is unused, a record without code would be wrong.
+            store_dir.remove(&name)?;
+            store_dir.remove(&stored.aot_file)?;
         }
         Ok(freed)
     }
 
-    /// Opened, and its owner and mode checked, for each operation: an engine may live for months.
-    fn shelf(&self) -> Result<Shelf<'a>, PreparedError> {
-        Ok(Shelf::of(self.cache, self.kind)?)
+    /// Opened, with owner and mode checked, for each operation: an engine may live for months.
+    fn dir(&self) -> Result<StoreDir<'a>, PreparedError> {
+        Ok(StoreDir::of(self.cache, self.kind)?)
     }
 }
 
-/// The directory that the images are in.
-pub(crate) struct Shelf<'a> {
+/// The directory of one kind of image.
+pub(crate) struct StoreDir<'a> {
     pub(crate) dir: TrustedDir,
     real_path: PathBuf,
     seals: Option<&'a Seals>,
 }
 
-/// A record that was read.
+/// A record that was read, with its digest.
 struct Recorded {
     stored: Stored,
     sha256: Digest,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> StoreDir<'a> {
     pub(crate) fn of(cache: &'a CacheDir, kind: CacheKind) -> Result<Self, CacheError> {
         let directory = kind.directory();
         Ok(Self { dir: cache.subdir(directory)?, real_path: cache.real_path_of(directory), seals: cache.seals() })
     }
 }
 
-impl Shelf<'_> {
+impl StoreDir<'_> {
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
-        // Between reading the record and opening the code, another process may have replaced both; the
-        // new record then says where the new code is.
+        // Between reading the record and opening the code, another process may have replaced both; the new record then
+        // names the new code.
         for _ in 0..3 {
             let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
                 return Ok(None);
@@ -262,7 +263,7 @@ impl Shelf<'_> {
         Ok(None)
     }
 
-    /// Only under the key's lock.
+    /// The caller holds the key's lock.
     fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
         let aot_sha256 = Digest::of(&new.aot);
@@ -284,7 +285,7 @@ impl Shelf<'_> {
             seals.write(&Seal::new(&path, aot_sha256, Digest::of(&text), &metadata))?;
         }
         self.write(&name, &text, false)?;
-        // What the key had before, and what writers left that were killed before they had written a record.
+        // The key's previous code, and what writers left that were killed before they wrote a record.
         let begin = format!("{}-", key.stem());
         for old in self.dir.names()? {
             if old.starts_with(&begin) && is_code_name(&old) && old != stored.aot_file {
@@ -309,14 +310,14 @@ impl Shelf<'_> {
             return Err(PreparedError::Corrupt { path: aot_path, expected, got });
         }
         if !self.is_sealed(&stored, sha256, &mut aot)? {
-            tracing::warn!(file = %escaped(&aot_path), "not sealed by this user's Glovebox; it is made again");
+            tracing::warn!(file = %escaped(&aot_path), "not sealed by this user's Glovebox; it is prepared again");
             return Ok(None);
         }
         let Stored { record, aot_sha256, .. } = stored;
         Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256 }))
     }
 
-    /// Whether the code is what was written here with this record; see `seal.rs`. Seals it anew where it was hashed.
+    /// Whether the code is what was written here with this record; see `seal.rs`. Reseals it if it was hashed.
     fn is_sealed(&self, stored: &Stored, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
         let Some(seals) = self.seals else { return Ok(true) };
         let failed = |action, e| self.failed(action, &stored.aot_file, e);
@@ -353,7 +354,7 @@ impl Shelf<'_> {
         Ok(names)
     }
 
-    /// A record that another version wrote, or nobody did, is no record.
+    /// A record of another version, or one that is damaged, is ignored.
     fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
         Ok(self.recorded(name)?.map(|recorded| recorded.stored))
     }
@@ -388,7 +389,7 @@ impl Shelf<'_> {
         self.metadata(name).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// When a file was last read, as far as the file system notes it.
+    /// When a file was last read, as far as the file system records it.
     pub(crate) fn accessed(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.accessed()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
@@ -415,20 +416,20 @@ fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
-/// Marks code as in use, for as long as its file is open or mapped: the kernel keeps the lock until the last of both is gone.
-/// `false` while it is being evicted.
+/// Marks code as in use, for as long as its file is open or mapped: the kernel keeps the lock until both are closed.
+/// `false` if it is being evicted.
 fn claim(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),
-            // Where a file system has no locks nothing is evicted either.
+            // If a file system has no locks, nothing is evicted either.
             Ok(()) | Err(TryLockError::Error(_)) => return true,
         }
     }
     false
 }
 
-/// A record is ours alone to write, but a name from a file is looked at before it is opened or removed.
+/// Only this user can write a record, but a name in a file is still checked before it is opened or removed.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')

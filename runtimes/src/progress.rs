@@ -1,27 +1,26 @@
-//! How a long operation tells what it does, and is told to stop.
+//! Progress reports and cancellation of long operations.
 
-/// Told what a fetch or a preparation is doing; asked whether to go on.
+/// Receives the progress of a fetch or a preparation, and can cancel it.
 ///
-/// Called from the thread that started the operation, several times a second at most. Drawing is the
-/// caller's business: this crate prints nothing.
+/// Called from the thread that started the operation, at most several times a second. The crate prints nothing itself.
 pub trait Progress: Sync {
-    /// A step began, in words (``fetching `python` 3.12.0``).
+    /// A step began, described in words (``fetching `python` 3.12.0``).
     fn message(&self, _text: &str) {}
 
-    /// So many bytes of the step are done; `total_bytes` is 0 where it is not known.
+    /// The number of bytes of the step that are done; `total_bytes` is 0 if it is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// All steps of the operation are over, well or not.
+    /// All steps of the operation are over, whether it succeeded or not.
     fn done(&self) {}
 
-    /// Whether to give up. Asked at least every 100 ms; the operation then undoes what it began and
-    /// fails with its `Cancelled` error.
+    /// Whether to cancel. Called at least every 100 ms; the operation then undoes what it began and fails with its
+    /// `Cancelled` error.
     fn cancelled(&self) -> bool {
         false
     }
 }
 
-/// Tells nobody, never cancels.
+/// Ignores all reports and never cancels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

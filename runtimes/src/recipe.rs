@@ -1,4 +1,4 @@
-//! How a binary is prepared: the part that can be said as data.
+//! How a binary is prepared: the declarative part.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
-/// Which driver boots, parks and calls an interpreter. The driver's code owns what only code can know: the
-/// boot script, arguments and environment, the stacks' sizes and the sequence of calls.
+/// The driver that boots, parks and calls an interpreter. Its code contains what cannot be declared: the boot script,
+/// arguments and environment, the stacks' sizes and the sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
@@ -20,7 +20,7 @@ pub enum DriverKind {
 }
 
 impl DriverKind {
-    /// What recipes call it.
+    /// Its name in recipes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cpython => "cpython",
@@ -30,15 +30,15 @@ impl DriverKind {
     }
 }
 
-/// A function that is added to a module, for the interpreter in it to call back.
+/// A function that is added to a module, for its interpreter to call back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Callback {
-    /// `int32_t f(void *, const int32_t *word) { return *word; }`: says whether the host has set a word.
+    /// `int32_t f(void *, const int32_t *word) { return *word; }`: tells whether the host has set a word.
     LoadWord,
 }
 
-/// What the prepared module exports beside what the binary itself exports.
+/// The exports of the prepared module, in addition to the binary's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportList {
@@ -68,9 +68,9 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Identifies the recipe in cache keys: any change of it changes this.
+    /// The recipe's identity in cache keys: any change of the recipe changes it.
     pub fn digest(&self) -> Digest {
-        // Serialising plain data with sorted maps into memory neither fails nor varies.
+        // Serialising plain data with sorted maps neither fails nor varies.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Digest::of(&text)
     }

@@ -1,9 +1,8 @@
-//! Changing a WebAssembly module without changing its code: exports and callbacks added, custom sections removed,
-//! memory and globals replaced by those of a booted instance.
+//! Changes a WebAssembly module without changing its code: adds exports and callbacks, removes custom sections, and
+//! replaces memory and globals by those of a booted instance.
 //!
-//! Everything here takes bytes from anywhere: a module that is damaged or made to hurt gives a
-//! [`RewriteError`], in time and memory proportional to its length. Output depends on nothing but the
-//! input, because the hash of a prepared module is its identity.
+//! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
+//! length. The output depends on nothing but the input, because the hash of a prepared module is its identity.
 
 mod callbacks;
 mod error;

@@ -1,4 +1,4 @@
-//! The pinned binaries in the cache: fetched once, verified, read.
+//! The pinned binaries in the cache: fetching once, verifying, reading.
 
 use glovebox_vfs::escaped;
 use std::fs::File;
@@ -12,16 +12,16 @@ use crate::{
     RuntimeEntry, ToolUnavailable, Unavailable,
 };
 
-/// Why a binary could not be had.
+/// Why a binary is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// It was never fetched.
-    #[error("runtime `{name}` is not there: no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
+    /// It has not been fetched.
+    #[error("runtime `{name}` has not been fetched: there is no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
         /// The runtime.
         name: String,
-        /// Where it would be.
+        /// Its path.
         path: PathBuf,
     },
     /// A file named by the user does not exist.
@@ -33,7 +33,7 @@ pub enum RuntimeError {
         /// The file.
         path: PathBuf,
     },
-    /// A file named by the user is too big, too small, or no file.
+    /// A file named by the user is too large, too small, or not a file.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// The file.
@@ -50,10 +50,10 @@ pub enum RuntimeError {
         path: PathBuf,
         /// The pinned length or checksum.
         expected: String,
-        /// The file's.
+        /// The file's length or checksum.
         got: String,
     },
-    /// The manifest names no such recipe.
+    /// The manifest has no such recipe.
     #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// The runtime.
@@ -61,13 +61,13 @@ pub enum RuntimeError {
         /// The recipe.
         recipe: String,
     },
-    /// No source gave the file.
+    /// No source provided the file.
     #[error(transparent)]
     Unavailable(#[from] Box<Unavailable>),
-    /// No source gave a tool.
+    /// No source provided a tool.
     #[error(transparent)]
     ToolUnavailable(#[from] Box<ToolUnavailable>),
-    /// The fetch was told to give up.
+    /// The fetch was cancelled.
     #[error("cancelled while fetching `{name}`", name = escaped(.0))]
     Cancelled(String),
     /// A file could not be read.
@@ -75,7 +75,7 @@ pub enum RuntimeError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The cache cannot be used.
@@ -83,23 +83,23 @@ pub enum RuntimeError {
     Cache(#[from] CacheError),
 }
 
-/// What a fetch did.
+/// The result of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// The file was there; nothing was asked of the network.
+    /// The file was present; the network was not used.
     AlreadyThere,
-    /// It was fetched and verified now.
+    /// It has been fetched and verified.
     Now,
 }
 
-/// An interpreter's bytes, and what is known about them.
+/// An interpreter's bytes, and what is known about it.
 #[derive(Clone, Debug)]
 pub struct Binary {
     /// The file's content.
     pub bytes: Vec<u8>,
-    /// What it hashes to: computed from `bytes`, whatever the manifest says.
+    /// Its digest, computed from `bytes`, whatever the manifest says.
     pub sha256: Digest,
-    /// Where it was read.
+    /// The path it was read from.
     pub path: PathBuf,
     /// The manifest's entry with this checksum, if there is one.
     pub entry: Option<RuntimeEntry>,
@@ -107,7 +107,7 @@ pub struct Binary {
     pub recipe: Option<Recipe>,
 }
 
-/// The pinned runtimes and the cache they live in.
+/// The pinned runtimes and their cache.
 #[derive(Debug)]
 pub struct Runtimes {
     manifest: Manifest,
@@ -117,18 +117,18 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// The manifest's runtimes, kept in `cache`, and no packages. Nothing is read or fetched yet.
+    /// The manifest's runtimes, stored in `cache`, without packages. Nothing is read or fetched yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
         Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
     }
 
-    /// With these packages beside the runtimes.
+    /// Adds these packages.
     pub fn with_packages(mut self, packages: PackageList) -> Self {
         self.packages = packages;
         self
     }
 
-    /// Fetches with something other than the pip that the environment has.
+    /// Fetches with something other than the pip of the environment.
     pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
         self.fetcher = fetcher;
         self
@@ -138,12 +138,12 @@ impl Runtimes {
         &self.fetcher
     }
 
-    /// What is pinned.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Where it is kept.
+    /// The cache.
     pub fn cache(&self) -> &CacheDir {
         &self.cache
     }
@@ -153,12 +153,12 @@ impl Runtimes {
         self.compiled(CacheKind::Images)
     }
 
-    /// Prepared modules in the same cache, as WebAssembly: kept where somebody asks for one.
+    /// Prepared modules in the same cache, as WebAssembly: stored on request.
     pub fn modules(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Modules)
     }
 
-    /// Compiled components in the same cache, apart from the images: they are the users' own.
+    /// Compiled components in the same cache, separate from the images because they are the users' own.
     pub fn components(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Components)
     }
@@ -168,19 +168,19 @@ impl Runtimes {
         PreparedStore::new(&self.cache, kind)
     }
 
-    /// Where a runtime's file is, or goes when it is fetched.
+    /// The path of a runtime's file, fetched or not.
     pub fn path(&self, entry: &RuntimeEntry) -> PathBuf {
         self.cache.path().join("binaries").join(entry.file_name())
     }
 
-    /// Whether a runtime's file is there, trusted and of the right length. It is not hashed.
+    /// Whether a runtime's file is present, trusted and of the right length. It is not hashed.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         Ok(self.open(&self.binaries()?, entry)?.is_some())
     }
 
-    /// Makes sure that a runtime's file is there. Once it is, this never touches the network.
+    /// Ensures that a runtime's file is present. Once it is, this never uses the network.
     ///
-    /// Several processes at once fetch it once; the others wait.
+    /// If several processes call it at once, one fetches it and the others wait.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         let binaries = self.binaries()?;
         if self.open(&binaries, entry)?.is_some() {
@@ -201,7 +201,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a fetched runtime. What is read is hashed, so a file damaged or replaced since is refused.
+    /// Reads a fetched runtime and hashes it, so that a file that was damaged or replaced is refused.
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
@@ -222,7 +222,7 @@ impl Runtimes {
         self.load(entry)
     }
 
-    /// Reads any other binary. One whose checksum is pinned gets the pinned one's recipe.
+    /// Reads any other binary. One with a pinned checksum gets the pinned one's recipe.
     pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
@@ -231,7 +231,7 @@ impl Runtimes {
         let not = |problem: &str| RuntimeError::NotABinary { path: path.to_owned(), problem: problem.to_owned() };
         // A FIFO would block the open itself.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(not("it is no regular file"));
+            return Err(not("it is not a regular file"));
         }
         let mut file = File::open(path).map_err(failed)?;
         let bytes = read_at_most(&mut file, MAX_BINARY_BYTES).map_err(failed)?;
@@ -239,7 +239,7 @@ impl Runtimes {
             return Err(not(&format!("it has more than {MAX_BINARY_BYTES} bytes")));
         }
         if !bytes.starts_with(b"\0asm") {
-            return Err(not("it does not begin with `\\0asm`"));
+            return Err(not("it is not a WebAssembly binary (bad magic number)"));
         }
         let sha256 = Digest::of(&bytes);
         let entry = self.manifest.by_digest(&sha256).cloned();
@@ -260,7 +260,7 @@ impl Runtimes {
         Ok(())
     }
 
-    /// Removes a fetched runtime; `false` if it was not there. Its prepared images stay.
+    /// Removes a fetched runtime; `false` if it was not present. Its prepared images stay.
     pub fn remove(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         Ok(self.binaries()?.remove(&entry.file_name())?)
     }
@@ -292,7 +292,7 @@ impl Runtimes {
     }
 }
 
-/// Reads a file, at most one byte more than `limit_bytes`: enough to see that it is longer.
+/// Reads a file, at most one byte more than `limit_bytes`: enough to detect that it is longer.
 pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));

@@ -1,22 +1,24 @@
-//! Seals: what a compiled file was when it was last compared with its digest.
+//! Seals: the state of a compiled file when it was last compared with its digest.
 //!
-//! Whoever can write a file in the cache makes us run native code. The cache's owner can do that anyhow. The threat is
-//! somebody who can write these files and nothing else: a guest that was given the directory by a mount that the guard
-//! did not see (see [`guard`](crate::guard)), another sandbox or container that shares the cache, a backup put back wrongly.
-//! So what tells whether a file is unchanged lies outside the cache, in a directory of its own that no guest is given
-//! either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the file.
+//! Anyone who can write a file in the cache can make Glovebox run native code. The cache's owner can do that anyhow.
+//! The threat is somebody who can write these files and nothing else: a guest that was given the directory by a mount
+//! that the guard did not recognise (see [`guard`](crate::guard)), another sandbox or container that shares the cache,
+//! a backup restored wrongly. The evidence that a file is unchanged is therefore outside the cache, in a separate
+//! directory that no guest is given either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be
+//! written together with the file.
 //!
-//! A seal names the file's digest and its record's, and what `fstat` said of the file: device, inode, length, times of
-//! modification and change. The time of change is set by the kernel alone, so an unchanged answer means that nobody wrote to the file
-//! since, and a start costs one small file to read. With another answer (a restored backup, a link made) the whole file is hashed: it is
-//! sealed anew where it is what it was, and refused where it is not.
+//! A seal contains the digests of the file and its record, and the result of `fstat` on the file: device, inode,
+//! length, times of modification and change. Only the kernel sets the time of change, so an unchanged result means that
+//! nobody has written to the file since, and a start costs reading one small file. With another result (a restored
+//! backup, a new link) the whole file is hashed: it is resealed if its digest matches, and refused otherwise.
 //!
-//! A file without a seal was made before there were seals here, or by somebody else. It is hashed and sealed if it was last changed
-//! before the seals' directory was made; any later one is made again.
+//! A file without a seal was made before there were seals here, or by somebody else. It is hashed and sealed if it was
+//! last changed before the seals' directory was created; a later one is rebuilt.
 //!
-//! Not protected: against code that runs as this user, or that maps the file to write to it (the kernel notes such writes late, and on
-//! tmpfs never; no guest can map a file); between the look at a file and its last use, as nobody copies it; on a
-//! machine where no such directory can be had. There, owner, mode and length are checked, as for everything in the cache.
+//! Not protected: against code that runs as this user, or that maps the file to write to it (the kernel records such
+//! writes late, and on tmpfs never; no guest can map a file); between the check of a file and its last use, because it
+//! is not copied; on a machine where no such directory can be created. There, owner, mode and length are checked, as
+//! for everything in the cache.
 
 use std::fs::Metadata;
 use std::io::{Read, Write};
@@ -30,16 +32,16 @@ use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest};
 
-/// The version of a seal's format. Another one is as good as none.
+/// The version of a seal's format. A seal of another version is ignored.
 const FORMAT: u32 = 1;
-/// A seal has a few hundred bytes and a path; nothing longer is read.
+/// A seal has a few hundred bytes and a path; a longer one is not read.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// Made with the directory: its own time says since when there are seals.
+/// Created with the directory: its own time says since when there are seals.
 const SINCE: &str = "since";
-/// From so many seals on, those of files that are gone are removed before another is written.
+/// From this number of seals on, those of files that no longer exist are removed before another is written.
 const MANY: usize = 512;
 
-/// What the kernel says of a file.
+/// The attributes of a file that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileState {
@@ -62,18 +64,18 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// A seal as it stands on disk.
+/// A seal as stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seal {
     format: u32,
     /// The sealed file.
     path: PathBuf,
-    /// What the file hashes to.
+    /// The file's digest.
     pub(crate) code: Digest,
-    /// What its record hashes to.
+    /// Its record's digest.
     pub(crate) record: Digest,
-    /// The file when it was last hashed.
+    /// The file's attributes when it was last hashed.
     pub(crate) file: FileState,
 }
 
@@ -83,21 +85,21 @@ impl Seal {
     }
 }
 
-/// The directory that the seals are in.
+/// The directory of the seals.
 #[derive(Debug)]
 pub(crate) struct Seals {
     dir: TrustedDir,
-    /// When it was made.
+    /// When it was created.
     since: (i64, i64),
 }
 
 impl Seals {
-    /// Where they are by default; none where the user has no home.
+    /// The default path; `None` if the user has no home directory.
     pub(crate) fn default_path() -> Option<PathBuf> {
         ProjectDirs::from("", "", "glovebox").map(|dirs| dirs.data_local_dir().join("seals"))
     }
 
-    /// Opens the directory, making what is missing.
+    /// Opens the directory and creates what is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
         let dir = TrustedDir::open(path, Guarded::Seals)?;
         let file = match dir.open_file(SINCE)? {
@@ -118,7 +120,7 @@ impl Seals {
         file.changed < self.since
     }
 
-    /// The seal of a file. One that is damaged or of another version is none.
+    /// The seal of a file. One that is damaged or of another version is ignored.
     pub(crate) fn read(&self, path: &Path) -> Result<Option<Seal>, CacheError> {
         self.read_named(&name_of(path)).map(|seal| seal.filter(|seal| seal.path == path))
     }
@@ -150,7 +152,7 @@ impl Seals {
         self.dir.remove(&name_of(path)).map(drop)
     }
 
-    /// Caches come and go, those of tests above all.
+    /// Caches come and go, especially those of tests.
     fn remove_strays(&self) -> Result<(), CacheError> {
         let names = self.dir.names()?;
         if names.len() < MANY {

@@ -1,4 +1,4 @@
-//! Tools: pinned modules that are no interpreters, but that a script goes through before its interpreter has it.
+//! Tools: pinned modules that process a script before its interpreter runs it.
 
 use glovebox_vfs::escaped;
 use std::{io::Write, path::PathBuf};
@@ -22,7 +22,7 @@ pub struct ToolEntry {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What the module must hash to.
+    /// The module's expected digest.
     pub sha256: Digest,
     /// The module's exact length in bytes.
     pub size_bytes: u64,
@@ -30,20 +30,20 @@ pub struct ToolEntry {
     pub licence: String,
     /// The page of the project that makes it.
     pub homepage: String,
-    /// What it is and who built it, in words.
+    /// What it is and who built it.
     pub origin: String,
-    /// Where it can be had, tried in order.
+    /// Its sources, tried in order.
     pub sources: Vec<ToolSource>,
 }
 
 impl ToolEntry {
-    /// The name of the file in the cache: readable, and different whenever the content is.
+    /// The name of the file in the cache: readable, and unique to the content.
     fn file_name(&self) -> String {
         format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
     }
 }
 
-/// One place a tool can be had from.
+/// One source of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
@@ -67,29 +67,29 @@ impl std::fmt::Display for ToolSource {
     }
 }
 
-/// No source gave a tool.
+/// No source provided a tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
 pub struct ToolUnavailable {
     /// The tool.
     pub name: String,
-    /// Each source tried, and why it did not do.
+    /// Each source and why it failed.
     pub failures: Vec<FetchFailure>,
     /// What to do first.
     pub advice: &'static str,
-    /// Where the module would go.
+    /// The path for the module.
     pub path: PathBuf,
-    /// What it must hash to.
+    /// Its expected digest.
     pub sha256: Digest,
 }
 
 impl Runtimes {
-    /// Where a tool's module is, or goes when it is fetched.
+    /// The path of a tool's module, fetched or not.
     pub fn tool_path(&self, tool: &ToolEntry) -> PathBuf {
         self.cache().path().join("binaries").join(tool.file_name())
     }
 
-    /// Whether a tool's module is there, trusted and of the right length. It is not hashed.
+    /// Whether a tool's module is present, trusted and of the right length. It is not hashed.
     pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         match self.binaries()?.open_file(&tool.file_name())? {
             None => Ok(false),
@@ -100,9 +100,9 @@ impl Runtimes {
         }
     }
 
-    /// Makes sure that a tool's module is there. Once it is, this never touches the network.
+    /// Ensures that a tool's module is present. Once it is, this never uses the network.
     ///
-    /// Several processes at once fetch it once; the others wait.
+    /// If several processes call it at once, one fetches it and the others wait.
     pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
@@ -124,8 +124,8 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a tool's module, fetched where it is missing. What is read is hashed, so a file damaged or replaced since is
-    /// refused.
+    /// Reads a tool's module, fetching it if it is missing, and hashes it, so that a file that was damaged or replaced
+    /// is refused.
     pub fn load_or_fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
         self.fetch_tool(tool, progress)?;
         self.read_tool(tool)
@@ -136,7 +136,7 @@ impl Runtimes {
         self.read_tool(tool).map(drop)
     }
 
-    /// Removes a fetched tool's module; `false` if it was not there. What was compiled of it stays.
+    /// Removes a fetched tool's module; `false` if it was not present. Code compiled from it stays.
     pub fn remove_tool(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         Ok(self.binaries()?.remove(&tool.file_name())?)
     }
@@ -187,7 +187,7 @@ impl Runtimes {
             match taken {
                 Ok(module) => return Ok(module),
                 Err(reason) => {
-                    tracing::warn!(tool = %tool.name, %source, %reason, "a source did not do");
+                    tracing::warn!(tool = %tool.name, %source, %reason, "a source failed");
                     failures.push(FetchFailure { source: source.to_string(), reason });
                 }
             }

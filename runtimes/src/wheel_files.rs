@@ -1,4 +1,4 @@
-//! The files of a wheel, which may come from anybody.
+//! The files of an untrusted wheel.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeSet;
@@ -6,57 +6,57 @@ use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 
-/// The most files of one wheel: the largest of the bundled ones has 195.
-pub const WHEEL_FILES_MOST: usize = 4_096;
+/// The maximum number of files in one wheel: the largest of the bundled ones has 195.
+pub const MAX_WHEEL_FILES: usize = 4_096;
 
-/// The most bytes of one wheel, as it is and unpacked.
-pub const WHEEL_BYTES_MOST: u64 = 32 << 20;
+/// The maximum size of one wheel, packed and unpacked.
+pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 
-/// Bytes of one path, as the guest's file system allows them below its mount.
-const PATH_BYTES_MOST: usize = 1_024;
+/// The maximum length of one path, as the guest's file system allows below its mount.
+const MAX_PATH_BYTES: usize = 1_024;
 
-/// How an entry of the central directory begins.
+/// The signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// How the record at an archive's end begins, and where in it the number of all entries is.
+/// The signature of the record at an archive's end, and the offset of the number of all entries in it.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
 const END_COUNT_AT: usize = 10;
 
-/// How compiled code in a file's name ends.
+/// The suffixes of compiled files.
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
 
-/// What becomes of compiled code in a wheel.
+/// How to treat compiled code in a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiled {
     /// The wheel is refused.
     Refused,
-    /// It is left out: the package is known to do without.
+    /// It is left out: the package is known to work without.
     LeftOut,
 }
 
-/// Why a wheel cannot be used.
+/// Why a wheel is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelFault {
-    /// No zip archive, or a damaged one.
-    #[error("it is no wheel: {name}", name = escaped_text(.0))]
+    /// It is not a zip archive, or a damaged one.
+    #[error("it is not a wheel: {name}", name = escaped_text(.0))]
     Unreadable(String),
-    /// Too many files.
-    #[error("it has more than {WHEEL_FILES_MOST} files")]
+    /// It has too many files.
+    #[error("it has more than {MAX_WHEEL_FILES} files")]
     TooManyFiles,
-    /// Too many bytes.
-    #[error("it has more than {WHEEL_BYTES_MOST} bytes")]
+    /// It has too many bytes.
+    #[error("it has more than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
-    /// A name that would lead out, or that the guest's file system cannot hold.
-    #[error("the path `{name}` in it is not plain", name = escaped(.0))]
+    /// A path leads out, or is invalid in the guest's file system.
+    #[error("its path `{name}` is not a plain relative path", name = escaped(.0))]
     Path(String),
-    /// Two files of one name, or a file where another has a directory.
-    #[error("the path `{name}` is in it twice", name = escaped(.0))]
+    /// Two files have the same path, or a file has the path of a directory.
+    #[error("it contains the path `{name}` twice", name = escaped(.0))]
     Twice(String),
-    /// A link or another thing that is no file.
-    #[error("`{name}` in it is no plain file", name = escaped(.0))]
+    /// An entry is a link or another special file.
+    #[error("its entry `{name}` is not a plain file", name = escaped(.0))]
     NotAFile(String),
-    /// Code for a processor.
+    /// A file is native code.
     #[error(
         "`{name}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
          that is pure Python (`…-none-any.whl`)", name = escaped(.0)
@@ -66,39 +66,39 @@ pub enum WheelFault {
 
 /// The files of a wheel by their paths below `site-packages`, sorted.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
-    Wheel::open(bytes, compiled)?.unpack(WHEEL_BYTES_MOST)
+    Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }
 
-/// A wheel whose list of files is as it must be. None of them is unpacked yet.
+/// A wheel with a valid list of files. None of them is unpacked yet.
 pub(crate) struct Wheel<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
     /// Sorted.
     members: Vec<Member>,
 }
 
-/// A file of a wheel that is installed.
+/// An installed file of a wheel.
 struct Member {
     /// Its path below `site-packages`.
     path: String,
-    /// Its place in the archive.
+    /// Its index in the archive.
     at: usize,
-    /// Its length, as the archive claims it.
+    /// Its length, as the archive claims.
     claimed_bytes: u64,
 }
 
 impl<'a> Wheel<'a> {
-    /// Reads what the archive says of its files.
+    /// Reads the archive's list of files.
     pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
-        if length(bytes) > WHEEL_BYTES_MOST {
+        if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
-        // Before anything is kept for each: a million of entries fit into the bytes.
+        // Checked before anything is stored for each: a million entries fit into the bytes.
         let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
-        if entries > WHEEL_FILES_MOST {
+        if entries > MAX_WHEEL_FILES {
             return Err(WheelFault::TooManyFiles);
         }
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
-        // Two entries of one name are one to the archive's reader.
+        // The archive reader merges two entries of one name.
         if archive.len() < claimed_entries(bytes) {
             return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
         }
@@ -112,7 +112,7 @@ impl<'a> Wheel<'a> {
             if member.is_dir() {
                 continue;
             }
-            // The type is in the upper bits of a Unix mode; none is said by archives made elsewhere.
+            // The type is in the upper bits of a Unix mode; archives made elsewhere have none.
             if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
                 return Err(WheelFault::NotAFile(name));
             }
@@ -136,17 +136,17 @@ impl<'a> Wheel<'a> {
         self.members.iter().map(|member| member.path.as_str())
     }
 
-    /// How many files it has.
+    /// Its number of files.
     pub(crate) fn file_count(&self) -> usize {
         self.members.len()
     }
 
-    /// What it takes unpacked, as it claims.
+    /// Its unpacked size, as the archive claims.
     pub(crate) fn claimed_bytes(&self) -> u64 {
         self.members.iter().fold(0, |sum, member| sum.saturating_add(member.claimed_bytes))
     }
 
-    /// One file; `None` if there is none of this path. More than so many bytes are an error.
+    /// One file; `None` if the path does not exist. More than `max_bytes` is an error.
     pub(crate) fn read(&mut self, path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, WheelFault> {
         let Ok(index) = self.members.binary_search_by(|member| member.path.as_str().cmp(path)) else {
             return Ok(None);
@@ -155,7 +155,7 @@ impl<'a> Wheel<'a> {
         read_member(&mut self.archive, member.at, max_bytes).map(Some)
     }
 
-    /// Every file. More than so many bytes are an error, before they are unpacked.
+    /// Every file. More than `max_bytes` in total is an error, before they are unpacked.
     pub(crate) fn unpack(self, max_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
         let Self { mut archive, members } = self;
         let (mut left, mut files) = (max_bytes, Vec::new());
@@ -171,7 +171,7 @@ impl<'a> Wheel<'a> {
 fn read_member(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, max_bytes: u64) -> Result<Vec<u8>, WheelFault> {
     let member = archive.by_index(at).map_err(|e| unreadable(&e))?;
     let mut content = Vec::new();
-    // What the header says of the length is only a claim.
+    // The length in the header is only a claim.
     member.take(max_bytes.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
     if length(&content) > max_bytes { Err(WheelFault::TooLarge) } else { Ok(content) }
 }
@@ -184,14 +184,14 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// How many entries the end of an archive says that there are.
+/// The number of entries that the end of an archive claims.
 fn claimed_entries(bytes: &[u8]) -> usize {
     let end = bytes.windows(END_SIGNATURE.len()).rposition(|window| window == END_SIGNATURE);
     let count = end.and_then(|at| bytes.get(at.saturating_add(END_COUNT_AT)..)?.first_chunk::<2>());
     count.map_or(0, |count| usize::from(u16::from_le_bytes(*count)))
 }
 
-/// No two files of one path, and none where another has a directory.
+/// Refuses two files of one path, and a file with the path of a directory.
 fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     let paths: BTreeSet<&str> = members.iter().map(|member| member.path.as_str()).collect();
     let above =
@@ -203,7 +203,7 @@ fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     }
 }
 
-/// Where a file of a wheel is installed; `None` for scripts, headers and data, which scripts of a sandbox have no use for.
+/// The installed path of a wheel's file; `None` for scripts, headers and data, which are of no use in a sandbox.
 fn installed(name: &str) -> Option<&str> {
     match name.split_once('/') {
         Some((top, rest)) if top.ends_with(".data") => {
@@ -215,14 +215,14 @@ fn installed(name: &str) -> Option<&str> {
 
 fn is_plain(path: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
-    path.len() <= PATH_BYTES_MOST
+    path.len() <= MAX_PATH_BYTES
         && path.split('/').all(part)
         && !path.chars().any(|c| c.is_control() || matches!(c, '\\' | ':'))
 }
 
 fn is_compiled(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    // `libx.so.1` too.
+    // Also `libx.so.1`.
     COMPILED.iter().any(|end| name.ends_with(end)) || name.contains(".so.")
 }
 
@@ -275,7 +275,7 @@ mod tests {
         for path in ["../a.py", "/a.py", "a/../b.py", "a//b.py", "./a.py", "a\\b.py", "c:a.py", "a\n.py", "\u{1b}[2J"] {
             assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
         }
-        let at = "a".repeat(PATH_BYTES_MOST);
+        let at = "a".repeat(MAX_PATH_BYTES);
         assert!(wheel_files(&zipped(&[(&at, b"")]), Compiled::Refused).is_ok());
         assert!(matches!(refused(&[(&format!("{at}a"), b"")]), WheelFault::Path(_)));
     }
@@ -284,7 +284,7 @@ mod tests {
     fn no_path_is_taken_twice() {
         assert_eq!(refused(&[("a", b""), ("a/b.py", b"")]), WheelFault::Twice("a/b.py".into()));
         assert_eq!(refused(&[("c.py", b""), ("x.data/purelib/c.py", b"")]), WheelFault::Twice("c.py".into()));
-        // Of two entries of one name the archive's reader shows one.
+        // The archive reader shows only one of two entries with the same name.
         let mut twice = zipped(&[("a.py", b"1"), ("b.py", b"2")]);
         for at in 0..twice.len() - 4 {
             if &twice[at..at + 4] == b"b.py" {
@@ -324,11 +324,11 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded() {
-        let names: Vec<String> = (0..=WHEEL_FILES_MOST).map(|n| format!("{n}.py")).collect();
+        let names: Vec<String> = (0..=MAX_WHEEL_FILES).map(|n| format!("{n}.py")).collect();
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
-        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), WHEEL_FILES_MOST);
+        assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
-        // A directory of a million names, without anything behind it.
+        // A directory of a million names, without anything after it.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);
         assert_eq!(wheel_files(&flood, Compiled::Refused), Err(WheelFault::TooManyFiles));
     }

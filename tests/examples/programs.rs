@@ -1,8 +1,8 @@
-//! What `tests/programs/build` needs of the WebAssembly tools, so that it needs none of them installed: the same libraries,
-//! at the versions in `Cargo.lock`.
+//! The WebAssembly tools for `tests/programs/build`, so that none of them must be installed: the same libraries, at the
+//! versions in `Cargo.lock`.
 //!
 //! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings; the
-//!   last word is the adapter that its WASI preview 1 imports need.
+//!   last argument is the adapter that its WASI preview 1 imports need.
 //! * `c-bindings WORLD OUT_DIR`: writes the C bindings of a world of `wit/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
@@ -52,9 +52,9 @@ fn componentize(core: &Path, out: &Path, adapter: &str) -> Result<(), Box<dyn Er
     if let Some(adapter) = adapter {
         encoder = encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, adapter)?;
     }
-    // The debug format has the whole chain of causes.
+    // The debug format shows the whole chain of causes.
     let component = encoder.encode().map_err(|error| format!("`{}`: {error:?}", core.display()))?;
-    // Written beside and renamed: a build that was broken off leaves no half component.
+    // Written to a temporary file and renamed: an interrupted build leaves no partial component.
     let beside = out.with_extension("part");
     fs::write(&beside, component)?;
     fs::rename(&beside, out)?;

@@ -1,4 +1,4 @@
-//! What runs a case.
+//! Backends that run cases.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use crate::Case;
 
-/// How an execution was carried out, as far as cases look at it.
+/// How an execution was carried out, as far as cases check it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MetadataSeen {
     /// `python` or `javascript`.
@@ -19,8 +19,8 @@ pub struct MetadataSeen {
     pub stderr_total_bytes: u64,
 }
 
-/// An execution's result, under the names that `glovebox run --json` uses, so that a backend that only
-/// has JSON needs no translation.
+/// An execution's result, with the names of `glovebox run --json`, so that a backend that only produces JSON needs no
+/// conversion.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
@@ -28,7 +28,7 @@ pub struct Observed {
     pub success: bool,
     /// The outcome: an object whose `kind` says which.
     pub outcome: serde_json::Map<String, serde_json::Value>,
-    /// The process exit code that stands for it.
+    /// The process exit code for it.
     pub exit_code: i32,
     /// The exception that asked it to stop.
     pub interrupted: Option<serde_json::Value>,
@@ -40,9 +40,9 @@ pub struct Observed {
     pub stderr: String,
     /// Whether standard output was cut.
     pub stdout_truncated: bool,
-    /// Whether standard error was cut.
+    /// Whether standard output was truncated.
     pub stderr_truncated: bool,
-    /// Fuel used.
+    /// Whether standard error was truncated.
     pub fuel_consumed: u64,
     /// The most memory in use.
     pub memory_used_bytes: u64,
@@ -62,7 +62,7 @@ pub struct Observed {
     pub session_id: Option<String>,
     /// What a session did after it was unwound.
     pub went_back: Option<serde_json::Value>,
-    /// What can be done about a failure. The contract has no place for it; `tests/guidance.rs` looks at it.
+    /// Advice about a failure. The contract does not have it; `tests/guidance.rs` checks it.
     #[serde(default)]
     pub guidance: IgnoredAny,
     /// How it was carried out.
@@ -81,23 +81,23 @@ pub struct DiagnosticSeen {
     pub message: String,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepResult {
     /// It ran.
     Ran {
         /// What it did.
         observed: Box<Observed>,
-        /// Those of the files that the step's expectations name, as the execution left them.
+        /// The files that the step's expectations name, after the execution.
         files: BTreeMap<String, Vec<u8>>,
     },
     /// It was validated.
     Validated(Vec<DiagnosticSeen>),
-    /// A variable was read: `{"repr": …, "json": …}`, nothing where there is none.
+    /// A variable was read: `{"repr": …, "json": …}`, or `None` if it does not exist.
     Variable(Option<serde_json::Value>),
     /// Files were listed: their paths.
     Listed(Vec<String>),
-    /// It was done, and there is nothing to tell but the files that its expectations name.
+    /// It was done, with no result but the files that its expectations name.
     Done {
         /// By path.
         files: BTreeMap<String, Vec<u8>>,
@@ -106,7 +106,7 @@ pub enum StepResult {
     Refused(String),
 }
 
-/// Something that runs cases: the Rust engine, the same through a component, and later providers in other hosts.
+/// A backend: the Rust engine, the same through a component, and providers in other hosts.
 pub trait Backend: Send + Sync {
     /// Runs all steps of a case and returns a result for each.
     fn run(&self, case: &Case) -> Vec<StepResult>;

@@ -15,7 +15,7 @@ use crate::{
     step::{Action, CaseTool, Step, StepFile},
 };
 
-/// What is asked of the sandbox.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -26,19 +26,19 @@ pub enum Operation {
     Validate,
 }
 
-/// What comes with a script.
+/// The request for a script.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
     /// Execute or validate.
     pub operation: Operation,
-    /// Standard input; at its end at once where absent.
+    /// Standard input; empty if absent.
     pub stdin: Option<String>,
-    /// The script's file name; the sandbox's own choice where absent.
+    /// The script's file name; the sandbox's default if absent.
     pub name: Option<String>,
     /// JavaScript: `detect`, `script` or `module`.
     pub kind: Option<String>,
-    /// The session id that the execution is to carry.
+    /// The expected session id of the execution.
     pub session_id: Option<String>,
 }
 
@@ -51,38 +51,38 @@ pub struct Case {
     pub language: Language,
     /// The scenarios it shows, `spec: title`.
     pub scenarios: Vec<String>,
-    /// Whether its steps run one after the other in one kept interpreter; otherwise each gets a fresh one.
+    /// Whether its steps run one after the other in one session; otherwise each gets a fresh interpreter.
     pub kept: bool,
-    /// Whether a step in an interpreter of its own finds the files that the step before it left.
+    /// Whether a step in a fresh interpreter gets the files of the previous step.
     pub carry: bool,
-    /// What its first session finds in `context`.
+    /// The value of `context` in its first session.
     pub context: Option<Value>,
     /// The tools its scripts may call, by name.
     pub tools: BTreeMap<String, CaseTool>,
-    /// Whether its fuel is held by a golden.
+    /// Whether a golden holds its fuel.
     pub golden: bool,
     /// Whether it is one of the few that run on every backend at every push.
     pub smoke: bool,
-    /// Whether it needs the Python packages, which providers do not carry.
+    /// Whether it needs the Python packages, which providers do not contain.
     pub packages: bool,
-    /// What it may do.
+    /// Its policy.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// What is done, in order.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Case {
-    /// Whether the contract has words for it: a component can ask for no more of a policy than `glovebox:sandbox@0.1.0` names. What
-    /// it has none for, only the engine's own callers can have.
+    /// Whether the contract can express it: a component can set no more of a policy than `glovebox:sandbox@0.1.0`
+    /// names. The rest is available only to the engine's own callers.
     #[must_use]
     pub fn is_of_the_contract(&self) -> bool {
         !self.policy.auto_persist_globals && self.policy.inject_setup && !self.carry
     }
 
-    /// Scripts that are no conformance case: one after the other, each in the session that is named beside it, of which there is only `main`
-    /// until a step forks it; where there is one script, in an interpreter of its own.
+    /// Scripts that are not conformance cases: one after the other, each in the session named beside it, where only
+    /// `main` exists until a step forks it; a single script runs in a fresh interpreter.
     #[must_use]
     pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
         let step = |(session, action): (&str, Action)| Step {
@@ -147,7 +147,7 @@ pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
 
-/// Reads every case, in every language it has scripts for. A mistake anywhere is an error that names the file.
+/// Reads every case, in every language for which it has scripts. A mistake anywhere is an error that names the file.
 pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for path in sorted(dir)? {
@@ -232,7 +232,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
         };
         for (number, step) in steps.iter().enumerate() {
             let wrong = |error: String| format!("step {number} ({language}): {error}");
-            // A TypeScript file runs under its name, which says what it is.
+            // A TypeScript file runs under its name, which identifies the language.
             let mut named = None;
             let source = match (&step.script, step.inline(language)) {
                 (Some(_), Some(_)) => return Err(wrong("give either a script's file or its source".into())),
@@ -271,7 +271,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
     }
 }
 
-/// The expectations for one language: the general ones, and over them key by key those of its own table.
+/// The expectations for one language: the general ones, overridden key by key by its own table.
 fn for_language(general: &toml::Table, language: Language, runs: bool) -> Result<Expect, String> {
     let mut merged = general.clone();
     let mut own = toml::Table::new();
@@ -335,7 +335,7 @@ mod tests {
     use super::{Case, Operation, cases_dir, load_cases};
     use crate::Action;
 
-    /// All that a step can do, and all that an execution can end in.
+    /// Every kind of step, and every kind of outcome.
     #[test]
     fn the_smoke_set_touches_all_that_the_cases_touch() {
         let (smoke, others): (Vec<Case>, Vec<Case>) =

@@ -1,4 +1,4 @@
-//! What the program `cases` reads and writes: a case per line, and a line with the results of its steps.
+//! The line format of the program `cases`: a case per line, and a line with the results of its steps.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,21 @@ use serde_json::{Value, json};
 
 use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request, Step, StepResult};
 
-/// What a line says beside the case itself.
+/// The options of a line, beside the case itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineOptions {
-    /// Every execution is stepped through, and otherwise those only for which that is needed.
+    /// Whether to step through every execution, instead of only those that need it.
     pub stepped: bool,
-    /// Whose clock and randomness it is, where the case wants a host's, is left to the provider: not every one has them.
+    /// Whether the provider chooses the clock and entropy source of a case that wants the host's: not every provider
+    /// has them.
     pub any_clock_and_entropy: bool,
 }
 
-/// The case on a runtime as the program reads it.
+/// A case on a runtime, as a line for the program.
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
-    // What components have no word for: host directories, and what came after the contract's version.
+    // Components cannot express these: host directories, and additions since the contract's version.
     let told = policy.as_object_mut().expect("a policy is an object");
     for key in ["workspace", "mounts", "commit", "auto_persist_globals", "inject_setup"] {
         told.remove(key);
@@ -39,7 +40,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
         let told = json!({
             "description": tool.description,
             "schema": tool.schema,
-            // As the engine's own tools write it: to the script, and to its fuel, every byte counts.
+            // As the engine's own tools write it: every byte matters to the script and its fuel.
             "reply": tool.reply.as_ref().map(|reply| compact(reply)),
             "error": tool.error,
             "delay_ms": tool.delay_ms,
@@ -89,16 +90,16 @@ fn script(source: &str, request: &Request) -> Value {
     json!({"source": source, "name": request.name, "kind": request.kind, "stdin": request.stdin})
 }
 
-/// The results of a case as the program wrote them.
+/// Parses the results of a case from the program's output.
 ///
 /// # Errors
-/// They are none.
+/// The line is not a list of results.
 pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
     let results: Vec<Told> = serde_json::from_slice(line)?;
     Ok(results.into_iter().map(Told::into_step_result).collect())
 }
 
-/// A result as the program writes it.
+/// A result in the program's format.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Told {
@@ -123,7 +124,7 @@ impl Told {
     }
 }
 
-/// Files, whose bytes come in hexadecimal.
+/// Files, with their bytes in hexadecimal.
 fn contents(files: BTreeMap<String, String>) -> BTreeMap<String, Vec<u8>> {
     let byte = |digits: &[u8]| {
         let digits = std::str::from_utf8(digits).expect("the program wrote digits");

@@ -1,4 +1,4 @@
-//! Compares what came out of a step with what its case expects.
+//! Compares the result of a step with the expectations of its case.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
 
-/// Every way in which `result` is not what `expect` says, one readable paragraph each; empty when all is well.
+/// Every difference between `result` and `expect`, one readable paragraph each; empty if there is none.
 #[must_use]
 pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
     }
 }
 
-/// What sessions and tools add to an execution.
+/// The checks for sessions and tools.
 fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     value(wrong, expect, seen.value.as_ref());
     same(wrong, "went_back", Some(expect.went_back), seen.went_back.is_some());
@@ -119,7 +119,7 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
 
     kept(wrong, expect, seen);
 
-    // What holds for every execution, whatever the case is about.
+    // Checks that apply to every execution, whatever the case is about.
     same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());
     let success = kind == "completed" || (kind == "exited" && number(seen, "code") == 0);
     same(wrong, "success", Some(success), seen.success);
@@ -225,7 +225,7 @@ fn field<'a>(seen: &'a Observed, key: &str) -> &'a str {
     seen.outcome.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// A number of the outcome; one that is not there equals nothing expected.
+/// A number of the outcome; an absent one equals nothing expected.
 fn number(seen: &Observed, key: &str) -> i64 {
     seen.outcome.get(key).and_then(Value::as_i64).unwrap_or(i64::MIN)
 }

@@ -1,10 +1,12 @@
-//! What is the same each time under a fixed clock and seeded entropy, in whatever host and by whichever way a case is run.
+//! The reproducible part of a result under a fixed clock and seeded entropy, in any host and in any way of running a
+//! case.
 
 use serde_json::Value;
 
 use crate::{Action, Case, Expect, Step, StepResult};
 
-/// Components have files before the first execution only in a session: each step becomes a session that they are written into.
+/// Components have files before the first execution only in a session: each step becomes a session into which they are
+/// written.
 #[must_use]
 pub fn with_files_written(mut case: Case) -> Case {
     if case.files.is_empty() {
@@ -20,8 +22,8 @@ pub fn with_files_written(mut case: Case) -> Case {
     case
 }
 
-/// Whether a result, and what comes after it in the same case, depends on when things happened, whatever clock the script sees: it was told
-/// that its time is nearly over, or calls of tools were under way at once.
+/// Whether a result, and the later results of the same case, depend on timing, whatever clock the script sees: it was
+/// asked to stop because its time was nearly over, or several tool calls ran at once.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Ran { observed, .. } = result else { return false };
@@ -33,16 +35,16 @@ pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     at_once || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
 }
 
-/// What is the same each time under a fixed clock and seeded entropy.
+/// The reproducible part of a result under a fixed clock and seeded entropy.
 #[must_use]
 pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
         StepResult::Ran { mut observed, files } => {
             observed.duration_ms = 0.0;
-            // The sessions' ids are the host's.
+            // The host chooses the sessions' ids.
             observed.session_id = None;
             if !observed.tool_calls.is_empty() {
-                // What is in the host's hands of a call counts, for as long as it is.
+                // What the host holds for a call counts while the call runs.
                 observed.memory_used_bytes = 0;
             }
             if by_time {
@@ -58,7 +60,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
             }
             StepResult::Ran { observed, files }
         }
-        // The engine's and the contract's words for the same refusal differ.
+        // The engine's and the contract's messages for the same refusal differ.
         StepResult::Refused(_) => StepResult::Refused(String::new()),
         other => other,
     }

@@ -1,4 +1,4 @@
-//! The sandbox as components have it, as a backend: the program `cases` in an application's sandbox.
+//! The sandbox as components see it, as a backend: the program `cases` in an application's sandbox.
 
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
@@ -11,7 +11,7 @@ use crate::{
     engine, program_path,
 };
 
-/// The most that the results of one case may take.
+/// The maximum size of one case's results.
 const RESULTS_BYTES: usize = 64 << 20;
 
 /// Runs cases through `glovebox:sandbox`, each in a new instance of the program `cases`.
@@ -22,19 +22,19 @@ pub struct ComponentBackend {
 }
 
 impl ComponentBackend {
-    /// The backend on a runtime of the manifest. With `stepped` every execution is stepped through, and otherwise those only for
-    /// which that is needed.
+    /// The backend on a runtime of the manifest. With `stepped` every execution is stepped through, otherwise only
+    /// those that need it.
     ///
     /// # Errors
-    /// The line that builds the program.
+    /// The command that builds the program.
     pub fn of_runtime(name: &str, stepped: bool) -> Result<Self, String> {
         file()?;
         Ok(Self { runtime: name.to_owned(), stepped })
     }
 }
 
-/// The component that runs cases: the program `cases`, or what the variable `CASES_PROGRAM` names, which is that program
-/// composed with a provider.
+/// The component that runs cases: the program `cases`, or the one that the variable `CASES_PROGRAM` names, which is
+/// that program composed with a provider.
 fn file() -> Result<PathBuf, String> {
     env::var_os("CASES_PROGRAM").map_or_else(|| program_path("cases"), |file| Ok(file.into()))
 }
@@ -49,7 +49,7 @@ fn program() -> &'static Application {
     })
 }
 
-/// Grants all that any case asks for.
+/// Grants everything that any case asks for.
 fn host(case: &Case) -> SandboxHost {
     SandboxHost::builder(engine()).policy(case.policy.clone()).build().expect("a case's policy can be granted")
 }

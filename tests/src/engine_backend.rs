@@ -19,7 +19,7 @@ use crate::{
     engine_sessions::EngineSessions,
 };
 
-/// Where prepared runtimes are kept: `GLOVEBOX_CACHE_DIR`, or the engine's own default.
+/// The cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
 #[must_use]
 pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
@@ -35,7 +35,7 @@ pub fn engine() -> &'static Engine {
     })
 }
 
-/// The same without packages: what providers are woven of.
+/// The same without packages: providers are woven from its images.
 pub fn bare_engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -46,7 +46,7 @@ pub fn bare_engine() -> &'static Engine {
     })
 }
 
-/// An engine of one's own, without a pool, over the same cache or another one.
+/// A separate engine without a pool, over the same cache or another one.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     let mut config = EngineConfig::default();
@@ -60,31 +60,31 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 pub struct EngineBackend {
     runtime: Option<String>,
     is_bare: bool,
-    /// Loading a runtime maps its code: sandboxes without files of their own are shared.
+    /// Loading a runtime maps its code, so sandboxes without files of their own are shared.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
 impl EngineBackend {
-    /// Another runtime of the manifest than the language's default.
+    /// Uses another runtime of the manifest than the language's default.
     #[must_use]
     pub fn of_runtime(name: &str) -> Self {
         Self { runtime: Some(name.to_owned()), ..Self::default() }
     }
 
-    /// On an engine without packages.
+    /// Uses an engine without packages.
     #[must_use]
     pub fn without_packages(self) -> Self {
         Self { is_bare: true, ..self }
     }
 
-    /// How an instance that waits for another script differs from a new one.
+    /// Compares a recycled instance with a new one.
     ///
     /// # Errors
-    /// That, for people.
+    /// The differences, for people.
     pub fn compare_recycled(&self, case: &Case) -> Result<(), String> {
         match self.sandbox(case) {
             Ok(sandbox) => sandbox.compare_recycled().map(drop),
-            // The case is about that.
+            // The case is about that failure.
             Err(_) => Ok(()),
         }
     }
@@ -106,7 +106,7 @@ impl EngineBackend {
         Ok(sandbox)
     }
 
-    /// Each step in an interpreter of its own, with the files that the one before it left.
+    /// Runs each step in a fresh interpreter with the files of the previous one.
     fn carried(&self, case: &Case) -> Vec<StepResult> {
         let (mut case, steps) = (case.clone(), case.steps.clone());
         let one = |step: &Step| {
@@ -129,7 +129,7 @@ impl EngineBackend {
     }
 }
 
-/// All files of a workspace; empty directories are left behind.
+/// All files of a workspace, without empty directories.
 fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     let listed = files.list("**").expect("a workspace can be listed");
     let bytes = |entry: FileEntry| Some((entry.path.clone(), files.read(&entry.path).ok()?));
@@ -183,7 +183,7 @@ impl Backend for EngineBackend {
     }
 }
 
-/// A step in an interpreter of its own.
+/// Runs a step in a fresh interpreter.
 fn fresh(sandbox: &Sandbox, step: &Step) -> StepResult {
     let Action::Run { source, request: asked } = &step.action else {
         return StepResult::Refused("only a session can do this".into());

@@ -24,19 +24,19 @@ pub struct Event {
 }
 
 impl Event {
-    /// A field's text, empty where it is absent.
+    /// A field's text, empty if it is absent.
     #[must_use]
     pub fn get(&self, field: &str) -> &str {
         self.fields.get(field).map_or("", String::as_str)
     }
 }
 
-/// What was captured so far, shared with the [`Recorder`] that captures.
+/// The events captured so far, shared with the [`Recorder`] that captures them.
 #[derive(Clone, Debug, Default)]
 pub struct Captured(Arc<Mutex<Vec<Event>>>);
 
 impl Captured {
-    /// Everything since the last call.
+    /// Takes everything since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().expect("no panic holds it"))
@@ -50,7 +50,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes it the whole process's subscriber: the engine may report from threads of its own.
+    /// Makes it the subscriber of the whole process, because the engine may report from its own threads.
     #[must_use]
     pub fn install() -> Captured {
         let recorder = Self::default();

@@ -1,4 +1,4 @@
-//! What a case expects of one execution.
+//! The expectations of a case about one execution.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,21 +20,21 @@ pub struct TextMatch {
     pub in_order: Vec<String>,
     /// Parts that do not occur.
     pub excludes: Vec<String>,
-    /// How it begins.
+    /// Its prefix.
     pub starts_with: Option<String>,
-    /// How it ends.
+    /// Its suffix.
     pub ends_with: Option<String>,
     /// How many lines it has.
     pub lines: Option<usize>,
-    /// The least size in bytes.
+    /// The minimum size in bytes.
     pub bytes_least: Option<u64>,
-    /// The greatest size in bytes.
+    /// The maximum size in bytes.
     pub bytes_most: Option<u64>,
     /// For an output stream: all bytes written, kept or not.
     pub total_bytes: Option<u64>,
-    /// For an output stream: whether bytes were dropped. Not expected unless said.
+    /// For an output stream: whether bytes were dropped. By default not.
     pub truncated: bool,
-    /// Whatever it is: nothing is checked but what stands beside this.
+    /// Accepts anything: only the conditions beside this are checked.
     pub any: bool,
 }
 
@@ -85,7 +85,7 @@ impl TextMatch {
         Self { equals: Some(text.to_owned()), ..Self::default() }
     }
 
-    /// Whatever it is.
+    /// Accepts anything.
     #[must_use]
     pub fn anything() -> Self {
         Self { any: true, ..Self::default() }
@@ -99,7 +99,7 @@ impl TextMatch {
 impl<'de> Deserialize<'de> for TextMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Seen;
-        // By hand and not `untagged`, so that an unknown key is named in the error.
+        // Not `untagged`, so that the error names an unknown key.
         impl<'de> Visitor<'de> for Seen {
             type Value = TextMatch;
 
@@ -143,22 +143,22 @@ impl<'de> Deserialize<'de> for TextMatch {
 pub struct DiagnosticMatch {
     /// Its line, counted from 1.
     pub line: u32,
-    /// Its column, counted from 1; not checked where absent.
+    /// Its column, counted from 1; not checked if absent.
     pub column: Option<u32>,
     /// Its message.
     #[serde(default)]
     pub message: Option<TextMatch>,
 }
 
-/// What a case expects of one step. Strict where it is silent: no output, no changed files.
+/// The expectations of a case about one step. Unmentioned output and changed files must not occur.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
     /// The outcome's kind: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
     pub outcome: Option<String>,
-    /// The sandbox's refusal, in place of an outcome.
+    /// The sandbox's refusal, instead of an outcome.
     pub error: Option<TextMatch>,
-    /// What a validation says, in place of an outcome; an empty list for valid source.
+    /// The diagnostics of a validation, instead of an outcome; an empty list for valid source.
     pub diagnostics: Option<Vec<DiagnosticMatch>>,
     /// `exited`: the code.
     pub code: Option<i64>,
@@ -177,50 +177,50 @@ pub struct Expect {
     pub limit: Option<i64>,
     /// `trapped`: the kind of trap.
     pub trap: Option<String>,
-    /// The process exit code that stands for the outcome.
+    /// The process exit code for the outcome.
     pub exit_code: Option<i32>,
-    /// Standard output; empty unless said.
+    /// Standard output; empty by default.
     pub stdout: Option<TextMatch>,
-    /// Standard error; empty unless said, for an execution that ended well. Otherwise not checked unless said.
+    /// Standard error; empty by default for an execution that succeeded, otherwise not checked by default.
     pub stderr: Option<TextMatch>,
     /// The value of the last expression, or of a variable, as the language shows it.
     pub value: Option<TextMatch>,
-    /// The same as JSON, as JSON text: equal as values, whatever the spelling.
+    /// The same as JSON text: equal as values, whatever the spelling.
     pub value_json: Option<String>,
-    /// Whether there is such a value. Not checked unless said.
+    /// Whether there is such a value. Not checked by default.
     pub has_value: Option<bool>,
     /// Whether the value is JSON.
     pub is_json: Option<bool>,
-    /// The class of the exception by which a script ended that was asked to stop; empty for none. Not checked unless said.
+    /// The class of the exception that ended a script that was asked to stop; empty for none. Not checked by default.
     pub interrupted: Option<TextMatch>,
     /// The traceback of that exception.
     pub interrupted_traceback: Option<TextMatch>,
     /// Whether the session went back to its last checkpoint; not unless said.
     pub went_back: bool,
-    /// The tools that were called, in order; none unless said.
+    /// The tools that were called, in order; none by default.
     pub tool_calls: Vec<String>,
-    /// What became of each of them: `returned`, `Unfinished` or the name of the error. Not checked unless said.
+    /// The result of each call: `returned`, `Unfinished` or the name of the error. Not checked by default.
     pub tool_outcomes: Vec<String>,
     /// `list`: the paths, in order.
     pub paths: Option<Vec<String>>,
-    /// Files created, sorted; none unless said.
+    /// Files created, sorted; none by default.
     pub files_created: Vec<String>,
-    /// Files modified, sorted; none unless said.
+    /// Files modified, sorted; none by default.
     pub files_modified: Vec<String>,
-    /// Files deleted, sorted; none unless said.
+    /// Files deleted, sorted; none by default.
     pub files_deleted: Vec<String>,
-    /// Files as the execution left them, relative to `/app`.
+    /// Files after the execution, relative to `/app`.
     pub files: BTreeMap<String, TextMatch>,
-    /// The least fuel used.
+    /// The minimum of fuel used.
     pub fuel_least: Option<u64>,
-    /// The most fuel used.
+    /// The maximum of fuel used.
     pub fuel_most: Option<u64>,
-    /// The least memory used, in bytes.
+    /// The minimum of memory used, in bytes.
     pub memory_least_bytes: Option<u64>,
-    /// The most memory used, in bytes.
+    /// The maximum of memory used, in bytes.
     pub memory_most_bytes: Option<u64>,
-    /// The least duration, in milliseconds.
+    /// The minimum duration, in milliseconds.
     pub duration_least_ms: Option<u64>,
-    /// The most duration, in milliseconds.
+    /// The maximum duration, in milliseconds.
     pub duration_most_ms: Option<u64>,
 }

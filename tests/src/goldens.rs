@@ -1,4 +1,4 @@
-//! Figures that are held by a file in the repository.
+//! Figures that a file in the repository holds.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Figures by name, read from `goldens/<file>` and written back when `BLESS=1` is set.
+/// Figures by name, read from `goldens/<file>` and written when `BLESS=1` is set.
 #[derive(Debug)]
 pub struct Goldens {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct Goldens {
 }
 
 impl Goldens {
-    /// Opens a file of goldens; one that is not there yet holds nothing.
+    /// Opens a file of goldens; a missing file is empty.
     #[must_use]
     pub fn open(file: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file);
@@ -32,14 +32,14 @@ impl Goldens {
         env::var_os("BLESS").is_some_and(|value| value == "1")
     }
 
-    /// Notes a figure.
+    /// Records a figure.
     pub fn see(&mut self, name: &str, figure: u64) {
         self.seen.insert(name.to_owned(), figure);
     }
 
-    /// Compares all figures seen with those held, or writes them. `tolerance` is a fraction of the held figure.
+    /// Compares all recorded figures with the file, or writes them. `tolerance` is a fraction of the stored figure.
     ///
-    /// Returns one line for each that is off, missing or no longer measured.
+    /// Returns one line for each that differs, is missing or is no longer measured.
     pub fn finish(self, heading: &str, tolerance: f64) -> Vec<String> {
         if Self::blessing() {
             let body = toml::to_string(&self.seen).expect("figures are TOML");

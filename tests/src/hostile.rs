@@ -26,7 +26,7 @@ struct RowFile {
     stdout: String,
 }
 
-/// A script, and exactly what must come of it.
+/// A script, and its exact outcome.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// `peers/repeat` and so on, after the file.
@@ -35,7 +35,7 @@ pub struct Row {
     pub language: Language,
     /// The script.
     pub source: String,
-    /// The outcome, as [`short`](crate::short) has it.
+    /// The outcome, in the form of [`short`](crate::short).
     pub outcome: String,
     /// What standard output contains.
     pub stdout: String,
@@ -63,7 +63,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// A script that prints the exception that `call` ends in, and then shows that it is alive.
+/// A script that prints the exception of `call`, and then shows that it still runs.
 fn caught(language: Language, setup: &str, call: &str) -> String {
     match language {
         Language::Python => format!(
@@ -78,13 +78,13 @@ fn caught(language: Language, setup: &str, call: &str) -> String {
 }
 
 impl Row {
-    /// Whether it never ends by itself, and only time stops it.
+    /// Whether it never ends by itself, so that only the time limit stops it.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         self.outcome == "exhausted time"
     }
 
-    /// A script that shows that the interpreter is usable afterwards: it prints `usable`.
+    /// A script that shows that the interpreter is still usable: it prints `usable`.
     #[must_use]
     pub fn usable(&self) -> &'static str {
         match self.language {

@@ -1,17 +1,16 @@
-//! What the conformance cases, the hostile cases, the goldens and the fuzz targets share.
+//! The code shared by the conformance cases, the hostile cases, the goldens and the fuzz targets.
 //!
-//! * [`Case`] reads `cases/<name>/case.toml` and the scripts beside it; [`Backend`] is what can run one;
-//!   [`check`] compares what came out with what the case expects. A new backend implements [`Backend`]
-//!   and adds no cases.
+//! * [`Case`] reads `cases/<name>/case.toml` and the scripts beside it; [`Backend`] runs one; [`check`] compares the
+//!   results with the expectations. A new backend implements [`Backend`] and adds no cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
-//! * [`ComponentBackend`] is the same engine as components have it, through `glovebox:sandbox`.
+//! * [`ComponentBackend`] is the same engine as components see it, through `glovebox:sandbox`.
 //! * [`everywhere`] is other hosts, in which the same cases run with the portable provider.
 //! * [`hostile`] reads the hostile scripts.
 //! * [`process`] measures memory and starts the test program again as a child.
 //! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
-//! * [`mod@reference`] makes the contract's page in `docs/`, [`python_types`] its types in `bindings/python`.
+//! * [`mod@reference`] generates the contract's page in `docs/`, [`python_types`] its types in `bindings/python`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
-//! * [`model`] says what a session should hold after random scripts.
+//! * [`model`] predicts the content of a session after random scripts.
 //!
 //! It protects nothing: it is a test program's library, and a panic in it is a failed test.
 

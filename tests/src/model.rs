@@ -1,4 +1,4 @@
-//! What a session should hold, and scripts whose effect on it is known: the model of `tests/session_model.rs`.
+//! A model of a session's content, and scripts with a known effect on it: for `tests/session_model.rs`.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use glovebox::Language;
 pub struct Dice(u64);
 
 impl Dice {
-    /// `seed` decides everything that comes.
+    /// `seed` determines all numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Seeds that lie beside each other must not roll alike.
+        // Adjacent seeds must not give similar numbers.
         let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
             dice.roll();
@@ -27,7 +27,7 @@ impl Dice {
         self.0
     }
 
-    /// A number from 0 to below `most`.
+    /// A number from 0 to `most` - 1.
     pub fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.roll() >> 16).unwrap() % most
     }
@@ -38,53 +38,53 @@ impl Dice {
     }
 }
 
-/// What a session should hold.
+/// The expected content of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Those of [`NAMES`] that are set.
     pub variables: BTreeMap<&'static str, i64>,
     /// A list that grows.
     pub items: Vec<i64>,
-    /// How far the generator is.
+    /// The generator's position.
     pub drawn: i64,
-    /// What the closure counts.
+    /// The closure's count.
     pub counted: i64,
-    /// Those of [`FILES`] that are there, with their text.
+    /// Those of [`FILES`] that exist, with their text.
     pub files: BTreeMap<String, String>,
     /// Whether the log that is open still has its name.
     pub log_linked: bool,
-    /// What was written to it.
+    /// Its content.
     pub log: String,
 }
 
 /// The variables that scripts set.
 pub const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
-/// The files that they write and remove.
+/// The files that scripts write and remove.
 pub const FILES: [&str; 4] = ["a", "b", "d/c", "d/e/f"];
 
-/// Something that a script does, in either language, and what it does to the model.
+/// An action of a script, in either language, with its effect on the model.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    /// A variable.
+    /// Sets a variable.
     Set(&'static str, i64),
-    /// An item onto the list.
+    /// Appends an item to the list.
     Push(i64),
-    /// One step of the generator.
+    /// Advances the generator.
     Next,
-    /// One call of the closure.
+    /// Calls the closure.
     Count,
-    /// A file, from inside.
+    /// Writes a file.
     Write(&'static str, String),
-    /// A file that is there.
+    /// Removes an existing file.
     Remove(&'static str),
-    /// More in the log that is open.
+    /// Appends to the open log.
     Log(String),
-    /// A megabyte that is dropped again: pages that must not stay behind.
+    /// Allocates and drops a megabyte: its pages must not stay behind.
     Churn,
 }
 
 impl Deed {
-    /// One that is possible in this state.
+    /// An action that is possible in this state.
     pub fn roll(dice: &mut Dice, state: &State) -> Self {
         let number = i64::try_from(dice.below(1_000_000)).unwrap();
         match dice.below(9) {
@@ -123,7 +123,7 @@ impl Deed {
         }
     }
 
-    /// What it does to the model.
+    /// Its effect on the model.
     pub fn apply(&self, state: &mut State) {
         match self {
             Self::Set(name, value) => drop(state.variables.insert(name, *value)),
@@ -147,14 +147,14 @@ pub enum End {
     Raises,
     /// In a loop that ends at the first exception.
     Loops,
-    /// In a loop that catches what can be caught.
+    /// In a loop that catches every catchable exception.
     LoopsOn,
-    /// By leaving: with a code, or with something that is no error.
+    /// By exiting: with a code, or with a value that is not an error.
     Exits,
 }
 
 impl End {
-    /// The last lines of a script that ends so.
+    /// The last lines of a script with this end.
     #[must_use]
     pub fn source(self, language: Language) -> &'static str {
         match (self, language) {
@@ -172,7 +172,7 @@ impl End {
     }
 }
 
-/// What a session executes first.
+/// The first script of a session.
 #[must_use]
 pub fn setup(language: Language) -> &'static str {
     match language {

@@ -25,7 +25,7 @@ pub fn peak_resident_bytes() -> u64 {
     status_kib("VmHWM:") * 1024
 }
 
-/// Memory of this process that nobody else shares and that is not a file's, in bytes.
+/// Memory of this process that is neither shared nor backed by a file, in bytes.
 #[must_use]
 pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
@@ -39,7 +39,7 @@ pub fn child_task() -> Option<String> {
     env::var(CHILD).ok()
 }
 
-/// This program again, as a child with a task, for test programs with a `main` of their own.
+/// This program again, as a child with a task, for test programs with their own `main`.
 #[must_use]
 pub fn child_command(task: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
@@ -47,10 +47,10 @@ pub fn child_command(task: &str) -> Command {
     command
 }
 
-/// Runs one `#[test]` of this program again in a process of its own, so that its memory is its own and an
-/// abort is seen instead of suffered. The test finds `task` in [`child_task`].
+/// Runs one `#[test]` of this program in a separate process, so that its memory is separate and an abort is observed
+/// instead of suffered. The test gets `task` from [`child_task`].
 ///
-/// Panics when it takes longer than `limit`.
+/// Panics if it takes longer than `limit`.
 pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     let mut child = Command::new(env::current_exe().expect("this program has a path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -60,7 +60,7 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
         .spawn()
         .expect("a child starts");
     let until = Instant::now() + limit;
-    // The child's output is small, so that its pipes never fill while nobody reads them.
+    // The child's output is small, so its pipes never fill while nobody reads them.
     while child.try_wait().expect("a child can be waited for").is_none() {
         if Instant::now() > until {
             child.kill().expect("a child can be killed");
@@ -72,10 +72,10 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     child.wait_with_output().expect("its output can be read")
 }
 
-/// Runs one `#[test]` of this program, by its whole name, in a process of its own, where this says so and the test goes on; in the parent
-/// it has then passed, and what it printed is printed.
+/// Runs one `#[test]` of this program, by its full name, in a separate process. There this returns true and the test
+/// goes on; in the parent the test has then passed, and its output is printed.
 ///
-/// Panics when the child fails or takes longer than `limit`.
+/// Panics if the child fails or takes longer than `limit`.
 #[must_use]
 pub fn in_child(test: &str, limit: Duration) -> bool {
     if child_task().is_some() {
@@ -84,7 +84,7 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
     let output = run_child(test, "go", limit);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    // A name that no test has is no failure to a test program.
+    // A test program does not fail for a name that no test has.
     assert!(said.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{said}");
     println!("{said}");
     false

@@ -11,7 +11,7 @@ use std::{
 
 use libtest_mimic::{Failed, Trial};
 
-/// The providers that are tested, and the programs at every push.
+/// The tested providers, and the programs of every push.
 const PROVIDERS: &str = "guest-shims/component/build";
 const PROGRAMS: &str = "tests/programs/build";
 const AT_EVERY_PUSH: [&str; 12] = [
@@ -31,15 +31,16 @@ const AT_EVERY_PUSH: [&str; 12] = [
 /// Those whose tools take minutes.
 const IN_THE_WHOLE_MATRIX: [&str; 4] = ["agent-javascript", "agent-python", "everywhere-figures", "runner-component"];
 
-/// Whether the whole matrix is asked for, `GLOVEBOX_TESTS=full`, as `.ci/full` does. Else it is what runs at every push.
+/// Whether to test the whole matrix, `GLOVEBOX_TESTS=full`, as `.ci/full` does. Otherwise what every push tests.
 #[must_use]
 pub fn whole_matrix() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
 }
 
-/// Builds the components that are tested, as far as this machine has the tools, and says on standard error what it has not.
+/// Builds the components that are tested, as far as this machine has the tools, and reports missing tools on standard
+/// error.
 ///
-/// What is built and unchanged takes a few seconds. Builds of several processes wait for each other.
+/// Unchanged components take a few seconds. Builds of several processes wait for each other.
 pub fn build_components() {
     let lock = File::create(target().join(".components")).expect("a file in `target` can be made");
     lock.lock().expect("it can be locked");
@@ -58,7 +59,7 @@ pub fn build_components() {
     }
 }
 
-/// Runs one of the two scripts: what it says is missing, each with the line that installs it.
+/// Runs one of the two scripts; returns what it reports as missing, each with the command that installs it.
 fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let output = Command::new(root().join(script))
         .args(names)
@@ -69,7 +70,7 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let is_missing = |line: &&str| line.contains(MISSING);
     let missing =
         said.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
-    // What a compiler or an installer complains of is to be read as it stands.
+    // Complaints of a compiler or an installer are shown unchanged.
     if !output.status.success() {
         said.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
     }

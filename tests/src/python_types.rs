@@ -1,6 +1,6 @@
-//! `types.py` of `bindings/python`: the contract's types as Python has them, made of `wit/`.
+//! Generates `types.py` of `bindings/python`: the contract's types in Python, from `wit/`.
 //!
-//! Records are dataclasses, and so is each case of a variant; enums are literals. What is written about them comes along.
+//! Records are dataclasses, and so is each case of a variant; enums are literals. Documentation is included.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ impl Module<'_> {
     fn docs(&mut self, indent: usize, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or("").trim();
         assert!(!text.contains("\"\"\"") && !text.is_empty(), "documentation that fits a string: {text}");
-        // A backslash is one in Python too.
+        // A backslash must stay one in Python.
         let raw = if text.contains('\\') { "r" } else { "" };
         let mut lines = text.lines();
         let first = lines.next().unwrap_or("");
@@ -104,7 +104,7 @@ impl Module<'_> {
                 let names: Vec<&str> = flags.flags.iter().map(|flag| flag.name.as_str()).collect();
                 self.alias(&class, &format!("frozenset[{}]", literal(&names)), &definition.docs);
             }
-            // Resources are classes that are written by hand, and what is used is defined where it is from.
+            // Resources are classes written by hand, and used types are defined where they come from.
             TypeDefKind::Resource | TypeDefKind::Type(_) => {}
             other => panic!("`{name}` is of a kind that no type of the contract was: {}", other.as_str()),
         }

@@ -1,4 +1,4 @@
-//! `docs/reference.md`: the contract as a page to read, made of `wit/`.
+//! Generates `docs/reference.md`: the contract as a page, from `wit/`.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -18,14 +18,14 @@ pub fn page(directory: &Path) -> String {
     page.text
 }
 
-/// Where a heading of this text is, as GitHub has it.
+/// The anchor of a heading, as GitHub generates it.
 #[must_use]
 pub fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// The anchors of everything that documentation may name.
+/// The anchors of everything that documentation may refer to.
 fn links(resolve: &Resolve, package: PackageId) -> BTreeMap<String, String> {
     let mut links = BTreeMap::new();
     for id in resolve.packages[package].interfaces.values() {
@@ -53,7 +53,7 @@ fn is_used(definition: &TypeDef) -> bool {
     matches!(definition.kind, TypeDefKind::Type(_))
 }
 
-/// What a function is called on the page: `execute`, `session.execute`.
+/// A function's title on the page: `execute`, `session.execute`.
 fn title(function: &Function) -> String {
     match function.name.rsplit_once(']') {
         Some((_, resource)) if matches!(function.kind, FunctionKind::Constructor(_)) => {
@@ -92,7 +92,7 @@ fn parts(definition: &TypeDef) -> Vec<Part<'_>> {
 struct Page<'a> {
     resolve: &'a Resolve,
     links: BTreeMap<String, String>,
-    /// The resource that is being described: its methods are named without it.
+    /// The resource being described: its methods are named without it.
     resource: Option<&'a str>,
     text: String,
 }
@@ -119,7 +119,7 @@ impl<'a> Page<'a> {
         self.paragraph(
             "The contract between whoever runs untrusted scripts and whoever has them run, as [`wit/`](../wit) has it.",
         );
-        // Whoever reads it wants to know first what can be called.
+        // Functions come first, because readers look for them first.
         let interfaces =
             ["sandbox", "tools", "types"].map(|name| (name, &resolve.interfaces[package.interfaces[name]]));
         for (name, interface) in interfaces {
@@ -173,13 +173,13 @@ impl<'a> Page<'a> {
     }
 
     fn function(&mut self, function: &Function) {
-        // Methods stand below their resource.
+        // Methods are below their resource.
         let level = if is_of_resource(function) { "####" } else { "###" };
         self.paragraph(format!("{level} `{}`", title(function)));
         let parameters: Vec<String> = function
             .params
             .iter()
-            // The resource itself is in the title.
+            // The title names the resource itself.
             .filter(|parameter| parameter.name != "self")
             .map(|parameter| format!("`{}`: {}", parameter.name, self.kind(&parameter.ty)))
             .collect();
@@ -249,7 +249,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Text in which what is between backquotes is written otherwise.
+/// Transforms the text between backquotes.
 fn quoted_by(text: &str, write: impl Fn(&str) -> String) -> String {
     let pieces = text.split('`').enumerate();
     pieces.map(|(index, piece)| if index % 2 == 0 { piece.to_owned() } else { write(piece) }).collect()
@@ -259,7 +259,7 @@ fn link(name: &str, anchor: Option<&String>) -> String {
     anchor.map_or_else(|| format!("`{name}`"), |anchor| format!("[`{name}`](#{anchor})"))
 }
 
-/// An interface's name; of one of WASI's that of its package, which says enough.
+/// An interface's name; for WASI that of its package, which is enough.
 fn short(name: &str) -> String {
     match name.strip_prefix("wasi:").and_then(|rest| Some((rest.split_once('/')?.0, rest.split_once('@')?.1))) {
         Some((package, version)) => format!("wasi:{package}@{version}"),
@@ -272,10 +272,10 @@ fn is_of_resource(function: &Function) -> bool {
 }
 
 impl Page<'_> {
-    /// Documentation as it stands, with links.
+    /// Documentation unchanged, with links.
     fn docs(&mut self, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or_default().trim();
-        // Only there are their names those of errors, and not common words.
+        // Only after this are names those of errors, and not common words.
         let text = match text.split_once("Errors:") {
             Some((before, errors)) => format!("{}Errors:{}", self.linked(before), self.linked_errors(errors)),
             None => self.linked(text),
@@ -289,12 +289,12 @@ impl Page<'_> {
         self.linked(&text.split_whitespace().collect::<Vec<_>>().join(" ")).replace('|', "\\|")
     }
 
-    /// Text in which what is between backquotes and has a place on the page leads there.
+    /// Links the text between backquotes that has an anchor on the page.
     fn linked(&self, text: &str) -> String {
         quoted_by(text, |name| self.linked_name(name))
     }
 
-    /// The same, where a case of `sandbox-error` is named without it.
+    /// Like [`linked`](Self::linked), where cases of `sandbox-error` are named without it.
     fn linked_errors(&self, text: &str) -> String {
         quoted_by(text, |name| match self.links.get(&format!("sandbox-error.{name}")) {
             Some(anchor) => link(name, Some(anchor)),
@@ -302,13 +302,13 @@ impl Page<'_> {
         })
     }
 
-    /// A name in documentation: a method of the resource that is being described comes first.
+    /// A name in documentation: a method of the current resource takes precedence.
     fn linked_name(&self, name: &str) -> String {
         let method = self.resource.and_then(|resource| self.links.get(&format!("{resource}.{name}")));
         link(name, method.or_else(|| self.links.get(name)))
     }
 
-    /// A type as a reader of WIT expects it, with links.
+    /// A type in WIT notation, with links.
     fn kind(&self, kind: &Type) -> String {
         match kind {
             Type::Id(id) => self.id(*id),

@@ -9,14 +9,14 @@ pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox_on(engine(), language, edit)
 }
 
-/// The same on an engine of one's own.
+/// The same on a separate engine.
 pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     edit(&mut policy);
     Sandbox::builder(engine).language(language).policy(policy).build().expect("the sandbox can be built")
 }
 
-/// Makes a policy's executions the same every time: 2023-11-14T22:13:20Z, seed 7.
+/// Makes a policy's executions reproducible: 2023-11-14T22:13:20Z, seed 7.
 pub fn fixed(policy: &mut Policy) {
     policy.clock = Clock::Fixed(1_700_000_000_000_000_000);
     policy.entropy = Entropy::Seeded(7);
@@ -27,8 +27,8 @@ pub fn spare_bytes(language: Language) -> u64 {
     engine().prepare(language.name()).expect("the image can be prepared").memory_bytes - (2 << 20)
 }
 
-/// An outcome in a word or two, exact enough to expect: `completed`, `exited 3`, `raised ValueError`,
-/// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
+/// An outcome in a word or two, precise enough to expect: `completed`, `exited 3`, `raised ValueError`, `exhausted
+/// fuel`, `cancelled`, `trapped stack-overflow`.
 #[must_use]
 pub fn short(outcome: &Outcome) -> String {
     match outcome {

@@ -1,4 +1,4 @@
-//! The list of the requirements' scenarios, who claims them, and the page made of both.
+//! The list of the requirements' scenarios, the cases and tests that claim them, and the page made from both.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{Action, Case};
 /// spec: title
 /// ```
 ///
-/// A sentence beside a heading holds for all rows below it that have none of their own.
+/// A sentence beside a heading applies to all rows below it that have none of their own.
 #[derive(Debug)]
 pub struct Scenarios(BTreeMap<String, Row>);
 
@@ -35,12 +35,12 @@ struct Row {
     shows: Vec<String>,
 }
 
-/// What is there of a scenario.
+/// The state of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// All of it, and a case or a test shows it.
+    /// It holds, and a case or a test shows it.
     Held,
-    /// Something else in its place, which a case or a test shows.
+    /// Something else exists instead, which a case or a test shows.
     Differs,
     /// Nothing.
     None,
@@ -64,11 +64,11 @@ impl State {
     }
 }
 
-/// The scenarios that are claimed, and the cases and tests that claim each, by their links as the page has them.
+/// The claimed scenarios, and the cases and tests that claim each, by their links on the page.
 #[derive(Debug, Default)]
 pub struct Claims(BTreeMap<String, BTreeMap<String, Claimant>>);
 
-/// What a case or a test consists of, in which a row's `shows` is looked for.
+/// The text of a case or a test, in which a row's `shows` is searched.
 #[derive(Debug)]
 enum Claimant {
     /// A case: its scripts and expectations in each of its languages.
@@ -78,7 +78,7 @@ enum Claimant {
 }
 
 impl Claimant {
-    /// What it shows in this language; nothing if it is a case of the other one.
+    /// The text for this language; `None` if the case is of the other one.
     fn text(&self, language: Language) -> Option<&str> {
         match self {
             Self::Case(texts) => texts.get(&language).map(String::as_str),
@@ -130,7 +130,7 @@ impl Scenarios {
         Ok(Self(rows))
     }
 
-    /// How many there are of each specification.
+    /// The number of scenarios of each specification.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
@@ -140,8 +140,8 @@ impl Scenarios {
         counts
     }
 
-    /// What is wrong between the list and those who claim: a claim of what there is none of, what nobody claims, and what those who
-    /// claim it do not contain.
+    /// Every disagreement between the list and the claims: a claimed scenario that is not held, one that nobody claims,
+    /// and a `shows` that its claimants do not contain.
     #[must_use]
     pub fn problems(&self, claims: &Claims) -> Vec<String> {
         let none = BTreeMap::new();
@@ -164,7 +164,7 @@ impl Scenarios {
         problems
     }
 
-    /// The page: a line for each, with its state and what shows it or why nothing does.
+    /// The page: a line for each scenario, with its state and what shows it or why nothing does.
     #[must_use]
     pub fn page(&self, claims: &Claims) -> String {
         let count = |state| self.0.values().filter(|row| row.state == state).count();
@@ -195,7 +195,7 @@ impl Scenarios {
         page
     }
 
-    /// The sentences, in which nothing may be named that is not there.
+    /// The sentences, which may only name existing files and functions.
     pub fn sentences(&self) -> impl Iterator<Item = &str> {
         self.0.values().map(|row| row.why.as_str())
     }
@@ -205,7 +205,7 @@ fn spec_and_title(name: &str) -> (&str, &str) {
     name.split_once(": ").unwrap_or((name, ""))
 }
 
-/// The language that a specification is about.
+/// The language of a specification.
 fn language_of(spec: &str) -> Language {
     match spec {
         "python-runtime" | "repl-sandbox" => Language::Python,
@@ -213,7 +213,7 @@ fn language_of(spec: &str) -> Language {
     }
 }
 
-/// Which of the files and functions that a text names, `path.rs` or `path.rs::function`, each within backticks, are not there.
+/// The files and functions in a text, `path.rs` or `path.rs::function` within backticks, that do not exist.
 #[must_use]
 pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {
     let named = text.split('`').skip(1).step_by(2).filter(|named| named.contains(".rs") && !named.contains(' '));
@@ -226,7 +226,7 @@ pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {
 }
 
 impl Claims {
-    /// Adds what a case claims.
+    /// Adds the claims of a case.
     pub fn add_case(&mut self, case: &Case) {
         for scenario in &case.scenarios {
             let link = format!("[`{0}`](../tests/cases/{0})", case.name);
@@ -237,7 +237,7 @@ impl Claims {
         }
     }
 
-    /// Adds what tests written in Rust claim, in a directory and below. `place` is the directory's path from the root.
+    /// Adds the claims of Rust tests in a directory and below. `place` is the directory's path from the root.
     pub fn add_tests(&mut self, dir: &Path, place: &str) -> Result<(), String> {
         let entries = fs::read_dir(dir).map_err(|error| format!("`{place}`: {error}"))?;
         let declared = ["main.rs", "mod.rs"].iter().find_map(|name| fs::read_to_string(dir.join(name)).ok());
@@ -260,8 +260,8 @@ impl Claims {
         Ok(())
     }
 
-    /// A line `// scenario: …` is followed by others, comments and attributes, and by the function, which is a test that runs: it has
-    /// the attribute, or is named in a trial.
+    /// A line `// scenario: …` may be followed by others, comments and attributes, and then by the function, which must
+    /// be a test that runs: it has the attribute, or a trial names it.
     fn add_text(&mut self, text: &str, place: &str) -> Result<(), String> {
         let mut scenarios = BTreeSet::new();
         let mut attributes = Vec::new();
@@ -296,7 +296,7 @@ impl Claims {
     }
 }
 
-/// What a case does and expects in its language, and not what it says about itself.
+/// What a case does and expects in its language, without its own description.
 fn shown_by(case: &Case) -> String {
     let mut text = case.policy.to_toml();
     for step in &case.steps {
@@ -313,7 +313,7 @@ fn shown_by(case: &Case) -> String {
     text
 }
 
-/// The function that begins with the first of these lines: it ends with a brace as far in as it begins.
+/// The function that begins with the first of these lines: it ends with a brace at the same indentation.
 fn function(lines: &[&str]) -> String {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let end = format!("{}}}", " ".repeat(indent));

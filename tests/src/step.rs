@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use crate::{Expect, Request};
 
-/// The session that a step is about unless it says so.
+/// The default session of a step.
 const FIRST_SESSION: &str = "main";
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Runs a script, or only parses it.
     Run {
         /// The source text.
         source: String,
-        /// What comes with it.
+        /// The request.
         request: Request,
     },
     /// Reads a variable.
@@ -33,30 +33,30 @@ pub enum Action {
     },
     /// Makes a second session of this one.
     Fork {
-        /// What the steps call it.
+        /// The name of the copy in later steps.
         to: String,
     },
     /// Takes a checkpoint.
     Checkpoint {
-        /// What the steps call it.
+        /// The name of the checkpoint in later steps.
         label: String,
     },
-    /// Sets the session back.
+    /// Rolls the session back.
     Undo {
-        /// To this checkpoint, or to the last one that differs from now.
+        /// To this checkpoint, or to the last one that differs from the current state.
         to: Option<String>,
     },
     /// Turns the session into bytes and drops it.
     Hibernate {
-        /// What the steps call the bytes.
+        /// The name of the bytes in later steps.
         label: String,
     },
-    /// Makes the session of bytes.
+    /// Resumes the session from bytes.
     Resume {
-        /// What the steps call the bytes.
+        /// The name of the bytes.
         label: String,
     },
-    /// Writes files from outside, replacing what is there.
+    /// Writes files from outside, replacing existing ones.
     Write {
         /// By path.
         files: BTreeMap<String, String>,
@@ -76,22 +76,22 @@ pub enum Action {
 /// One step of a case in one language.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What a report calls it: the script's file without its extension, or its number and what it does.
+    /// Its name in reports: the script's file without its extension, or its number and action.
     pub name: String,
-    /// The session it is about, in a case whose steps share one.
+    /// Its session, in a case whose steps share sessions.
     pub session: String,
     /// What it does.
     pub action: Action,
-    /// What is expected.
+    /// The expectations.
     pub expect: Expect,
 }
 
-/// A step as it stands in `case.toml`.
+/// A step in the format of `case.toml`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StepFile {
     pub(crate) script: Option<String>,
-    /// The source itself, where it is short.
+    /// The source itself, if it is short.
     pub(crate) python: Option<String>,
     pub(crate) javascript: Option<String>,
     pub(crate) request: Request,
@@ -129,7 +129,7 @@ impl StepFile {
         self.script.is_some() || self.python.is_some() || self.javascript.is_some()
     }
 
-    /// The source that stands in the case itself.
+    /// The source in the case itself.
     pub(crate) fn inline(&self, language: Language) -> Option<&String> {
         match language {
             Language::Python => self.python.as_ref(),
@@ -137,12 +137,12 @@ impl StepFile {
         }
     }
 
-    /// Whether it is about sessions.
+    /// Whether it needs a session.
     fn needs_session(&self) -> bool {
         !self.runs() || self.session.is_some()
     }
 
-    /// The step in one language, whose source is given where it runs something.
+    /// The step in one language, with its source if it runs something.
     pub(crate) fn step(
         &self,
         number: usize,
@@ -191,14 +191,14 @@ impl StepFile {
     }
 }
 
-/// A tool that scripts of a case may call. It does one of a few simple things, so that every backend can have it.
+/// A tool that scripts of a case may call. It does one of a few simple things, so that every backend can implement it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseTool {
-    /// What `help` shows.
+    /// Its description in `help`.
     #[serde(default)]
     pub description: String,
-    /// JSON text of its schema; any object where absent.
+    /// Its schema as JSON text; any object if absent.
     pub schema: Option<String>,
     /// Answers this JSON text.
     pub reply: Option<String>,
@@ -210,7 +210,7 @@ pub struct CaseTool {
 }
 
 impl CaseTool {
-    /// What it answers: `reply`, or its arguments where nothing else is said.
+    /// Its answer: `reply`, or otherwise its arguments.
     pub fn answer(&self, arguments: Value) -> Result<Value, String> {
         match (&self.error, &self.reply) {
             (Some(error), _) => Err(error.clone()),

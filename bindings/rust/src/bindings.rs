@@ -1,4 +1,4 @@
-//! What `wit-bindgen` makes of the world `client`, for interfaces of one's own that use the sandbox's types:
+//! The generated bindings of the world `client`, for your own interfaces that use the sandbox's types:
 //!
 //! ```text
 //! wit_bindgen::generate!({
@@ -10,7 +10,7 @@
 //! });
 //! ```
 //!
-//! The records and variants are those that the crate exports by its own name; its resources are wrapped there.
+//! The crate re-exports the records and variants at its root, and wraps the resources there.
 
 #![allow(
     missing_docs,

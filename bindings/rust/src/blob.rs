@@ -1,28 +1,29 @@
-//! Many bytes.
+//! Large byte strings.
 
 use std::io::{self, BufRead, Write};
 
 use crate::{Error, bindings::glovebox::sandbox::sandbox as raw, reader::Pieces};
 
-/// At most so much of what is written goes over in one call: providers bound a single list.
+/// The maximum number of bytes written in one call: providers limit a single list.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes that the provider keeps for the component, too many for a list: a hibernated session, a large file.
+/// Bytes that the provider holds for the component because they are too large for a list: a hibernated session, a large
+/// file.
 ///
-/// They are written at the end, through [`Write`], and read from anywhere. Dropping it frees them.
+/// Bytes are appended through [`Write`] and read from any offset. Dropping the blob frees them.
 #[derive(Debug)]
 pub struct Blob {
     pub(crate) raw: raw::Blob,
 }
 
 impl Blob {
-    /// An empty one. Where the provider grants no more handles the component traps: this has no error.
+    /// An empty blob. If the provider grants no more handles the component traps, because this function has no error.
     #[must_use]
     pub fn new() -> Self {
         Self { raw: raw::Blob::new() }
     }
 
-    /// One that holds these bytes.
+    /// A blob with these bytes.
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`].
@@ -34,13 +35,13 @@ impl Blob {
         Ok(blob)
     }
 
-    /// How many bytes it holds.
+    /// Its length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.raw.size()
     }
 
-    /// Bytes from `offset` on, at most `len` and at most 16,777,216; none at its end.
+    /// Bytes from `offset` on, at most `len` and at most 16,777,216; empty at its end.
     #[must_use]
     pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read(offset, len)

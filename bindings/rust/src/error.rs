@@ -1,4 +1,4 @@
-//! What a call of the sandbox fails with.
+//! The errors of the sandbox's functions.
 
 use std::{error, fmt, io};
 
@@ -7,58 +7,59 @@ use crate::{
     bindings::glovebox::sandbox::types::{SandboxError, TooLarge},
 };
 
-/// What went wrong on the caller's or the provider's side. Nothing was executed, and nothing was changed, but for
+/// A failure of the caller or the provider. Nothing was executed and nothing was changed, except for
 /// [`Variable`](Self::Variable).
 ///
-/// The texts are the provider's, and name what they are about. Beside the errors that a function lists, each may give
-/// [`Unavailable`](Self::Unavailable), and each that executes or holds something [`QuotaExceeded`](Self::QuotaExceeded).
+/// The texts come from the provider and name the cause. In addition to the errors listed for a function, every function
+/// may return [`Unavailable`](Self::Unavailable), and every function that executes or holds something
+/// [`QuotaExceeded`](Self::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No runtime has this name, or the provider has none for the language.
+    /// There is no runtime of this name, or none for the language.
     UnknownRuntime(String),
-    /// The policy cannot be, or asks for more than is granted: the text names the key, and what it may be.
+    /// The policy is invalid, or asks for more than is granted: the text names the key and its allowed values.
     InvalidPolicy(String),
-    /// An argument cannot be: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
+    /// An argument is invalid: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
     InvalidArgument(String),
-    /// The source is over `limits.source-bytes`.
+    /// The source exceeds `limits.source-bytes`.
     SourceTooLarge {
         /// Its size.
         bytes: u64,
         /// The limit.
         most: u64,
     },
-    /// Standard input, or a variable's JSON text, is over `limits.stdin-bytes`.
+    /// Standard input, or a variable's JSON text, exceeds `limits.stdin-bytes`.
     StdinTooLarge {
         /// Its size.
         bytes: u64,
         /// The limit.
         most: u64,
     },
-    /// One more session, or one more checkpoint, is over a limit.
+    /// Another session or checkpoint would exceed a limit.
     TooManySessions(String),
-    /// One more is over what the provider grants the component as a whole. Dropping what it holds may help.
+    /// The call would exceed the provider's quota for the component as a whole. Dropping handles may help.
     QuotaExceeded(String),
     /// The session has ended: it was closed, its guest left, or it was unwound with nothing to go back to.
     SessionEnded(String),
-    /// An execution that was started in the session, or the one whose files are asked for, has not come to its end.
+    /// An execution started in the session, or the one whose files are requested, has not ended.
     SessionBusy(String),
     /// The session has no such state to go back to.
     NoCheckpoint(String),
     /// A variable could not be read or set. That is done by code of the guest's: should it have been unwound, the session has gone back.
     Variable(String),
-    /// An operation on files was refused.
+    /// A file operation was refused.
     File(FileFailure),
-    /// The bytes are no hibernated session, or none that this provider, runtime and policy can resume.
+    /// The bytes are not a hibernated session, or not one that this provider, runtime and policy can resume.
     NotResumable(String),
-    /// The provider cannot do this; [`info`](crate::info) tells beforehand.
+    /// The provider does not support this; [`info`](crate::info) tells beforehand.
     Unsupported(String),
-    /// No instance could be made; trying again later may help.
+    /// No instance could be created; trying again later may help.
     Unavailable(String),
 }
 
 impl Error {
-    /// Which error it is, as the contract spells it: `quota-exceeded`.
+    /// The error's name in the contract: `quota-exceeded`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -131,8 +132,8 @@ impl From<SandboxError> for Error {
     }
 }
 
-/// For readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput`, `StorageFull` where the error is one of
-/// these, else `Other`.
+/// For readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull` for the
+/// corresponding errors, otherwise `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {

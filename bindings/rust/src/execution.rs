@@ -1,17 +1,17 @@
-//! Reading what an execution did.
+//! Accessors of an execution's result.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
 use crate::{Execution, Exhausted, Outcome, Output, Raised, ResourceKind};
 
 impl Execution {
-    /// Whether the script ran to its end, or ended itself with code 0.
+    /// Whether the script completed, or exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.outcome.is_success()
     }
 
-    /// Wall-clock time; compiling never counts.
+    /// Wall-clock time, without compiling.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
@@ -19,14 +19,14 @@ impl Execution {
 }
 
 impl Outcome {
-    /// Whether the script ran to its end, or ended itself with code 0.
+    /// Whether the script completed, or exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited(0))
     }
 }
 
-/// In a line, for people: the exception without its traceback.
+/// One line for people: the exception without its traceback.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,7 +64,7 @@ impl fmt::Display for Exhausted {
 }
 
 impl Output {
-    /// As text. A character that was cut in two at the end is left out; other bytes that are no UTF-8 become `U+FFFD`.
+    /// The text. A character that was truncated at the end is left out; other bytes that are not UTF-8 become `U+FFFD`.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let is_cut = self.is_truncated() || self.has_more();
@@ -81,7 +81,7 @@ impl Output {
         self.total_bytes > self.kept_bytes
     }
 
-    /// Whether more was kept than is here: [`Started::output`](crate::Started::output) has the rest.
+    /// Whether more was kept than this contains: [`Started::output`](crate::Started::output) has the rest.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.kept_bytes > self.bytes.len() as u64

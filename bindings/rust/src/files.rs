@@ -4,25 +4,26 @@ use std::io::BufRead;
 
 use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw, reader::Pieces};
 
-/// A workspace's files as they were at one moment: what happens afterwards does not change them.
+/// A snapshot of a workspace's files: later changes do not affect it.
 ///
-/// Paths are relative to `/app`, and neither `..` nor a link leads out. Errors are [`Error::File`], with the kind and the path.
+/// Paths are relative to `/app`, and neither `..` nor a link can lead out. Errors are [`Error::File`], with the kind
+/// and the path.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) raw: raw::Files,
 }
 
 impl Files {
-    /// The files, directories and links whose path the pattern matches, sorted, at most 10,000: `*`, `?`, `[…]` within a name, `**`
-    /// for any number of directories.
+    /// The files, directories and links whose path matches the pattern, sorted, at most 10,000: `*`, `?` and `[…]`
+    /// match within a name, `**` matches any number of directories.
     ///
     /// # Errors
-    /// [`Error::File`] for a pattern that is none.
+    /// [`Error::File`] for an invalid pattern.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, Error> {
         Ok(self.raw.list(pattern)?)
     }
 
-    /// What is at a path; a link at its end is not followed.
+    /// The entry at a path; a link at its end is not followed.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -30,7 +31,7 @@ impl Files {
         Ok(self.raw.stat(path)?)
     }
 
-    /// A whole file. Scripts choose how large it is: [`stat`](Self::stat) tells beforehand.
+    /// A whole file. Scripts choose its size: [`stat`](Self::stat) tells beforehand.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -38,7 +39,7 @@ impl Files {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
 
-    /// Bytes of a file from `offset` on, at most `len` and at most 16,777,216; none at its end.
+    /// Bytes of a file from `offset` on, at most `len` and at most 16,777,216; empty at its end.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -49,7 +50,7 @@ impl Files {
     /// Reads a file in pieces.
     ///
     /// # Errors
-    /// [`Error::File`] where there is no such one.
+    /// [`Error::File`] if the file does not exist.
     pub fn open(&self, path: impl Into<String>) -> Result<impl BufRead + '_, Error> {
         let path = path.into();
         self.read_at(&path, 0, 0)?;

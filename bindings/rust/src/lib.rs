@@ -10,25 +10,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Sandbox`] is a language and a [`Policy`]: it executes and validates, each script in a new interpreter with new files.
-//! * [`Session`] keeps its interpreter: variables, functions, imports and files live on. It can be forked, set back and
-//!   turned into bytes.
-//! * [`Started`] is an execution that the component steps through: it answers the script's tools itself, reads output while the
-//!   script runs, and the files that it leaves.
-//! * [`Execution`] says what a script did, and its [`Outcome`] how it ended. A script that raises, exits or reaches a limit is no
-//!   error; an [`Error`] is the caller's or the provider's, and then nothing was executed.
-//! * [`Files`] are a workspace's files at one moment, [`Blob`] is bytes that are too many for a list.
+//! * [`Sandbox`] is a language and a [`Policy`]: it executes and validates scripts, each in a new interpreter with new
+//!   files.
+//! * [`Session`] keeps its interpreter: variables, functions, imports and files persist. It can be forked, rolled back
+//!   and saved as bytes.
+//! * [`Started`] is an execution that the component steps through: it answers the script's tool calls itself, reads
+//!   output while the script runs, and reads the resulting files.
+//! * [`Execution`] is the result of a script, and [`Outcome`] how it ended. A script that raises, exits or reaches a
+//!   limit is not an error; an [`Error`] is a failure of the caller or the provider, and then nothing was executed.
+//! * [`Files`] is a snapshot of a workspace's files, [`Blob`] is a byte string too large for a list.
 //!
-//! The crate needs no WASI and starts nothing: all its calls are calls of the component's host, or of a component that it is
+//! The crate needs no WASI and starts nothing: all its calls go to the component's host, or to a component that it is
 //! composed with. An ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
-//! `glovebox:sandbox/sandbox`; a library for `wasm32-unknown-unknown` imports nothing else. A world of one's own need not name the
-//! sandbox: what this crate imports is added to what the program's own bindings import and export. Where interfaces of one's
-//! own use the sandbox's types, [`bindings`] says how they become the same types.
+//! `glovebox:sandbox/sandbox`; a library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
+//! name the sandbox: the crate's imports are added to those of your bindings. If your own interfaces use the sandbox's
+//! types, [`bindings`] shows how to share them.
 //!
-//! Outside WebAssembly the crate compiles, for editors and for tests of what is built on it, and every call of it panics.
+//! Outside WebAssembly the crate compiles, for editors and for tests of code that uses it, but every call panics.
 //!
-//! It protects nothing by itself: how tightly a script is held depends on the provider, and the policy on who writes it. What
-//! scripts print and raise is theirs: treat it as input.
+//! The crate itself protects nothing: the provider and the policy decide how tightly a script is confined. Treat what
+//! scripts print and raise as untrusted input.
 
 pub mod bindings;
 

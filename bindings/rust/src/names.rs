@@ -1,4 +1,4 @@
-//! Enums as the contract spells them.
+//! The contract's names of enum cases.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::{FileError, FileKind, Language, ResourceKind, ToolError, TrapKind};
 
 macro_rules! names {
     ($($type:ident { $($case:ident = $name:literal),* $(,)? })*) => {$(
-        /// As the contract spells it.
+        /// The contract's name.
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self { $(Self::$case => $name),* })
@@ -14,7 +14,7 @@ macro_rules! names {
         }
     )*
 
-        /// Type, case and name of all.
+        /// Type, case and name of every case.
         #[cfg(test)]
         const ALL: &[(&str, &str, &str)] = &[$($((stringify!($type), stringify!($case), $name)),*),*];
     };

@@ -2,7 +2,7 @@
 
 use crate::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
 
-/// Chained setters, each documented as its field is.
+/// Chained setters, each with its field's documentation.
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {$(
         $(#[$doc])*
@@ -13,7 +13,7 @@ macro_rules! setters {
         }
     )*
 
-        /// Each sets its own field and no other.
+        /// Each sets only its own field.
         #[cfg(test)]
         fn try_setters() {$(
             let mut set = Self::default().$name(tests::Sample::sample());
@@ -23,7 +23,7 @@ macro_rules! setters {
     };
 }
 
-/// Everything at its default.
+/// The default limits.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -54,11 +54,11 @@ impl Limits {
     setters! {
         /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms` lets a script use.
         fuel: u64,
-        /// Fuel kept for a last word, at most a tenth of all. Default 100,000,000.
+        /// Fuel reserved for the soft limit, at most a tenth of all. Default 100,000,000.
         fuel_reserve: u64,
-        /// Wall-clock milliseconds, waits included; at least 1. Default 10,000.
+        /// Wall-clock milliseconds, including waits; at least 1. Default 10,000.
         timeout_ms: u64,
-        /// Milliseconds kept for a last word, at most a tenth of all. Default 100.
+        /// Milliseconds reserved for the soft limit, at most a tenth of all. Default 100.
         timeout_reserve_ms: u64,
         /// Bytes of linear memory, files and captured output together. Default 134,217,728.
         memory_bytes: u64,
@@ -70,7 +70,7 @@ impl Limits {
         source_bytes: u64,
         /// Bytes of standard input; more is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.
         stdin_bytes: u64,
-        /// Bytes of files, names and directory entries included. Default 67,108,864.
+        /// Bytes of files, including names and directory entries. Default 67,108,864.
         workspace_bytes: u64,
         /// Files, directories and links. Default 10,000.
         workspace_inodes: u64,
@@ -93,7 +93,7 @@ impl Limits {
     }
 }
 
-/// Everything at its default, which is a good policy.
+/// The default policy, which suits most uses.
 impl Default for Policy {
     fn default() -> Self {
         Self { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
@@ -102,39 +102,39 @@ impl Default for Policy {
 
 impl Policy {
     setters! {
-        /// How much a script may use.
+        /// The limits of a script.
         limits: Limits,
-        /// The time that it sees. Default: the provider's.
+        /// The script's clock. Default: the provider's.
         clock: Clock,
-        /// The randomness that it sees. Default: the provider's.
+        /// The script's source of random numbers. Default: the provider's.
         entropy: Entropy,
         /// How sessions keep and lose their state.
         session: SessionPolicy,
     }
 
-    /// One more argument after the script's name. Default: none.
+    /// Adds an argument after the script's name. Default: none.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.get_or_insert_default().push(arg.into());
         self
     }
 
-    /// One more environment variable. Default: none.
+    /// Adds an environment variable. Default: none.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.get_or_insert_default().push((name.into(), value.into()));
         self
     }
 
-    /// The same every time: a clock that stands still, in nanoseconds since 1970, and random numbers from a seed. Equal input then
-    /// costs equal fuel, to the unit. The script gets no last word at a limit, and its random numbers are no secret.
+    /// Makes executions reproducible: a fixed clock, in nanoseconds since 1970, and random numbers from a seed. Equal input then
+    /// costs equal fuel, to the unit. There is no soft limit then, and the random numbers are not secret.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
     }
 }
 
-/// Everything at its default.
+/// The default session policy.
 impl Default for SessionPolicy {
     fn default() -> Self {
         Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_kept: None, on_unwind: None }
@@ -143,11 +143,12 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// When a session saves its state by itself. Default: [`Checkpoints::Auto`].
+        /// When a session saves its state automatically. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Up to how much memory of its own, in bytes, it does so before every execution under `Auto`. Default 4,194,304.
+        /// Under `Auto`, the private memory in bytes up to which a session is saved before every execution. Default
+        /// 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// How many checkpoints that were asked for are kept; at least 1. Default 8.
+        /// How many requested checkpoints are kept; at least 1. Default 8.
         checkpoints_kept: u32,
         /// What becomes of a session whose script was unwound. Default: [`OnUnwind::GoBack`].
         on_unwind: OnUnwind,
@@ -158,7 +159,7 @@ impl SessionPolicy {
 mod tests {
     use super::*;
 
-    /// A value that is no default.
+    /// A value that differs from the default.
     pub(super) trait Sample {
         fn sample() -> Self;
     }

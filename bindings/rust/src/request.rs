@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Request, SourceKind};
 
 impl Request {
-    /// This source, and everything else at its default.
+    /// A request for this source, with default values otherwise.
     #[must_use]
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
@@ -18,21 +18,21 @@ impl Request {
         self
     }
 
-    /// How JavaScript source is to be understood. Default: [`SourceKind::Detect`].
+    /// How to interpret JavaScript source. Default: [`SourceKind::Detect`].
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// What the script reads from standard input. Default: nothing.
+    /// The script's standard input. Default: empty.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
         self
     }
 
-    /// After how long the execution is cancelled, to the millisecond, rounded up. Default: never.
+    /// The time after which the execution is cancelled, rounded up to the millisecond. Default: never.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline_ms = Some(milliseconds(deadline));
@@ -52,7 +52,7 @@ impl From<String> for Request {
     }
 }
 
-/// Rounded up, so that a short time is not none.
+/// Rounded up, so that a short time does not become zero.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

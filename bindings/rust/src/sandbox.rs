@@ -5,21 +5,21 @@ use crate::{
     bindings::glovebox::sandbox::sandbox as raw,
 };
 
-/// What the provider is, and what it can do. Always the same.
+/// The provider and its capabilities. The result never changes.
 #[must_use]
 pub fn info() -> ProviderInfo {
     raw::info()
 }
 
-/// The policy of an execution that asks for none, everything spelled out.
+/// The default policy, with every value given.
 #[must_use]
 pub fn default_policy() -> Policy {
     raw::default_policy()
 }
 
-/// What runs scripts, and what they may do.
+/// The runtime and the policy of scripts.
 ///
-/// It is only a description: nothing is held for it, and making one costs nothing.
+/// A sandbox is only a description: it holds no resources, and creating one costs nothing.
 ///
 /// ```no_run
 /// use glovebox_guest::{Limits, Policy, Request, Sandbox};
@@ -37,31 +37,31 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Scripts of this runtime, under the default policy.
+    /// A sandbox for this runtime, under the default policy.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
         Self { runtime, policy: Policy::default() }
     }
 
-    /// Python, by the provider's default runtime.
+    /// Python, on the provider's default runtime.
     #[must_use]
     pub fn python() -> Self {
         Self::new(Runtime::Python)
     }
 
-    /// JavaScript, by the provider's default runtime.
+    /// JavaScript, on the provider's default runtime.
     #[must_use]
     pub fn javascript() -> Self {
         Self::new(Runtime::Javascript)
     }
 
-    /// The runtime of this name, one that [`info`] lists.
+    /// The runtime of this name, one of those that [`info`] lists.
     #[must_use]
     pub fn named(runtime: impl Into<String>) -> Self {
         Self::new(Runtime::Named(runtime.into()))
     }
 
-    /// What scripts may do. Default: [`default_policy`].
+    /// Sets the policy of scripts. Default: [`default_policy`].
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -72,12 +72,12 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] for a clock or entropy that the provider has not.
+    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] if the provider has no such clock or entropy source.
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// What the language's own parser says about a source; nothing when it is well-formed. Executes nothing of it.
+    /// Checks a source with the language's own parser; empty if it is valid. Executes none of it.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -85,21 +85,21 @@ impl Sandbox {
         Ok(raw::validate(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// Begins what [`execute`](Self::execute) does, to be stepped through. The tools, which may be none, are there for the script
-    /// beside the provider's own.
+    /// Starts an execution like [`execute`](Self::execute), to be stepped through. The script can call the given tools,
+    /// if any, in addition to the provider's own.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); [`Error::Unsupported`] for tools where the provider cannot suspend a script;
-    /// [`Error::InvalidArgument`] for a tool that cannot be, or that has the name of another.
+    /// As [`execute`](Self::execute); [`Error::Unsupported`] for tools if the provider cannot suspend a script;
+    /// [`Error::InvalidArgument`] for an invalid tool or a duplicate name.
     pub fn start(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
     }
 
-    /// Opens a session: an interpreter that is kept.
+    /// Opens a session: an interpreter that persists between executions.
     ///
     /// # Errors
-    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]; [`Error::Unsupported`] for a clock or entropy that
-    /// the provider has not.
+    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]; [`Error::Unsupported`] if the
+    /// provider has no such clock or entropy source.
     pub fn session(&self) -> Result<Session, Error> {
         self.open_session(&SessionOptions::default())
     }
@@ -107,14 +107,14 @@ impl Sandbox {
     /// Opens a session with a context or with tools.
     ///
     /// # Errors
-    /// As [`session`](Self::session); [`Error::InvalidArgument`] for a context that is no JSON and for a tool that cannot be,
-    /// [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`, [`Error::Variable`] for one that the guest cannot take;
-    /// [`Error::Unsupported`] for tools where the provider cannot suspend a script.
+    /// As [`session`](Self::session); [`Error::InvalidArgument`] for a context that is not JSON and for an invalid
+    /// tool, [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`, [`Error::Variable`] for one that the
+    /// guest cannot take; [`Error::Unsupported`] for tools if the provider cannot suspend a script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }
 
-    /// Makes a session of what [`Session::hibernate`] gave. The bytes set no limit and give no right.
+    /// Creates a session from the result of [`Session::hibernate`]. The bytes set no limit and give no right.
     ///
     /// # Errors
     /// As [`open_session`](Self::open_session); [`Error::NotResumable`].

@@ -1,4 +1,4 @@
-//! Interpreters that are kept.
+//! Sessions.
 
 use crate::{
     Blob, CheckpointInfo, Error, Execution, Files, GuestValue, IfExists, Request, SessionInfo, SessionOptions, Started,
@@ -32,19 +32,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// Its id: chosen by the provider, and no secret.
+    /// Its id, which the provider chooses and which is not secret.
     #[must_use]
     pub fn id(&self) -> String {
         self.raw.id()
     }
 
-    /// What it is and holds.
+    /// Its state and usage.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
         self.raw.info()
     }
 
-    /// Runs a script in the kept interpreter.
+    /// Runs a script in the session's interpreter.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
@@ -53,15 +53,15 @@ impl Session {
         Ok(self.raw.execute(&request.into())?)
     }
 
-    /// Begins what [`execute`](Self::execute) does, to be stepped through.
+    /// Starts an execution like [`execute`](Self::execute), to be stepped through.
     ///
     /// # Errors
-    /// As there.
+    /// As [`execute`](Self::execute).
     pub fn start(&self, request: impl Into<Request>) -> Result<Started, Error> {
         Ok(Started { raw: self.raw.start(&request.into())? })
     }
 
-    /// A global variable; none where there is no such one.
+    /// A global variable; `None` if it does not exist.
     ///
     /// # Errors
     /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -69,16 +69,16 @@ impl Session {
         Ok(self.raw.get_variable(name)?)
     }
 
-    /// Sets a global variable to what the JSON text says.
+    /// Sets a global variable from JSON text.
     ///
     /// # Errors
-    /// As [`get_variable`](Self::get_variable); [`Error::InvalidArgument`] for what can be no variable's name, and for what is no JSON;
-    /// [`Error::StdinTooLarge`].
+    /// As [`get_variable`](Self::get_variable); [`Error::InvalidArgument`] for an invalid variable name, and for text
+    /// that is not JSON; [`Error::StdinTooLarge`].
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), Error> {
         Ok(self.raw.set_variable(name, json)?)
     }
 
-    /// The files as they are now.
+    /// A snapshot of the current files.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -86,7 +86,7 @@ impl Session {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Writes a file, and makes the directories above it.
+    /// Writes a file and creates its parent directories.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -94,15 +94,15 @@ impl Session {
         Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
     }
 
-    /// As [`write_file`](Self::write_file), for what is larger than a list should be: more than a few MiB.
+    /// Like [`write_file`](Self::write_file), for content that is too large for a list: more than a few MiB.
     ///
     /// # Errors
-    /// As there.
+    /// As [`write_file`](Self::write_file).
     pub fn write_file_from(&self, path: &str, contents: &Blob, if_exists: IfExists) -> Result<(), Error> {
         Ok(self.raw.write_file_from(path, &contents.raw, if_exists)?)
     }
 
-    /// Gives a file, directory or link another name. The directory that it comes to must exist.
+    /// Renames a file, directory or link. The target's directory must exist.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
@@ -118,7 +118,7 @@ impl Session {
         Ok(self.raw.delete_file(path, false)?)
     }
 
-    /// The same, and all that is below a directory.
+    /// Like [`delete_file`](Self::delete_file), with everything below a directory.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
@@ -126,7 +126,7 @@ impl Session {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Makes a second session of this one; from then on neither sees what the other does. Their random numbers differ.
+    /// Creates a copy of this session; from then on neither sees what the other does. Their random numbers differ.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -134,7 +134,7 @@ impl Session {
         Ok(Self { raw: self.raw.fork()? })
     }
 
-    /// Saves the state, for [`undo_to`](Self::undo_to). The policy says how many are kept.
+    /// Saves the state, for [`undo_to`](Self::undo_to). The policy sets how many are kept.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -142,7 +142,7 @@ impl Session {
         Ok(self.raw.checkpoint()?)
     }
 
-    /// The states that the session can be set back to, oldest first.
+    /// The states to which the session can be rolled back, oldest first.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -150,7 +150,7 @@ impl Session {
         Ok(self.raw.checkpoints()?)
     }
 
-    /// Restores the last checkpoint that differs from what the session is now, and says which it was.
+    /// Restores the last checkpoint that differs from the current state, and returns its id.
     ///
     /// # Errors
     /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -158,7 +158,7 @@ impl Session {
         Ok(self.raw.undo()?)
     }
 
-    /// Restores a checkpoint. Later ones are forgotten.
+    /// Restores a checkpoint. Later ones are deleted.
     ///
     /// # Errors
     /// As [`undo`](Self::undo).
@@ -166,8 +166,8 @@ impl Session {
         Ok(self.raw.undo_to(id)?)
     }
 
-    /// The session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same runtime. It
-    /// lives on. Checkpoints and tools are not in them.
+    /// The session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same
+    /// runtime. The session stays open. Checkpoints and tools are not included.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -175,8 +175,8 @@ impl Session {
         Ok(Blob { raw: self.raw.hibernate()? })
     }
 
-    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing again does
-    /// nothing.
+    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing again
+    /// has no effect.
     ///
     /// # Errors
     /// [`Error::SessionBusy`].
@@ -193,14 +193,14 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// JSON text of what scripts find in the global variable `context`. Default: no such variable.
+    /// The global variable `context` of scripts, as JSON text. Default: no such variable.
     #[must_use]
     pub fn context(mut self, json: impl Into<String>) -> Self {
         self.context = Some(json.into());
         self
     }
 
-    /// One more of the component's own tools, for executions that [`Session::start`] begins. Default: none.
+    /// Adds one of the component's own tools, for executions that [`Session::start`] begins. Default: none.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.get_or_insert_default().push(tool);

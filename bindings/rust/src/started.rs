@@ -9,8 +9,8 @@ use crate::{
 
 /// An execution that the component steps through.
 ///
-/// It runs by itself, whether or not somebody waits for it; its limits hold from its beginning, and time between two steps is on its
-/// bill. Dropping it cancels it.
+/// It runs whether or not somebody waits for it; its limits apply from its start, and time between two steps counts.
+/// Dropping it cancels it.
 ///
 /// ```no_run
 /// use glovebox_guest::{Sandbox, Tool};
@@ -31,29 +31,30 @@ pub struct Started {
 }
 
 impl Started {
-    /// Gives answers, and waits until the execution has ended or needs others.
+    /// Passes answers, and waits until the execution has ended or needs others.
     ///
-    /// Calls that were left unanswered are told again; an answer to a call that has none outstanding is ignored. Once it is
-    /// [`Step::Done`], it is so with the same execution each time.
+    /// Unanswered calls are returned again; an answer to a call that is not outstanding is ignored. Once the result is
+    /// [`Step::Done`], every further step returns the same execution.
     ///
     /// # Errors
-    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an id that no call had, or
-    /// that is no JSON: then no answer is taken.
+    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an unknown id or that is not JSON: then
+    /// no answer is taken.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)
     }
 
-    /// As [`step`](Self::step), but waits no longer than this, to the millisecond, rounded up: then it is [`Step::Running`], or
-    /// [`Step::NeedsTools`] where calls have no answer, also of a script that does something else meanwhile.
+    /// Like [`step`](Self::step), but waits at most this long, rounded up to the millisecond: then the result is
+    /// [`Step::Running`], or [`Step::NeedsTools`] if calls are unanswered, even if the script does something else
+    /// meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// As [`step`](Self::step).
     pub fn step_within(&self, wait: Duration, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, Some(milliseconds(wait)))?)
     }
 
-    /// Waits until the execution has ended, and answers each of its calls by `tool`, one after the other: with JSON text, or with a
-    /// failure that the script gets as an exception.
+    /// Waits until the execution has ended, and answers each of its calls with `tool`, one after the other: with JSON
+    /// text, or with a failure that the script gets as an exception.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -71,7 +72,7 @@ impl Started {
         }
     }
 
-    /// Waits until the execution has ended, for one without tools of the component's: a call of one fails.
+    /// Waits until the execution has ended, without tools of the component: a call of one fails.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -79,19 +80,19 @@ impl Started {
         self.finish_with(|call| Err(format!("nobody answers `{}`", call.name).into()))
     }
 
-    /// What the script has written so far, from `offset` on, at most `len` bytes and at most 16,777,216; none at the end of what is
-    /// there.
+    /// The script's output so far, from `offset` on, at most `len` bytes and at most 16,777,216; empty at its current
+    /// end.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read_output(stream, offset, len)
     }
 
-    /// Reads output from the beginning. At the end of what is there it reads nothing; later, perhaps more.
+    /// Reads output from the beginning. At its current end a read returns nothing; a later one may return more.
     pub fn output(&self, stream: OutputStream) -> impl BufRead + '_ {
         Pieces::new(move |offset, len| Ok(self.raw.read_output(stream, offset, len)))
     }
 
-    /// The files as the execution left them, for one outside a session.
+    /// The files after the execution, for one outside a session.
     ///
     /// # Errors
     /// [`Error::SessionBusy`] before it is done; [`Error::Unsupported`] in a session.
@@ -99,8 +100,8 @@ impl Started {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Stops it: the script gets an exception and a moment to clean up, then it is unwound. Cancelling again, or after its end, does
-    /// nothing.
+    /// Cancels the execution: the script gets an exception and a moment to clean up, then it is unwound. Cancelling
+    /// again, or after its end, has no effect.
     pub fn cancel(&self) {
         self.raw.cancel();
     }

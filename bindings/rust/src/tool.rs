@@ -1,15 +1,16 @@
-//! The component's own tools, and what it answers.
+//! The component's own tools, and their answers.
 
 use crate::{CallFailure, Tool, ToolAnswer, ToolError, ToolRequest};
 
 impl Tool {
-    /// A tool that takes any object. The name is 1 to 64 ASCII letters, digits and underscores, beginning with a letter.
+    /// A tool that accepts any object. The name is 1 to 64 ASCII letters, digits and underscores, beginning with a
+    /// letter.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self { name: name.into(), description: description.into(), arguments_schema: None }
     }
 
-    /// What the arguments must be: the text of a JSON Schema of an object whose properties are the arguments. Default: any
+    /// Sets the JSON Schema of the arguments, which describes an object with an argument per property. Default: any
     /// object.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
@@ -25,27 +26,27 @@ impl ToolRequest {
         self.answer(Ok(json.into()))
     }
 
-    /// Why there is none, in words for the script.
+    /// A failure with a message for the script.
     #[must_use]
     pub fn fails(&self, failure: impl Into<CallFailure>) -> ToolAnswer {
         self.answer(Err(failure.into()))
     }
 
-    /// Either.
+    /// A result or a failure.
     #[must_use]
     pub fn answer(&self, answer: Result<String, CallFailure>) -> ToolAnswer {
         ToolAnswer { id: self.id, answer }
     }
 }
 
-/// A failure of the tool's own. Keep out of the message what a script may not know.
+/// A failure of the tool itself. Leave out of the message what a script must not know.
 impl From<&str> for CallFailure {
     fn from(message: &str) -> Self {
         message.to_owned().into()
     }
 }
 
-/// A failure of the tool's own. Keep out of the message what a script may not know.
+/// A failure of the tool itself. Leave out of the message what a script must not know.
 impl From<String> for CallFailure {
     fn from(message: String) -> Self {
         Self { kind: ToolError::Failed, message }

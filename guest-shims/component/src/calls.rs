@@ -19,7 +19,7 @@ use crate::{Stopwatch, ToolHost, Toolbox, bindings::types};
 
 /// How many replies a guest may leave unread. What it writes beyond that is dropped without an answer: a guest that reads
 /// what it asked for never comes near.
-const UNREAD_MOST: usize = 1 << 16;
+const MAX_UNREAD: usize = 1 << 16;
 
 /// The calls of one execution.
 pub struct Calls {
@@ -85,7 +85,7 @@ impl Calls {
 
     /// Takes a message of the guest's, and says whether it was a call.
     pub fn send(&mut self, text: &[u8]) -> bool {
-        if self.unread.len() >= UNREAD_MOST {
+        if self.unread.len() >= MAX_UNREAD {
             return false;
         }
         // Counted before it is made: a few bytes of text can be a hundred times their size as values.
@@ -160,7 +160,7 @@ impl Calls {
             return Err(Failure::new(ToolErrorKind::Failed, "the tool could not be run"));
         };
         let result = host.call(name, &arguments.to_string()).map_err(failure)?;
-        json_text(within(result, self.tally.bytes_most())?)
+        json_text(within(result, self.tally.max_bytes())?)
     }
 
     /// Takes the next reply, if there is one.

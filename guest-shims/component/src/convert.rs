@@ -12,15 +12,15 @@ use glovebox_wasi::Captured;
 use crate::bindings::types;
 
 /// How many bytes one call gives of a file, a blob or a stream at most.
-pub(crate) const READ_BYTES_MOST: u64 = 16 << 20;
+pub(crate) const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// How many bytes of a stream an execution has in it at most.
-const OUTPUT_BYTES_MOST: usize = 4 << 20;
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// At most `len` bytes from `offset` on, and no more than one call gives.
 pub(crate) fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
-    let end = offset.saturating_add(len.min(READ_BYTES_MOST));
+    let end = offset.saturating_add(len.min(MAX_READ_BYTES));
     bytes.get(at(offset)..at(end)).unwrap_or(&[])
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 
 /// What was captured of a stream, as an execution has it.
 pub(crate) fn output(captured: &Captured) -> types::Output {
-    let bytes = captured.bytes.get(..OUTPUT_BYTES_MOST).unwrap_or(&captured.bytes).to_vec();
+    let bytes = captured.bytes.get(..MAX_OUTPUT_BYTES).unwrap_or(&captured.bytes).to_vec();
     types::Output { bytes, kept_bytes: captured.bytes.len() as u64, total_bytes: captured.total_bytes }
 }
 

@@ -6,21 +6,16 @@ use glovebox_interpreters::DriverError;
 use crate::bindings::types::{SandboxError, TooLarge};
 
 /// The most bytes of what the caller gave that an error repeats.
-const REPEATED_BYTES_MOST: usize = 4_096;
+const MAX_REPEATED_BYTES: usize = 4_096;
 
 /// The beginning of what the caller gave, to be repeated.
 pub(crate) fn clipped(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(REPEATED_BYTES_MOST)).unwrap_or(text)
+    text.get(..text.floor_char_boundary(MAX_REPEATED_BYTES)).unwrap_or(text)
 }
 
 /// A key of ours in the contract's spelling.
 pub(crate) fn key(name: &str) -> String {
     name.replace('_', "-")
-}
-
-/// The image and its driver do not fit: the component was not woven as it should be.
-pub(crate) fn unanswered(error: &DriverError) -> SandboxError {
-    SandboxError::Unavailable(format!("the guest could not be run: {error}"))
 }
 
 impl From<RequestError> for SandboxError {
@@ -46,5 +41,12 @@ impl From<PolicyError> for SandboxError {
             | PolicyError::Syntax(_)
             | PolicyError::Mount { .. }) => error.to_string(),
         })
+    }
+}
+
+impl From<DriverError> for SandboxError {
+    /// The image and its driver do not fit: the component was not woven as it should be.
+    fn from(error: DriverError) -> Self {
+        Self::Unavailable(format!("the guest could not be run: {error}"))
     }
 }

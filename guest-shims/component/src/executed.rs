@@ -2,7 +2,12 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{Ran, files::Snapshot, session::WentBack, tools::ToolRecord};
+use glovebox_core::{
+    CallResult, GuestState, Outcome,
+    files::Snapshot,
+    session::{self, Rollback},
+    tools::ToolRecord,
+};
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
@@ -12,7 +17,7 @@ use crate::{Runtime, bindings::types, convert};
 #[derive(Debug)]
 pub struct Executed {
     /// What the guest did.
-    pub ran: Ran,
+    pub ran: CallResult,
     /// What it wrote to its streams, as far as it was kept.
     pub output: Output,
     /// The tools it called.
@@ -28,7 +33,7 @@ pub struct Executed {
     /// The session, where there is one.
     pub session_id: Option<String>,
     /// Whether the session went back for it.
-    pub went_back: Option<WentBack>,
+    pub went_back: Option<Rollback>,
 }
 
 impl Executed {
@@ -50,7 +55,7 @@ impl Executed {
             files_deleted: changes.deleted.clone(),
             tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
             session_id: session_id.clone(),
-            went_back: went_back.map(|WentBack { executions_lost }| types::WentBack { executions_lost }),
+            went_back: went_back.map(|Rollback { executions_lost }| types::WentBack { executions_lost }),
             metadata: types::Metadata {
                 runtime: runtime.language.into(),
                 runtime_name: runtime.name.clone(),
@@ -59,5 +64,15 @@ impl Executed {
                 image_sha256: Some(runtime.image_sha256.clone()),
             },
         }
+    }
+}
+
+impl session::Executed for Executed {
+    fn after(&self) -> GuestState {
+        self.ran.after
+    }
+
+    fn outcome(&self) -> &Outcome {
+        &self.ran.outcome
     }
 }

@@ -62,12 +62,12 @@ pub(crate) struct Fake {
     memories: [RefCell<Memory>; 2],
     fuel: Cell<i64>,
     /// How many pages a real memory may have.
-    pub(crate) pages_most: Cell<u32>,
+    pub(crate) max_pages: Cell<u32>,
 }
 
 impl Fake {
     pub(crate) fn new() -> Rc<Self> {
-        let fake = Self { memories: Default::default(), fuel: Cell::new(0), pages_most: Cell::new(256) };
+        let fake = Self { memories: Default::default(), fuel: Cell::new(0), max_pages: Cell::new(256) };
         for memory in &fake.memories {
             memory.borrow_mut().bytes = vec![0; PAGE_BYTES as usize];
         }
@@ -187,7 +187,7 @@ impl Guests for Fake {
 
     fn memory_grow(&self, guest: u32, pages: u32) -> bool {
         let wanted = self.memory_size(guest) + pages;
-        if wanted > self.pages_most.get() {
+        if wanted > self.max_pages.get() {
             return false;
         }
         self.memories[guest as usize].borrow_mut().bytes.resize(wanted as usize * PAGE_BYTES as usize, 0);
@@ -287,7 +287,7 @@ impl Driver for FakeDriver {
         true
     }
 
-    fn awaken(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
+    fn reseed(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
         machine.fill_random(&mut seed);
         Ok(machine.write(SEED_AT, &seed)?)

@@ -5,12 +5,12 @@ use glovebox_vfs::FileKind;
 
 use crate::{
     bindings::types::{self, FileFailure, SandboxError},
-    convert::READ_BYTES_MOST,
+    convert::MAX_READ_BYTES,
     error::clipped,
 };
 
 /// How many entries a list has at most.
-const ENTRIES_MOST: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Files that nothing changes any more.
 #[derive(Clone, Debug)]
@@ -26,9 +26,9 @@ impl Files {
     /// What matches a pattern.
     pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
         let entries = self.0.list(pattern).map_err(refused(pattern))?;
-        if entries.len() > ENTRIES_MOST {
+        if entries.len() > MAX_ENTRIES {
             let message =
-                format!("{} files match, and a list has at most {ENTRIES_MOST}; narrow the pattern", entries.len());
+                format!("{} files match, and a list has at most {MAX_ENTRIES}; narrow the pattern", entries.len());
             return Err(failure(types::FileError::Refused, pattern, message));
         }
         Ok(entries.into_iter().map(Into::into).collect())
@@ -41,7 +41,7 @@ impl Files {
 
     /// Bytes of a file.
     pub fn read(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
-        self.0.read(path, offset, Some(len.min(READ_BYTES_MOST))).map_err(refused(path))
+        self.0.read(path, offset, Some(len.min(MAX_READ_BYTES))).map_err(refused(path))
     }
 }
 

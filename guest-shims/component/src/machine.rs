@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use glovebox_core::{TrapKind, WORKSPACE};
+use glovebox_core::{MemoryLimiter, TrapKind, WORKSPACE, session::Pages};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, Fault, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, Fault, FileAt, Stop, Wasi};
 
-use crate::{Called, GuestMemory, Runtime, State, Unwound, entered};
+use crate::{Called, GuestMemory, Run, Runtime, State, Unwound, entered, session::ResidentMemory, wasi_host::CallHost};
 
 /// The most arguments of a function that drivers call.
-const ARGS_MOST: usize = 8;
+const MAX_ARGS: usize = 8;
 
 /// A guest, and how its last call ended.
 #[derive(Debug)]
@@ -18,15 +18,16 @@ pub struct GuestMachine {
     memory: GuestMemory,
     /// What is kept beside the memory.
     pub state: Box<State>,
-    /// The trap that ended the last call, if one did.
-    pub trapped: Option<TrapKind>,
+    /// Where it is a session's: its memory while others are in that of their runtime.
+    pub(crate) resident: Option<ResidentMemory>,
+    trapped: Option<TrapKind>,
 }
 
 impl GuestMachine {
     /// A guest with this memory as it is.
     #[must_use]
     pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: State) -> Self {
-        Self { runtime, memory, state: Box::new(state), trapped: None }
+        Self { runtime, memory, state: Box::new(state), resident: None, trapped: None }
     }
 
     /// Its memory.
@@ -35,15 +36,9 @@ impl GuestMachine {
         &self.memory
     }
 
-    /// The fuel that is left.
-    #[must_use]
-    pub fn fuel(&self) -> u64 {
-        self.state.fuel(&self.memory)
-    }
-
-    /// Sets the fuel that is left.
-    pub fn set_fuel(&mut self, fuel: u64) {
-        self.state.set_fuel(&self.memory, fuel);
+    /// Keeps it for a session. `pages`: what its pages may be shared with; `is_known`: they are these.
+    pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
+        self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
 
     /// Why the guest was unwound.
@@ -70,7 +65,7 @@ impl GuestMachine {
 impl Machine for GuestMachine {
     fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
         let wrong = || MachineError::Missing(format!("{callee:?}"));
-        let mut words = [0; ARGS_MOST];
+        let mut words = [0; MAX_ARGS];
         let words = words.get_mut(..args.len()).ok_or_else(wrong)?;
         for (word, arg) in words.iter_mut().zip(args) {
             *word = match *arg {
@@ -131,8 +126,8 @@ impl Machine for GuestMachine {
         self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
-        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most))?)
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes))?)
     }
 
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
@@ -141,5 +136,60 @@ impl Machine for GuestMachine {
 
     fn wasi(&mut self) -> &mut Wasi {
         &mut self.state.wasi
+    }
+}
+
+impl glovebox_core::GuestMachine for GuestMachine {
+    type Ctx = Run;
+
+    fn fuel(&self) -> u64 {
+        self.state.fuel(&self.memory)
+    }
+
+    fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError> {
+        self.state.set_fuel(&self.memory, fuel);
+        Ok(())
+    }
+
+    fn linear_bytes(&self) -> u64 {
+        self.resident.as_ref().map_or_else(|| self.memory.bytes(), ResidentMemory::bytes)
+    }
+
+    fn write_pages(&mut self, pages: &Pages) -> bool {
+        self.memory.write_pages(pages)
+    }
+
+    fn wasi_ref(&self) -> &Wasi {
+        &self.state.wasi
+    }
+
+    fn settled_wasi(&mut self) -> Wasi {
+        let mut wasi = self.state.wasi.clone();
+        wasi.settle_clock(&mut CallHost::new(&mut self.memory, &mut self.state.run, u64::MAX));
+        wasi
+    }
+
+    fn limiter(&self) -> &MemoryLimiter {
+        &self.state.limiter
+    }
+
+    fn limiter_mut(&mut self) -> &mut MemoryLimiter {
+        &mut self.state.limiter
+    }
+
+    fn ctx(&self) -> &Run {
+        &self.state.run
+    }
+
+    fn ctx_mut(&mut self) -> &mut Run {
+        &mut self.state.run
+    }
+
+    fn trapped(&self) -> Option<TrapKind> {
+        self.trapped
+    }
+
+    fn clear_trap(&mut self) {
+        self.trapped = None;
     }
 }

@@ -1,8 +1,11 @@
 //! One guest's memory, every address checked.
 
-use std::{fmt, rc::Rc};
+use std::{fmt, rc::Rc, sync::Arc};
 
-use glovebox_core::WordMemory;
+use glovebox_core::{
+    WordMemory,
+    session::{self, Page, Pages},
+};
 use glovebox_wasi::Fault;
 
 use crate::{Guests, ImageRuns};
@@ -11,7 +14,7 @@ use crate::{Guests, ImageRuns};
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
 /// The most pages that 32-bit addresses reach.
-pub(crate) const PAGES_MOST: u32 = 1 << 16;
+pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
 /// A guest's memory, of the size that the guest is told.
 #[derive(Clone)]
@@ -80,11 +83,21 @@ impl GuestMemory {
         Ok(())
     }
 
+    /// Copies pages in, into a memory that holds the image. False: one of them lies beyond its end.
+    #[must_use]
+    pub fn write_pages(&self, pages: &Pages) -> bool {
+        let page_bytes = u32::try_from(session::PAGE_BYTES).unwrap_or(u32::MAX);
+        let write = |(number, page): (u32, &Arc<Page>)| {
+            number.checked_mul(page_bytes).is_some_and(|at| self.write(at, &**page).is_ok())
+        };
+        pages.iter().all(write)
+    }
+
     /// Makes the memory larger: the real one where that is too small. The bytes that come in are zero, or what this guest itself
     /// wrote there, past its end.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
-        let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= PAGES_MOST) else {
+        let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
             return false;
         };
         let missing = wanted.saturating_sub(self.guests.memory_size(self.number));

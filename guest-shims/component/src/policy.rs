@@ -51,12 +51,12 @@ macro_rules! spelled {
 
 /// The most that all sessions together may hold, whatever is asked for: it all lies in the shim's own memory, which has 4 GiB and
 /// ends the instance where it is full.
-const SESSION_TOTAL_BYTES_MOST: u64 = 2 << 30;
+const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
 /// The limits, as far as a provider can keep what they allow.
 fn held(limits: Limits) -> Limits {
     let mut held = limits;
-    held.session_total_bytes = held.session_total_bytes.min(SESSION_TOTAL_BYTES_MOST);
+    held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
     held
 }
 

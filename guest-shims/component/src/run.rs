@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    Pokes, SoftStop,
+    CallCtx, Pokes, SoftStop,
     tools::{Account, ToolRecord},
 };
 use glovebox_interpreters::Interrupt;
@@ -70,31 +70,9 @@ impl Run {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Goes on with a kept guest: its monotonic clock continues.
-    pub fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made.clone(), ..next };
-    }
-
-    /// From now on the script can be asked to stop.
-    pub fn arm(&mut self, pokes: Pokes) {
-        self.soft.arm(pokes);
-    }
-
-    /// The script is over; says what it was asked for, if it was.
-    pub fn disarm(&mut self) -> Option<Interrupt> {
-        self.soft.disarm();
-        self.soft.asked()
-    }
-
     /// What became of the guest's calls of tools.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
         self.tools.take().map(Calls::end).unwrap_or_default()
-    }
-
-    /// What is held for the guest's calls of tools.
-    #[must_use]
-    pub fn tool_account(&self) -> Option<&Arc<Account>> {
-        self.tools.as_ref().map(Calls::account)
     }
 
     /// A call of the guest's is over, and what is held for it has been counted.
@@ -108,12 +86,6 @@ impl Run {
     #[must_use]
     pub fn watch(&self) -> &Stopwatch {
         &self.begun
-    }
-
-    /// How long it has lasted; nothing without a clock.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
     }
 
     /// How long the guest's instance has been there; nothing without a clock.
@@ -135,15 +107,6 @@ impl Run {
         // Not beyond the point where it is asked to stop.
         let before_reserve = left.checked_sub(self.fuel_reserve).map_or(left, |before| before.max(1));
         most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
-    }
-
-    /// Whether the guest must stop before it has begun.
-    pub fn check(&self) -> Result<(), Stop> {
-        let elapsed = self.elapsed();
-        if self.is_cancelled(elapsed) {
-            return Err(Stop::Cancelled);
-        }
-        if self.begun.clocks().is_some() && elapsed >= self.timeout { Err(Stop::Deadline) } else { Ok(()) }
     }
 
     fn is_cancelled(&self, elapsed: Duration) -> bool {
@@ -197,5 +160,36 @@ impl Run {
         let reply = self.tools.as_mut().and_then(Calls::take);
         self.look(fuel_left, memory)?;
         Ok(reply)
+    }
+}
+
+impl CallCtx for Run {
+    fn renew(&mut self, next: Self) {
+        *self = Self { made: self.made.clone(), ..next };
+    }
+
+    fn arm(&mut self, pokes: Pokes) {
+        self.soft.arm(pokes);
+    }
+
+    fn disarm(&mut self) -> Option<Interrupt> {
+        self.soft.disarm();
+        self.soft.asked()
+    }
+
+    fn tool_account(&self) -> Option<&Arc<Account>> {
+        self.tools.as_ref().map(Calls::account)
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        let elapsed = self.elapsed();
+        if self.is_cancelled(elapsed) {
+            return Err(Stop::Cancelled);
+        }
+        if self.begun.clocks().is_some() && elapsed >= self.timeout { Err(Stop::Deadline) } else { Ok(()) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 }

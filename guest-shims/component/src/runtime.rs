@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use glovebox_core::{Language, Limits, MemoryLimit};
+use glovebox_core::{ImageDriver, Language, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
-use crate::{GlobalDescription, GuestDescription, ImageRuns, memory::PAGE_BYTES, session::Residence};
+use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, session::Residence};
 
 /// A runtime: what the weaver says of it, and how it is driven.
 pub struct Runtime {
@@ -23,10 +23,8 @@ pub struct Runtime {
     pub image_sha256: String,
     /// The size of the image's memory in pages.
     pub memory_pages: u32,
-    /// How it is driven.
-    pub driver: Box<dyn Driver>,
-    /// Addresses in the image.
-    pub anchors: Anchors,
+    pub(crate) driver: Box<dyn Driver>,
+    anchors: Anchors,
     /// Where the image is not zero.
     pub image: ImageRuns,
     /// Its mutable globals, in the order of their numbers.
@@ -96,6 +94,19 @@ impl Runtime {
     #[must_use]
     pub fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
         MemoryLimit::of_image(limits.memory_bytes, self.memory_bytes())
+    }
+
+    /// How it is called.
+    #[must_use]
+    pub fn driver(&self) -> ImageDriver<'_> {
+        ImageDriver { driver: &*self.driver, anchors: &self.anchors }
+    }
+
+    /// Gives its globals the values that they have in the image, and between two calls into a guest.
+    pub(crate) fn reset_globals(&self, guests: &dyn Guests) {
+        for (number, global) in (0..).zip(&self.globals) {
+            guests.global_set(self.number, number, global.value);
+        }
     }
 
     /// The number of a function that drivers call.

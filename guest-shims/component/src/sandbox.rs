@@ -2,7 +2,10 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{GuestWorld, LIBRARY_PATH, MemoryLimit, WORKSPACE, check_request, files::Snapshot, name_limit};
+use glovebox_core::{
+    CallCtx as _, GuestMachine as _, GuestWorld, LIBRARY_PATH, MemoryLimit, WORKSPACE, check_request, files::Snapshot,
+    name_limit,
+};
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
@@ -10,7 +13,7 @@ use glovebox_wasi::{Mount, Wasi};
 use crate::{
     Calls, Executed, Guest, Policy, Run, Runtime, Toolbox, World,
     bindings::types::{self, SandboxError},
-    convert, library,
+    convert, guest, library,
     run::RunBounds,
 };
 
@@ -95,7 +98,7 @@ impl Sandbox {
     /// Starts the clock of an execution.
     #[must_use]
     pub fn start(&self, task: &Task) -> Run {
-        let run = self.passing_run().cancelled_after(task.cancel_after);
+        let run = self.one_shot_ctx().cancelled_after(task.cancel_after);
         let (toolbox, host) = (Rc::clone(&self.toolbox), self.world.tools.clone());
         let calls = Calls::new(toolbox, host, &self.policy.limits, run.watch().clone());
         let run = run.with_tools(calls);
@@ -104,7 +107,7 @@ impl Sandbox {
 
     /// The same for what is no script's: access to variables, exit handlers.
     #[must_use]
-    pub fn passing_run(&self) -> Run {
+    pub fn one_shot_ctx(&self) -> Run {
         let limits = &self.policy.limits;
         // Where executions are to be the same every time, only what the guest itself does may stop it.
         let fuel_reserve = if self.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(limits.fuel) };
@@ -152,7 +155,7 @@ impl Sandbox {
 
     /// A new guest, awake.
     pub fn guest(&self, stdin: Vec<u8>, run: Run) -> Result<Guest, SandboxError> {
-        Guest::new(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, run)
+        guest::fresh(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, run)
     }
 
     /// Runs a script in a guest of its own, which is gone afterwards.
@@ -163,8 +166,8 @@ impl Sandbox {
 
     /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
-        let ran = guest.run(&self.policy.limits, &self.script(task, last))?;
-        let run = &mut guest.machine.state.run;
+        let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &self.script(task, last))?;
+        let run = guest.machine.ctx_mut();
         let (duration, tool_calls) = (run.elapsed(), run.end_tools());
         let wasi = guest.wasi_mut();
         let mut output = wasi.take_output();
@@ -188,6 +191,7 @@ impl Sandbox {
     /// Parses a script in a guest of its own.
     pub fn validate(&self, task: &Task) -> Result<Vec<Diagnostic>, SandboxError> {
         let mut guest = self.guest(task.stdin.clone(), self.start(task))?;
-        guest.validate(&self.policy.limits, &self.script(task, true))
+        let (diagnostics, _) = guest.validate(self.runtime.driver(), &self.policy.limits, &self.script(task, true))?;
+        Ok(diagnostics)
     }
 }

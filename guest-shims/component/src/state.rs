@@ -5,7 +5,7 @@ use glovebox_wasi::{Stop, Wasi};
 
 use crate::{
     GuestMemory, Run,
-    memory::{PAGE_BYTES, PAGES_MOST},
+    memory::{MAX_PAGES, PAGE_BYTES},
     wasi_host::CallHost,
 };
 
@@ -76,8 +76,8 @@ impl State {
             return Some(old);
         }
         let desired_bytes = u64::from(old).saturating_add(u64::from(pages)) * PAGE_BYTES;
-        let most_bytes = u64::from(PAGES_MOST) * PAGE_BYTES;
-        (self.limiter.grow(memory.bytes(), desired_bytes, Some(most_bytes)) && memory.grow(pages)).then_some(old)
+        let max_bytes = u64::from(MAX_PAGES) * PAGE_BYTES;
+        (self.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
     /// Does something with the WASI state, the guest's memory and the world; what that charges is taken from the fuel.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use glovebox_core::tools::{Checked, catalogue};
 #[cfg(any(feature = "tools", test))]
 use {
-    glovebox_core::tools::{CATALOGUE_BYTES_MOST, Definition, ToolDefinitionError, weight},
+    glovebox_core::tools::{Definition, MAX_CATALOGUE_BYTES, ToolDefinitionError, weight},
     serde_json::{Value, json},
 };
 
@@ -13,11 +13,11 @@ use crate::{World, bindings::types};
 
 /// The most tools that there may be (`wit/tools.wit`).
 #[cfg(any(feature = "tools", test))]
-const TOOLS_MOST: usize = 1_024;
+const MAX_TOOLS: usize = 1_024;
 
 /// The most that all their schemas may take as values, in bytes.
 #[cfg(any(feature = "tools", test))]
-const SCHEMAS_WEIGHT_MOST: u64 = 32 << 20;
+const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// Answers the calls of scripts: the interface `tools` that the component imports.
 pub trait ToolHost {
@@ -54,13 +54,13 @@ impl Toolbox {
     /// Checks the tools and compiles their schemas.
     #[cfg(any(feature = "tools", test))]
     pub(crate) fn new(tools: &[types::Tool]) -> Result<Self, String> {
-        if tools.len() > TOOLS_MOST {
-            return Err(format!("there are {}, and the most is {TOOLS_MOST}", tools.len()));
+        if tools.len() > MAX_TOOLS {
+            return Err(format!("there are {}, and the most is {MAX_TOOLS}", tools.len()));
         }
         let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
         let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
-        if bytes > SCHEMAS_WEIGHT_MOST {
-            return Err(format!("their schemas would take {bytes} bytes, and the most is {SCHEMAS_WEIGHT_MOST}"));
+        if bytes > MAX_SCHEMAS_WEIGHT {
+            return Err(format!("their schemas would take {bytes} bytes, and the most is {MAX_SCHEMAS_WEIGHT}"));
         }
         let mut entries = BTreeMap::new();
         for types::Tool { name, description, arguments_schema } in tools {
@@ -79,8 +79,8 @@ impl Toolbox {
         }
         let toolbox = Self(entries);
         let bytes = toolbox.catalogue().len();
-        if bytes > CATALOGUE_BYTES_MOST {
-            return Err(ToolDefinitionError::TooLarge { bytes, most: CATALOGUE_BYTES_MOST }.to_string());
+        if bytes > MAX_CATALOGUE_BYTES {
+            return Err(ToolDefinitionError::TooLarge { bytes, most: MAX_CATALOGUE_BYTES }.to_string());
         }
         Ok(toolbox)
     }

@@ -1,4 +1,4 @@
-//! The world that an image boots with, and that its instances wake up to.
+//! The environment in which an image boots and its instances resume.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::{Clock, Entropy, Limits, PACKAGES_PATH};
 /// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
 pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
 
-/// Where the monotonic clock stands at boot, and so where every guest's begins.
+/// The value of the monotonic clock at boot, from which every guest's clock continues.
 pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
 
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
-/// A file system with an empty workspace, and the WASI state over it that an image boots with and wakes up to. With `packages`
-/// it finds these at [`PACKAGES_PATH`].
+/// A file system with an empty workspace, and the WASI state over it in which an image boots and resumes. With
+/// `packages` these are mounted at [`PACKAGES_PATH`].
 ///
-/// A booted libc keeps the list of its preopened directories: `/app` as descriptor 3 and, for every mount there may ever
-/// be, the virtual directory `/` as descriptor 4. Instances of the image must have the same.
+/// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for every possible mount, the virtual
+/// directory `/` as descriptor 4. Instances of the image must have the same ones.
 pub fn boot_wasi(
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -39,31 +39,31 @@ pub fn boot_wasi(
     config.entropy = WasiEntropy::seeded(0);
     let mut wasi = Wasi::new(config)?;
     if let Some(root) = packages {
-        // Not a preopen, of which instances must have the same.
+        // Not a preopen, because instances must have the same preopens.
         wasi.add_mount(Mount::new(PACKAGES_PATH, root))?;
     }
     wasi.allow_parking(true);
     Ok(wasi)
 }
 
-/// What an instance of an image finds outside its memory.
+/// The environment of an instance, outside its memory.
 #[derive(Debug)]
 pub struct GuestWorld<'a> {
-    /// Arguments: none for an image, whose libc holds those of its boot; scripts get theirs from the driver.
+    /// Arguments: none for an image, whose libc holds those of its boot; the driver passes scripts theirs.
     pub args: Vec<String>,
     /// Environment variables: as for `args`.
     pub env: Vec<(String, String)>,
     /// The files.
     pub vfs: Vfs,
-    /// Where they are seen, `/app` first.
+    /// Where they are mounted, `/app` first.
     pub mounts: Vec<Mount>,
-    /// What descriptors and streams are held to.
+    /// The limits on descriptors and streams.
     pub limits: &'a Limits,
     /// Standard input.
     pub stdin: Vec<u8>,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// The randomness.
+    /// The source of random numbers.
     pub entropy: Entropy,
 }
 

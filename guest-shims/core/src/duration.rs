@@ -1,4 +1,4 @@
-//! Durations as they are told.
+//! Durations for output.
 
 use std::time::Duration;
 

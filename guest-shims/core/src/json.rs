@@ -1,4 +1,4 @@
-//! Whether a text is JSON.
+//! Checking whether a text is JSON.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{
     de::{MapAccess, SeqAccess, Visitor},
 };
 
-/// A JSON value that was read as one would be that is kept, and was not: its strings are text and its numbers are in range.
+/// A JSON value that was parsed without being stored: its strings are valid text and its numbers are in range.
 struct Read;
 
 impl<'de> Deserialize<'de> for Read {
@@ -60,7 +60,7 @@ impl<'de> Visitor<'de> for ReadVisitor {
     }
 }
 
-/// Checks that a text is one JSON value, which nests at most 127 levels deep.
+/// Checks that a text is one JSON value, nested at most 127 levels deep.
 pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }

@@ -16,7 +16,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Every language, in the order they are listed to people.
+    /// Every language, in the order in which they are listed to people.
     pub const ALL: [Self; 2] = [Self::Python, Self::JavaScript];
 
     /// The lower-case name: `python` or `javascript`.
@@ -28,8 +28,8 @@ impl Language {
         }
     }
 
-    /// The language a file name's extension stands for: `.py` and `.pyw`; `.js`, `.mjs` and `.cjs`, and TypeScript's
-    /// `.ts`, `.mts` and `.cts`.
+    /// The language of a file name extension: `.py` and `.pyw`; `.js`, `.mjs` and `.cjs`, and TypeScript's `.ts`,
+    /// `.mts` and `.cts`.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
@@ -46,7 +46,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// The name is no language's.
+/// The name of an unknown language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown language `{name}`; use `python` or `javascript`", name = escaped(.0))]
 pub struct UnknownLanguage(pub String);

@@ -1,29 +1,31 @@
-//! What every backend has in common: limits, policies, outcomes, saved sessions, files, the protocol of tools.
+//! The parts that every backend shares: limits, policies, outcomes, saved sessions, files, the tools protocol.
 //!
-//! Knows no WebAssembly engine, no host files, no threads and no clock, so that the Rust engine and the provider component
-//! are held to one meaning by one code. What a backend adds is an instance to run ([`glovebox_interpreters::Machine`]), time,
-//! and whatever of the host it gives to guests.
+//! The crate uses no WebAssembly engine, no host files, no threads and no clock, so that the Rust engine and the
+//! provider component run the same code and behave alike. A backend adds an instance to run
+//! ([`glovebox_interpreters::Machine`]), time, and the parts of the host that it gives to guests.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `limits`, `policy`, `request` | what is asked for, and what of it can be |
-//! | `outcome`, `value`, `ending`, `limit_line` | what a guest did, decided in one place |
-//! | `boot` | the world that an image boots with and its instances wake up to |
-//! | `guidance` | what a failure means, and what to do about it |
-//! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
-//! | `library` | files that every guest finds |
-//! | `files` | a workspace, seen and changed from outside |
-//! | `session` | what is kept of sessions, and when |
+//! | `limits`, `policy`, `request` | the input of an execution, and its checks |
+//! | `outcome`, `value`, `call`, `limit_line` | the result of an execution, decided in one place |
+//! | `guest` | an instance, and every call into it |
+//! | `boot` | the environment in which an image boots and its instances resume |
+//! | `guidance` | explanations of failures, and what to do about them |
+//! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
+//! | `library` | files that every guest has |
+//! | `files` | a workspace, read and changed from outside |
+//! | `session` | the saved state of sessions, and when it is saved |
 //! | `hibernate` | sessions as bytes |
 //! | `tools` | functions that scripts may call |
 //!
-//! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
-//! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
+//! Types that describe a guest's results are not `non_exhaustive`: every backend converts all of them to the contract's
+//! types, and the compiler finds what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
+mod call;
 mod duration;
-mod ending;
 pub mod files;
+mod guest;
 pub mod guidance;
 pub mod hibernate;
 mod json;
@@ -41,8 +43,9 @@ pub mod tools;
 mod value;
 
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
+pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
-pub use ending::{After, Ending, Ran, Refusal, Spent};
+pub use guest::{CallCtx, Guest, GuestMachine, ImageDriver};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};

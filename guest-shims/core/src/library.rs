@@ -1,4 +1,4 @@
-//! The files that every guest finds beside its workspace, read-only and outside of its quotas.
+//! The library: read-only files that every guest has beside its workspace, outside of its quotas.
 
 use glovebox_vfs::{FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat};
 
@@ -10,12 +10,12 @@ pub const LIBRARY_PATH: &str = "/data_js";
 /// The guest path of Python's packages.
 pub const PACKAGES_PATH: &str = "/app/site-packages";
 
-/// What is in the library. A backend says how it comes by the files.
+/// The library's files. A backend decides where they come from.
 pub trait LibraryFiles: Send + Sync {
     /// The files by their paths, such as `a/b.js`, sorted.
     ///
     /// # Errors
-    /// When they cannot be had; the guest sees `io`.
+    /// When they are unavailable; the guest sees `io`.
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
@@ -23,13 +23,13 @@ pub trait LibraryFiles: Send + Sync {
 #[derive(Debug)]
 pub struct Library<F>(pub F);
 
-/// What a path is.
+/// The entry at a path.
 enum Found<'a> {
     File(usize, &'a [u8]),
     Directory,
 }
 
-/// Where the files below a directory begin; its path ends in a slash.
+/// The index of the first file below a directory; its path ends in a slash.
 fn start_of(files: &[(String, Vec<u8>)], prefix: &str) -> usize {
     files.partition_point(|(name, _)| name.as_str() < prefix)
 }
@@ -74,7 +74,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
         for (path, _) in files.get(start_of(files, &prefix)..).unwrap_or_default() {
             let Some(rest) = path.strip_prefix(&prefix) else { break };
             let name = rest.split('/').next().unwrap_or_default();
-            // What is below one directory stands together.
+            // The files below one directory are adjacent.
             if entries.last().is_none_or(|last| last.name != name) && entries.len() <= limit {
                 let stat = stat_of(files, &format!("{prefix}{name}"));
                 entries.extend(stat.map(|stat| SourceEntry { name: name.to_owned(), stat }));
@@ -84,7 +84,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
-        // Asked of every guest: the files need not be unpacked for it.
+        // Every guest asks this: the files need not be unpacked for it.
         Ok(if path.is_empty() { Some(directory()) } else { stat_of(self.0.files()?, path) })
     }
 
@@ -101,7 +101,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 
     fn read_link(&self, path: &str) -> Result<String, SourceError> {
-        Err(SourceError::new(format!("`{path}` is no link")))
+        Err(SourceError::new(format!("`{path}` is not a link")))
     }
 }
 

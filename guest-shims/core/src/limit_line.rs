@@ -1,13 +1,15 @@
-//! The last line on standard error of a script that a limit ended: who reads only the streams learns why it stops.
+//! The last line on standard error of a script that hit a limit, so that readers of the streams alone learn why it
+//! stopped.
 
 use glovebox_wasi::{Captured, whole_characters};
 
 use crate::{Outcome, Resource};
 
-/// Ends standard error with a line that names the limit by which the script ended: `OutOfFuel`, `TimedOut` or `OutOfMemory`. It is
-/// counted as the script's, and where `max_bytes` leave no room for it, it takes the place of the last of what the script wrote.
+/// Appends a line to standard error that names the limit that ended the script: `OutOfFuel`, `TimedOut` or
+/// `OutOfMemory`. It counts as the script's output; if `max_bytes` leave no room for it, it replaces the end of that
+/// output.
 ///
-/// Returns what was added, for whoever listens; none where no limit ended the script.
+/// Returns the appended text for streaming, or `None` if no limit ended the script.
 pub fn name_limit(outcome: &Outcome, stderr: &mut Captured, max_bytes: u64) -> Option<String> {
     let line = line(outcome)?;
     let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);

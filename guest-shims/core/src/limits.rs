@@ -150,7 +150,7 @@ pub struct LimitError {
 
 impl Limits {
     /// The most linear memory a guest can address, in bytes: 32-bit WebAssembly.
-    pub const MEMORY_BYTES_MOST: u64 = 4 << 30;
+    pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
 
     /// `timeout_ms` as a duration.
     #[must_use]
@@ -204,7 +204,7 @@ impl Limits {
             ("fuel_reserve", self.fuel_reserve, 0, i64::MAX.unsigned_abs()),
             ("timeout_ms", self.timeout_ms, 1, YEAR_MS),
             ("timeout_reserve_ms", self.timeout_reserve_ms, 0, 60_000),
-            ("memory_bytes", self.memory_bytes, 1 << 20, Self::MEMORY_BYTES_MOST),
+            ("memory_bytes", self.memory_bytes, 1 << 20, Self::MAX_MEMORY_BYTES),
             ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
             ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
             ("source_bytes", self.source_bytes, 1, 64 << 20),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_a_least_and_a_most() {
+    fn every_limit_has_a_minimum_and_a_maximum() {
         let defaults = Limits::default();
         assert_eq!(defaults.check(), Ok(()));
         for (key, value) in with_limits!(taken, defaults.clone()) {
@@ -274,9 +274,9 @@ mod tests {
     #[test]
     fn by_default_time_comes_before_fuel() {
         // What was measured of scripts of every kind, rounded up.
-        const MOST_PER_MS: u64 = 30_000_000;
+        const MAX_PER_MS: u64 = 30_000_000;
         let Limits { fuel, timeout_ms, .. } = Limits::default();
-        assert!(fuel > timeout_ms * MOST_PER_MS, "{fuel}");
+        assert!(fuel > timeout_ms * MAX_PER_MS, "{fuel}");
     }
 
     #[test]

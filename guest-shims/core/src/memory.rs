@@ -1,38 +1,39 @@
-//! The limit on memory: all that an execution holds, in one sum.
+//! The memory limit: everything that an execution holds, as one sum.
 
 use std::sync::Arc;
 
 use crate::{session::Reservation, tools::Account};
 
-/// Kept free of linear memory under the memory limit, so that a guest that has taken all it may can still say so.
+/// Withheld from linear memory under the memory limit, so that a guest that has used all its memory can still report
+/// it.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
-/// What an image counts as, however large: more than a small script writes to of it.
+/// The charge for an image of any size: more than a small script writes to of it.
 const IMAGE_BYTES: u64 = 2 << 20;
 
-/// How much memory a guest may have.
+/// The memory limit of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// `limits.memory_bytes`.
     pub bytes: u64,
-    /// What is not counted of its linear memory: the image that it begins as.
+    /// The part of its linear memory that is not counted: the image that it starts from.
     spare_bytes: u64,
 }
 
 impl MemoryLimit {
-    /// For a guest that begins as an image with a linear memory of this size.
+    /// For a guest that starts from an image with a linear memory of this size.
     #[must_use]
     pub fn of_image(bytes: u64, image_bytes: u64) -> Self {
         Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::least(image_bytes)) }
     }
 
-    /// What an image with a linear memory of this size counts as.
+    /// The charge for an image with a linear memory of this size.
     #[must_use]
     pub fn least(image_bytes: u64) -> u64 {
         image_bytes.min(IMAGE_BYTES)
     }
 
-    /// What is counted of a linear memory.
+    /// The counted part of a linear memory.
     #[must_use]
     pub fn counted(&self, linear_bytes: u64) -> u64 {
         linear_bytes.saturating_sub(self.spare_bytes)
@@ -45,29 +46,29 @@ impl From<u64> for MemoryLimit {
     }
 }
 
-/// Holds linear memory, as far as it is counted, and what the host keeps for the guest under one limit.
+/// Limits the sum of the counted linear memory and what the host holds for the guest.
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
     limit: MemoryLimit,
-    /// What of it linear memory may not take.
+    /// The part of the limit that linear memory may not use.
     reserve_bytes: u64,
-    /// What the host holds beside calls of tools: kept current by every WASI call.
+    /// What the host holds apart from tool calls: updated by every WASI call.
     host_bytes: u64,
     linear_bytes: u64,
-    /// What the host holds for calls of tools, in the current execution.
+    /// What the host holds for tool calls in the current execution.
     tools: Arc<Account>,
-    /// The most that all were together.
+    /// The peak of the sum.
     peak_bytes: u64,
-    /// What a refused growth would have brought the sum to, in the current execution.
+    /// What the sum would have been with the growth that was refused in the current execution.
     refused_bytes: Option<u64>,
-    /// In a session: what the guest takes of what all sessions may hold together.
+    /// In a session: the guest's share of what all sessions may hold together.
     reservation: Option<Reservation>,
-    /// The most that [`host_bytes`](Self::host_bytes) was since the reservation was made.
+    /// The peak of [`host_bytes`](Self::host_bytes) since the reservation was made.
     reserved_host_bytes: u64,
 }
 
 impl MemoryLimiter {
-    /// For a guest that has no memory yet, and that the host holds this much for.
+    /// For a guest without memory yet, for which the host already holds this much.
     #[must_use]
     pub fn new(limit: impl Into<MemoryLimit>, host_bytes: u64) -> Self {
         let limit = limit.into();
@@ -78,14 +79,14 @@ impl MemoryLimiter {
         limiter
     }
 
-    /// What is counted of linear memory, in bytes.
+    /// The counted bytes of linear memory.
     #[must_use]
     pub fn linear_bytes(&self) -> u64 {
         self.limit.counted(self.linear_bytes)
     }
 
-    /// What of the limit the guest's files and output cannot have: what is counted of linear memory, what calls of tools hold, and what other
-    /// sessions have taken.
+    /// The part of the limit that is not available for the guest's files and output: counted linear memory, tool calls,
+    /// and what other sessions have taken.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         let taken = self.linear_bytes().saturating_add(self.tools.held_bytes());
@@ -98,7 +99,8 @@ impl MemoryLimiter {
         }
     }
 
-    /// From now on the guest takes what it takes of what all sessions may hold together. `host_bytes` is what the host holds for it now.
+    /// From now on the guest's growth is reserved in the total of all sessions. `host_bytes` is what the host holds for
+    /// it now.
     pub fn reserve_from(&mut self, reservation: Reservation, host_bytes: u64) {
         self.reservation = None;
         self.set_host_bytes(host_bytes);
@@ -106,12 +108,12 @@ impl MemoryLimiter {
         self.reservation = Some(reservation);
     }
 
-    /// The guest is idle: what it holds has been measured.
+    /// Releases the reservation of an idle guest, after its usage has been measured.
     pub fn give_back_reservation(&mut self) {
         self.reservation = None;
     }
 
-    /// The most that was in use in the current execution.
+    /// The peak of memory in use in the current execution.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.peak_bytes.max(self.sum_bytes())
@@ -123,7 +125,7 @@ impl MemoryLimiter {
         self.refused_bytes
     }
 
-    /// Says what the host holds beside calls of tools.
+    /// Sets what the host holds apart from tool calls.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
         if let Some(reservation) = &mut self.reservation
@@ -135,12 +137,12 @@ impl MemoryLimiter {
         self.tools.set_room(self.limit.bytes.saturating_sub(self.linear_bytes().saturating_add(bytes)));
     }
 
-    /// What is in use now may be the most.
+    /// Updates the peak.
     pub fn see_peak(&mut self) {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
-    /// Begins an execution, whose calls of tools are on this account.
+    /// Begins an execution, whose tool calls are charged to this account.
     pub fn begin(&mut self, tools: Arc<Account>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;
@@ -148,29 +150,29 @@ impl MemoryLimiter {
         self.set_host_bytes(self.host_bytes);
     }
 
-    /// Lets linear memory have what is kept free of it; says how much that is, for [`keep_free`](Self::keep_free).
+    /// Releases the reserve to linear memory; returns its size, for [`keep_free`](Self::keep_free).
     pub fn free_all(&mut self) -> u64 {
         std::mem::take(&mut self.reserve_bytes)
     }
 
-    /// Keeps this much free of linear memory.
+    /// Withholds this much from linear memory.
     pub fn keep_free(&mut self, bytes: u64) {
         self.reserve_bytes = bytes;
     }
 
-    /// Whether a memory may grow from `current` to `desired` bytes, of which it may itself have `maximum`; if so, it has
-    /// grown.
+    /// Whether a memory may grow from `current` to `desired` bytes, with its own limit `maximum`; if so, the growth is
+    /// recorded.
     pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
         let grown = desired.saturating_sub(current);
         let linear_bytes = self.linear_bytes.saturating_add(grown);
         let counted_bytes = self.limit.counted(linear_bytes);
         let sum = counted_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes());
-        // The memory that an instance begins with is not the guest's to choose.
+        // The guest does not choose its initial memory.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
         let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
         let fits = maximum.is_none_or(|most| desired <= most)
             && self.limit.bytes.checked_sub(others).is_some_and(|left| {
-                // Tools may take of the reserve what they like, and a thread of theirs may do so right now.
+                // Tools may use the reserve, and one of their threads may be doing so right now.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
         if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
     use crate::{Limits, session::SessionLedger};
 
-    /// Nothing is kept free.
+    /// Without a reserve.
     fn limiter(limit_bytes: u64) -> MemoryLimiter {
         MemoryLimiter { limit: limit_bytes.into(), ..MemoryLimiter::default() }
     }
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_has_a_most_of_its_own() {
+    fn a_memory_has_a_maximum_of_its_own() {
         let mut limiter = limiter(100);
         assert!(!limiter.grow(0, 51, Some(50)), "over");
         assert!(limiter.grow(0, 50, Some(50)), "at");

@@ -1,4 +1,4 @@
-//! What the guest did. Never what went wrong on our side: that is an error.
+//! What the guest did. Failures of the host are errors instead.
 
 use glovebox_interpreters::Raised;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Resource {
     Memory,
 }
 
-/// Why a guest could not go on, other than by its own doing or a limit.
+/// Why a guest broke, other than by its own exit or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrapKind {
@@ -29,7 +29,7 @@ pub enum TrapKind {
     BadCall,
     /// Integer division by zero or overflow.
     Arithmetic,
-    /// The guest's driver sent back no usable report: the guest damaged it.
+    /// The guest's driver returned no usable report: the guest damaged it.
     BadReport,
     /// Any other.
     Other,
@@ -41,12 +41,12 @@ pub enum TrapKind {
 pub enum Outcome {
     /// The script ran to its end.
     Completed,
-    /// The script ended itself: `sys.exit(code)`, `std.exit(code)`, `os._exit(code)`.
+    /// The script exited: `sys.exit(code)`, `std.exit(code)`, `os._exit(code)`.
     Exited {
-        /// The code it gave.
+        /// The exit code.
         code: i32,
     },
-    /// An exception reached the top.
+    /// An exception was not caught.
     Raised(RaisedOutcome),
     /// A limit was reached: the guest was unwound, could not go on, or ended when it was asked to shortly before
     /// (`Execution::interrupted`).
@@ -55,14 +55,14 @@ pub enum Outcome {
         resource: Resource,
         /// The limit, in the resource's unit.
         limit: u64,
-        /// What had been used, in the same unit.
+        /// The usage, in the same unit.
         used: u64,
     },
     /// The caller cancelled it: it was unwound, or ended when it was asked to.
     Cancelled,
-    /// The guest broke itself: a WebAssembly trap.
+    /// The guest crashed: a WebAssembly trap.
     Trapped {
-        /// What kind of trap.
+        /// The kind of trap.
         trap: TrapKind,
     },
 }
@@ -70,14 +70,14 @@ pub enum Outcome {
 /// The exception of [`Outcome::Raised`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RaisedOutcome {
-    /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is no object.
+    /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is not an object.
     #[serde(rename = "type")]
     pub type_name: String,
     /// The exception's message.
     pub message: String,
     /// The traceback or stack, as the interpreter prints it.
     pub traceback: String,
-    /// The line of the script it was raised at, counted from 1, where known.
+    /// The line of the script that raised it, counted from 1, if known.
     pub line: Option<u32>,
 }
 
@@ -88,14 +88,13 @@ impl From<Raised> for RaisedOutcome {
 }
 
 impl Outcome {
-    /// Whether the script did what it set out to do: it completed or exited with 0. Judged by this alone, never by
-    /// what stands on standard error.
+    /// Whether the script succeeded: it completed or exited with 0. The content of standard error does not matter.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
     }
 
-    /// The exception, if one reached the top.
+    /// The uncaught exception, if there is one.
     #[must_use]
     pub fn raised(&self) -> Option<&RaisedOutcome> {
         match self {
@@ -104,7 +103,7 @@ impl Outcome {
         }
     }
 
-    /// What happened, in a few words for people.
+    /// A short description for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -126,8 +125,8 @@ impl Outcome {
         }
     }
 
-    /// The process exit code that stands for it: the script's own; 1 for an exception; 124 for time
-    /// (as `timeout(1)` has it); 137 for fuel or memory (as a kill has it); 130 cancelled; 134 trapped (as an abort has it).
+    /// The process exit code for it: the script's own; 1 for an exception; 124 for time (as `timeout(1)` does); 137 for
+    /// fuel or memory (like a kill); 130 cancelled; 134 trapped (like an abort).
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -142,11 +141,11 @@ impl Outcome {
     }
 }
 
-/// The beginning of what a script chose, short enough for a log.
+/// A prefix of text chosen by a script, short enough for a log.
 #[must_use]
 pub fn clipped(text: &str) -> &str {
-    const CHARS_MOST: usize = 200;
-    text.char_indices().nth(CHARS_MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    const MAX_CHARS: usize = 200;
+    text.char_indices().nth(MAX_CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 #[cfg(test)]

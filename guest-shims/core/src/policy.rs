@@ -126,7 +126,7 @@ pub struct PolicyParts<'a> {
 
 impl PolicyParts<'_> {
     /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
-    pub const ARGS_AND_ENV_BYTES_MOST: usize = 128 << 10;
+    pub const MAX_ARGS_AND_ENV_BYTES: usize = 128 << 10;
 
     /// Checks what the types cannot: limits, variable names.
     pub fn check(&self) -> Result<(), PolicyError> {
@@ -151,8 +151,8 @@ impl PolicyParts<'_> {
         }
         let args: usize = self.args.iter().map(|arg| arg.len() + 1).sum();
         let env: usize = self.env.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
-        if args + env > Self::ARGS_AND_ENV_BYTES_MOST {
-            return Err(PolicyError::TooLarge { bytes: args + env, most: Self::ARGS_AND_ENV_BYTES_MOST });
+        if args + env > Self::MAX_ARGS_AND_ENV_BYTES {
+            return Err(PolicyError::TooLarge { bytes: args + env, most: Self::MAX_ARGS_AND_ENV_BYTES });
         }
         Ok(())
     }
@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_environment_have_a_most() {
-        const MOST: usize = PolicyParts::ARGS_AND_ENV_BYTES_MOST;
+    fn arguments_and_environment_have_a_maximum() {
+        const MOST: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
         // Each argument ends with a zero byte, each variable has `=` besides.
         for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
             assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");

@@ -1,12 +1,12 @@
-//! What one execution is asked to do, held to its limits before anything runs.
+//! Checks of one execution's request against its limits, before anything runs.
 
 use crate::Limits;
 use glovebox_vfs::escaped;
 
-/// The most bytes a script's name may have, as for any path.
-const NAME_BYTES_MOST: usize = 4096;
+/// The maximum length of a script's name, equal to that of any path.
+const MAX_NAME_BYTES: usize = 4096;
 
-/// A request is over its limits, or cannot be.
+/// A request exceeds its limits or is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// More source than `limits.source_bytes`.
@@ -25,12 +25,12 @@ pub enum RequestError {
         /// The limit.
         most: u64,
     },
-    /// A script's name holds a NUL byte or is too long; its beginning.
+    /// A script's name contains a NUL byte or is too long; its beginning.
     #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
 }
 
-/// Refuses what is over the limits.
+/// Refuses a request that exceeds the limits.
 pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
     let (source, stdin) = (source.len() as u64, stdin.len() as u64);
     if source > limits.source_bytes {
@@ -39,7 +39,7 @@ pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) ->
     if stdin > limits.stdin_bytes {
         return Err(RequestError::StdinTooLarge { bytes: stdin, most: limits.stdin_bytes });
     }
-    if name.len() > NAME_BYTES_MOST || name.contains('\0') {
+    if name.len() > MAX_NAME_BYTES || name.contains('\0') {
         return Err(RequestError::Name(name.chars().take(100).collect()));
     }
     Ok(())

@@ -1,27 +1,28 @@
-//! Values that come out of a guest.
+//! Values that a guest returns.
 
 use serde::{Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
 
-/// The most characters of a `repr`. The drivers cut there; a guest that damaged its driver is cut here.
-const REPR_CHARS_MOST: usize = 64 << 10;
+/// The maximum length of a `repr`, in characters. The drivers truncate there; a guest that damaged its driver is
+/// truncated here.
+const MAX_REPR_CHARS: usize = 64 << 10;
 
-/// The most bytes of a value's JSON text that are taken out of a guest.
-const JSON_BYTES_MOST: usize = 1 << 20;
+/// The maximum bytes of a value's JSON text that are read from a guest.
+const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// A value of a guest's: of a script's last expression, or of a variable.
+/// A value from a guest: of a script's last expression, or of a variable.
 ///
-/// As JSON it is `{"repr": …}`, and `"json"` beside it where the value is JSON.
+/// As JSON it is `{"repr": …}`, with `"json"` beside it if the value is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestValue {
     /// As the language shows it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
     pub repr: String,
-    /// The value as JSON text, where it is JSON: null, booleans, finite numbers, strings, lists, and objects with strings
-    /// for keys. None where it is not, or where the text is over 1 MiB. It is well-formed; what it says is the guest's.
+    /// The value as JSON text, if it is JSON: null, booleans, finite numbers, strings, lists, and objects with string
+    /// keys. `None` otherwise, or if the text exceeds 1 MiB. It is well-formed; its content is untrusted.
     pub json: Option<String>,
 }
 
 impl GuestValue {
-    /// The JSON, parsed; none where there is none. Integers beyond 64 bits become floats, as in most readers of JSON.
+    /// The parsed JSON; `None` if there is none. Integers beyond 64 bits become floats, as in most JSON parsers.
     #[must_use]
     pub fn to_json(&self) -> Option<serde_json::Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
@@ -29,14 +30,13 @@ impl GuestValue {
 }
 
 impl From<glovebox_interpreters::GuestValue> for GuestValue {
-    /// Holds what the guest's driver says to what a driver may say.
+    /// Enforces the bounds on a value from the guest's driver.
     fn from(value: glovebox_interpreters::GuestValue) -> Self {
         let mut repr = value.repr;
-        if let Some((end, _)) = repr.char_indices().nth(REPR_CHARS_MOST) {
+        if let Some((end, _)) = repr.char_indices().nth(MAX_REPR_CHARS) {
             repr.truncate(end);
         }
-        let is_sound =
-            |text: &String| text.len() <= JSON_BYTES_MOST && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        let is_sound = |text: &String| text.len() <= MAX_JSON_BYTES && serde_json::from_str::<IgnoredAny>(text).is_ok();
         Self { repr, json: value.json.filter(is_sound) }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn json_over_a_mebibyte_is_none() {
-        for (length, kept) in [(JSON_BYTES_MOST, true), (JSON_BYTES_MOST + 1, false)] {
+        for (length, kept) in [(MAX_JSON_BYTES, true), (MAX_JSON_BYTES + 1, false)] {
             let text = format!("\"{}\"", "x".repeat(length - 2));
             assert_eq!(taken("", Some(&text)).json.is_some(), kept, "{length}");
         }

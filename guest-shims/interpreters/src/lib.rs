@@ -1,12 +1,12 @@
 //! Drivers: how to boot a language interpreter once, park it, and call into it for each execution.
 //!
-//! An interpreter's state is its linear memory, so a driver boots the binary, no code of it changed, at
-//! preparation time, stops it where nothing live points into the C stack, and leaves *anchors*
-//! (addresses in the saved memory) with which every later instance is called directly.
+//! An interpreter's state is its linear memory. A driver boots the unmodified binary at preparation time, stops it
+//! where nothing live points into the C stack, and records *anchors* (addresses in the saved memory) through which
+//! every later instance is called directly.
 //!
-//! This crate knows no WebAssembly engine: it talks to a [`Machine`], which the Rust host implements
-//! with Wasmtime and the provider component with a handful of intrinsics. It is not the security
-//! boundary: a guest that damages its driver only lies about itself.
+//! This crate depends on no WebAssembly engine: it talks to a [`Machine`], which the Rust host implements with Wasmtime
+//! and the provider component with a handful of intrinsics. It is not the security boundary: a guest that damages its
+//! driver only misreports its own results.
 
 mod javascript;
 mod machine;

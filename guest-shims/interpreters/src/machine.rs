@@ -1,7 +1,7 @@
-//! What a driver may do to a guest.
+//! The driver's access to a guest.
 
 use glovebox_vfs::escaped;
-use glovebox_wasi::{Errno, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
 
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Callee<'a> {
     Table(u32),
 }
 
-/// Why a machine could not do what a driver asked.
+/// Why a machine could not carry out a driver's operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
@@ -29,7 +29,7 @@ pub enum MachineError {
     #[error("the guest was unwound")]
     Stopped(Stop),
     /// The guest has no such export, table slot or global, or it has another type.
-    #[error("the guest has no usable `{name}`; its binary does not fit its recipe", name = escaped(.0))]
+    #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
     Missing(String),
     /// An address lies outside the guest's linear memory.
     #[error("address {0:#x} lies outside the guest's memory")]
@@ -62,7 +62,7 @@ pub trait Machine {
     /// Grows the linear memory by whole 64 KiB pages and returns the old size in pages. Only used at preparation.
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError>;
 
-    /// Sets an exported mutable `i32` global. Only used at preparation: what is set ends up in the image.
+    /// Sets an exported mutable `i32` global. Only used at preparation: the value ends up in the image.
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError>;
 
     /// The value of an exported `i32` global.
@@ -71,10 +71,12 @@ pub trait Machine {
     /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
     fn fill_random(&mut self, into: &mut [u8]);
 
-    /// What lies at the top of the workspace under `name`, no link followed; of a file at most `bytes_most`. The guest pays.
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError>;
+    /// The entry at the top of the workspace under `name`, without following a link; at most `max_bytes` of a file. The
+    /// guest pays.
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError>;
 
-    /// Writes a file at the top of the workspace, whole or not at all, at the guest's time and within its limits. It pays.
+    /// Writes a file at the top of the workspace, completely or not at all, at the guest's time and within its limits.
+    /// The guest pays.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError>;
 
     /// The guest's WASI state: arguments, environment, standard input, clock.

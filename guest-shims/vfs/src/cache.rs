@@ -17,7 +17,7 @@ struct Piece {
     data: Arc<[u8]>,
 }
 
-/// Forgets what was not used for longest. The owner says how large it may be.
+/// Evicts the least recently used piece first. The owner sets the bound.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MountCache {
     pieces: BTreeMap<Key, Piece>,
@@ -49,7 +49,7 @@ impl MountCache {
         Some(piece.data.clone())
     }
 
-    /// Keeps a piece, making room first, so that the bound is never passed.
+    /// Inserts a piece and evicts others first, so that the cache never exceeds the bound.
     pub(crate) fn insert(&mut self, key: Key, data: Arc<[u8]>, bound_bytes: u64) {
         let cost = cost(&data);
         if cost > bound_bytes {

@@ -1,4 +1,4 @@
-//! Which paths differ from what they were, found from a journal and without a scan.
+//! Which paths have changed, computed from a journal without a scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,19 @@ use crate::journal::{Journal, Was};
 use crate::mount::SourceStat;
 use crate::vfs::Vfs;
 
-/// The files and symlinks of a root that differ from what they were, as paths from the root, each
-/// list in ascending order.
+/// The files and symlinks of a root that have changed, as paths from the root, each list in ascending order.
 ///
-/// A path is in at most one list. A file made and removed in between is in none; one removed and
-/// made again, or replaced, is modified; one renamed is deleted and created, and so is each below
-/// a renamed directory. A file with several names is listed under each. A write counts even if it
-/// wrote what was there. Setting only times does not count.
+/// A path is in at most one list. A file created and removed in between is in none; one removed and recreated, or
+/// replaced, is modified; a rename is a deletion and a creation, for every path below a renamed directory too. A file
+/// with several names is listed under each. A write counts even if it wrote the same bytes. Setting only times does not
+/// count.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
-    /// Where there was no file.
+    /// Paths that had no file before.
     pub created: Vec<String>,
-    /// Where there was another file, or other content.
+    /// Paths whose file was replaced or written to.
     pub modified: Vec<String>,
-    /// Where there is no file any more.
+    /// Paths that have no file any more.
     pub deleted: Vec<String>,
 }
 
@@ -34,12 +33,12 @@ impl Changes {
     }
 }
 
-/// What a path stands or stood for.
+/// The inode that a path refers to, now or before.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
-    /// What the source has at this path, if it stands for what it stood for.
+    /// The source's stat of this path, if the path still refers to what it did in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -49,14 +48,14 @@ impl From<&Was> for Node {
     }
 }
 
-/// What one path stood for and stands for.
+/// What one path referred to before and refers to now.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) before: Option<Node>,
     pub(crate) after: Option<Node>,
 }
 
-/// Every path that differs. Bounded by the inodes there are and were, times the longest path.
+/// Every changed path. Bounded by the number of inodes now and before, times the longest path.
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {
@@ -70,8 +69,8 @@ impl Vfs {
         }
     }
 
-    /// What changed in a root since the last [`mark`](Self::mark), or since the root was made.
-    /// Costs what changed. An unknown root has no changes.
+    /// The changes in a root since the last [`mark`](Self::mark), or since the root was added. The cost is proportional
+    /// to the changes. An unknown root has no changes.
     #[must_use]
     pub fn changes(&self, root: RootId) -> Changes {
         let mut changes = Changes::default();
@@ -90,7 +89,7 @@ impl Vfs {
         changes
     }
 
-    /// The paths whose node is another than before or was written to.
+    /// The paths that refer to another node than before or were written to.
     pub(crate) fn differences(&self, journal: &Journal) -> Differences {
         let mut found = self.paths_in_question(journal);
         found.retain(|_, difference| match (&difference.before, &difference.after) {
@@ -100,11 +99,10 @@ impl Vfs {
         found
     }
 
-    /// The paths that were written to or may stand for something else, and all that do.
+    /// The paths that were written to or may refer to something else, and everything below them.
     ///
-    /// A path can only differ if one of the names along it changed. So it is enough to start at
-    /// the changed names with no changed name above them, and to walk from there what they stand
-    /// for now and what they stood for.
+    /// A path can only differ if a name along it changed. It is enough to start at the changed names without a changed
+    /// name above them, and to walk from there both what they refer to now and what they referred to.
     pub(crate) fn paths_in_question(&self, journal: &Journal) -> Differences {
         let mut found = Differences::new();
         for (&dir, names) in &journal.dirs {
@@ -129,7 +127,7 @@ impl Vfs {
                 continue;
             };
             for link in &inode.links {
-                // Below a changed name it was met by the walk.
+                // The walk already visited what is below a changed name.
                 if !journal.has(link.dir, &link.name)
                     && let Some(dir) = self.unchanged_path(journal, link.dir)
                     && let Some(entry) = self.entry(link.dir, &link.name)
@@ -151,8 +149,7 @@ impl Vfs {
         Some(Node { inode: entry.inode, kind: self.inode(entry.inode).ok()?.kind(), base: entry.base.clone() })
     }
 
-    /// The path of a directory if it exists and no name along it changed; then it is also the path
-    /// it had.
+    /// The path of a directory if it exists and no name along it changed; its path was the same before.
     pub(crate) fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
         let mut at = dir;
         while let Some(link) = self.inode(at).ok()?.links.first() {
@@ -178,7 +175,7 @@ impl Vfs {
         }
     }
 
-    /// Walks the tree of then: what a directory has now, with the journal's names put back.
+    /// Walks the old tree: a directory's current entries with the journal's names restored.
     fn walk_before(&self, found: &mut Differences, journal: &Journal, path: String, node: Node) {
         let mut left = vec![(path, node)];
         while let Some((path, node)) = left.pop() {

@@ -1,4 +1,4 @@
-//! What must be done to a directory elsewhere to make it equal to a root.
+//! The steps that make a directory elsewhere equal to a root.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use crate::vfs::{Vfs, root_mut};
 
 /// One step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
 ///
-/// A `base` is what the source said of the file at this path when it was listed or last committed;
-/// if the source says something else now, somebody changed it meanwhile. `None`: as far as is
-/// known nothing is there, and something there is a conflict too.
+/// A `base` is the source's stat of the file at this path when it was listed or last committed; a different stat now
+/// means that somebody changed the file meanwhile. `None` means that nothing is known to be there; a file there is a
+/// conflict too.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum CommitStep {
     /// Remove a file or symlink.
     DeleteFile {
-        /// Where.
+        /// The path.
         path: String,
-        /// What should be there.
+        /// The expected file.
         base: Option<SourceStat>,
     },
-    /// Remove a directory, empty after the steps before.
+    /// Remove a directory, which the steps before have emptied.
     RemoveDir {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// Make a directory.
     CreateDir {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// Write a file, replacing the file or symlink that is there.
     WriteFile {
-        /// Where.
+        /// The path.
         path: String,
         /// The file, to be read with [`Vfs::read_at`].
         inode: InodeId,
@@ -44,26 +44,25 @@ pub enum CommitStep {
         size_bytes: u64,
         /// When it was last modified, in nanoseconds since 1970.
         modified_ns: u64,
-        /// What should be there.
+        /// The expected file.
         base: Option<SourceStat>,
     },
-    /// Make a symlink, replacing the file or symlink that is there.
+    /// Create a symlink, replacing the file or symlink that is there.
     Symlink {
-        /// Where.
+        /// The path.
         path: String,
         /// Its target, chosen by the guest.
         target: Arc<str>,
-        /// Whether the target may lead out of the root when something else than this file system
-        /// follows it. Making such a link on a host is a trap for whoever follows links there.
+        /// Whether the target may lead out of the root when something other than this file system follows it. Creating
+        /// such a link on a host is a trap for whoever follows links there.
         escapes: bool,
-        /// What should be there.
+        /// The expected file.
         base: Option<SourceStat>,
     },
 }
 
-/// A target cannot lead out if it is relative and all its `..` come first and are no more than the
-/// link's directory is deep: what follows them only descends, and each symlink it meets on the way
-/// was judged itself.
+/// A target cannot lead out if it is relative, all its `..` come first, and there are no more of them than the link's
+/// directory is deep. The components after them only descend, and each symlink on the way was checked itself.
 fn escapes(path: &str, target: &str) -> bool {
     let mut above = path.split('/').count().saturating_sub(1);
     let mut descended = false;
@@ -82,15 +81,15 @@ fn escapes(path: &str, target: &str) -> bool {
 }
 
 impl Vfs {
-    /// What must be done to the source's directory to make it equal to the root, since the root
-    /// was made or last committed; independent of [`mark`](Self::mark). For a root without a
-    /// source: what must be done to an empty directory.
+    /// The steps that make the source's directory equal to the root: the changes since the root was added or last
+    /// committed, independent of [`mark`](Self::mark). For a root without a source: the steps that fill an empty
+    /// directory.
     ///
-    /// The steps are in an order that works: removals from the bottom up, then directories from
-    /// the top down, then files. Read the content of every [`CommitStep::WriteFile`] before the
-    /// first step is carried out: a renamed mounted file is still read from its old place.
+    /// The steps are in a valid order: removals from the bottom up, then directories from the top down, then files.
+    /// Read the content of every [`CommitStep::WriteFile`] before carrying out the first step: a renamed mounted file
+    /// is still read from its old path.
     ///
-    /// Costs what changed. Nothing is done to the file system; when all steps are done, call
+    /// The cost is proportional to the changes. The file system is not modified; when all steps are done, call
     /// [`mark_committed`](Self::mark_committed).
     #[must_use]
     pub fn commit_plan(&self, root: RootId) -> Vec<CommitStep> {
@@ -142,15 +141,15 @@ impl Vfs {
         }
     }
 
-    /// Takes note that the steps of [`commit_plan`](Self::commit_plan) were carried out, with no
-    /// change to the file system since. `written` says for every file and symlink made or replaced
-    /// what the source says of it now, which the next commit compares with.
+    /// Records that the steps of [`commit_plan`](Self::commit_plan) were carried out, with no change to the file system
+    /// since. `written` gives the source's stat of every file and symlink that was created or replaced, which the next
+    /// commit compares with.
     ///
     /// A mounted file that was removed but is still open can no longer be read.
     ///
     /// # Errors
-    /// [`VfsError::BadInode`] for an unknown root; [`VfsError::NotFound`] when a path of `written`
-    /// does not exist. Either way nothing else is noted.
+    /// [`VfsError::BadInode`] for an unknown root; [`VfsError::NotFound`] when a path of `written` does not exist. In
+    /// both cases nothing else is recorded.
     pub fn mark_committed(
         &mut self,
         root: RootId,
@@ -158,8 +157,8 @@ impl Vfs {
     ) -> Result<(), VfsError> {
         let paths = self.paths_in_question(&self.root(root)?.committed);
         let mut bases = Vec::new();
-        // A file may be back at its path by way of another directory, or under the name of its
-        // hard link: then the source still has there what it had.
+        // A file may have returned to its path through another directory, or through a hard link: the source then still
+        // has the same file there.
         for (path, Difference { before, after }) in &paths {
             if let (Some(before), Some(after)) = (before, after)
                 && before.inode == after.inode
@@ -186,8 +185,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Points mounted files that were renamed to where the commit put them. What has no name any
-    /// more is nowhere now: whatever the source has at its old path is another file.
+    /// Updates the source paths of mounted files that the commit renamed. An inode without a name no longer has a
+    /// source path: the file at its old path is another one.
     fn follow_sources(&mut self, root: RootId, paths: Differences) -> Result<(), VfsError> {
         let open = self.state.open.keys().copied();
         let lost: Vec<InodeId> = open

@@ -1,36 +1,34 @@
-//! The bytes of a file, in chunks that forks share.
+//! The content of a file, in chunks that forks share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::encoding::{Damaged, Decoder, Encoder};
 
-/// A chunk is what a write after a fork copies and what the quota counts in: a page, as in most
-/// file systems, so that many small files stay cheap.
+/// The unit of copy-on-write and of the quota: a page, as in most file systems, so that many small files stay cheap.
 pub(crate) const CHUNK_BYTES: u64 = 4_096;
 
-/// [`CHUNK_BYTES`] where the language wants a `usize`.
+/// [`CHUNK_BYTES`] as a `usize`.
 const CHUNK_LEN: usize = 4_096;
 
 type Chunk = [u8; CHUNK_LEN];
 
 const ZEROS: Chunk = [0; CHUNK_LEN];
 
-/// How much of a chunk lies before the end of the file; nothing if it lies behind.
+/// How many bytes of a chunk lie before the end of the file.
 fn within_file(number: u64, size_bytes: u64) -> usize {
     let left = size_bytes.saturating_sub(number.saturating_mul(CHUNK_BYTES)).min(CHUNK_BYTES);
     usize::try_from(left).unwrap_or(CHUNK_LEN)
 }
 
-/// A sparse byte array. It does not know its length, which the inode holds; bytes past the length
-/// are always zero.
+/// A sparse byte array. The inode holds the length; bytes past it are always zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     chunks: BTreeMap<u64, Arc<Chunk>>,
 }
 
-/// One chunk's share of a range: chunk number, first byte in the chunk, and the range's bytes as
-/// positions in the caller's buffer.
+/// The part of a range in one chunk: the chunk's number, the first byte in it, and the positions in the caller's
+/// buffer.
 struct Piece {
     chunk: u64,
     within: usize,
@@ -38,7 +36,7 @@ struct Piece {
     end: usize,
 }
 
-/// Splits `len` bytes at `offset` along chunk borders.
+/// Splits `len` bytes at `offset` at chunk boundaries.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut start = 0_usize;
     std::iter::from_fn(move || {
@@ -55,8 +53,7 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Chunks {
-    /// Fills the buffer from `offset`; holes read as zeros. The caller has cut the buffer to the
-    /// file's length.
+    /// Fills the buffer from `offset`; holes read as zeros. The caller has clipped the buffer to the file's length.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
         for piece in pieces(offset, into.len()) {
             let Some(to) = into.get_mut(piece.start..piece.end) else {
@@ -87,7 +84,7 @@ impl Chunks {
         }
     }
 
-    /// Writes down what is not zero, of a file of this length.
+    /// Encodes the nonzero chunks of a file of this length.
     pub(crate) fn encode(&self, to: &mut Encoder, size_bytes: u64) {
         let held: Vec<_> = self.chunks.iter().filter(|(_, chunk)| ***chunk != ZEROS).collect();
         to.length(held.len());
@@ -99,16 +96,16 @@ impl Chunks {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. Takes no more memory than there are bytes, a chunk at a time.
+    /// Reads what [`encode`](Self::encode) wrote. Allocates one chunk at a time, after its bytes have been read.
     pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, Damaged> {
         let mut chunks = BTreeMap::new();
         let mut next = 0_u64;
         for _ in 0..from.number()? {
-            let number = next.checked_add(from.number()?).ok_or(Damaged("a file's content lies nowhere"))?;
+            let number = next.checked_add(from.number()?).ok_or(Damaged("a chunk number overflows"))?;
             next = number.saturating_add(1);
             let bytes = from.raw(within_file(number, size_bytes))?;
             if bytes.iter().all(|&byte| byte == 0) {
-                return Err(Damaged("a file's content is nothing"));
+                return Err(Damaged("a chunk is empty or lies past the end of its file"));
             }
             let mut chunk = ZEROS;
             if let Some(held) = chunk.get_mut(..bytes.len()) {
@@ -119,7 +116,7 @@ impl Chunks {
         Ok(Self { chunks })
     }
 
-    /// Drops everything from `len` on, so that a later growth reads zeros there.
+    /// Drops everything from `len` on, so that a later growth reads zeros.
     pub(crate) fn truncate(&mut self, len: u64) {
         drop(self.chunks.split_off(&len.div_ceil(CHUNK_BYTES)));
         let within = usize::try_from(len % CHUNK_BYTES).unwrap_or(0);

@@ -30,12 +30,12 @@ pub(crate) struct Entry {
     pub(crate) place: u32,
     /// Whether the name came out of a mount: then it is charged there.
     pub(crate) mounted: bool,
-    /// What the source has under this name, as it was when listed or last committed. It belongs
-    /// to the name and not to the inode: hard links are several files there.
+    /// The source's stat under this name when it was listed or last committed. It belongs to the name and not to the
+    /// inode: hard links are separate files in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// A directory's entries. A new name goes to the end; places are never used again.
+/// A directory's entries. A new name goes to the end; places are never reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries {
     by_name: BTreeMap<Name, Entry>,
@@ -73,8 +73,8 @@ impl Entries {
         self.by_place.range(from..until.max(from)).map(|(&place, name)| (place, name))
     }
 
-    /// Points a name at an inode. A name that exists keeps its place, so that a listing under way
-    /// meets it exactly once. Fails when 2^32 names have been made, which takes hours of fuel.
+    /// Points a name at an inode. An existing name keeps its place, so that a listing in progress returns it exactly
+    /// once. Fails after 2^32 names, which takes hours of fuel.
     pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
         if let Some(entry) = self.by_name.get_mut(name) {
             entry.inode = inode;
@@ -85,8 +85,8 @@ impl Entries {
         if self.set_at(name, inode, self.next_place, mounted) { Ok(()) } else { Err(VfsError::NoSpace) }
     }
 
-    /// Puts a new name at a place behind all that are taken. False, and nothing is done, if there is such a name or no such
-    /// place.
+    /// Inserts a new name at a place after all existing ones. Returns false and changes nothing if the name exists or
+    /// the place is invalid.
     pub(crate) fn set_at(&mut self, name: &Name, inode: InodeId, place: u32, mounted: bool) -> bool {
         let Some(next_place) = place.checked_add(1).filter(|_| place >= self.next_place) else {
             return false;
@@ -100,7 +100,7 @@ impl Entries {
         true
     }
 
-    /// Leaves places free before the next new name.
+    /// Leaves places unused before the next new name.
     pub(crate) fn set_next_place(&mut self, next_place: u32) {
         self.next_place = self.next_place.max(next_place);
     }

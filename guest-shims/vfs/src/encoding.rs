@@ -1,11 +1,11 @@
-//! Plain values as bytes and back: for what is saved of a file system and of those who build on it.
+//! Encoding of plain values, for the saved state of a file system and of the crates built on it.
 //!
-//! Equal values give equal bytes, and there is one way to write each, so what was read is written as it was. Reading takes
-//! bytes that somebody else may have made: nothing is allocated before the bytes for it are there.
+//! The encoding is canonical: each value has exactly one encoding. The decoder accepts untrusted bytes: it allocates
+//! nothing before it has the bytes for it.
 
 use thiserror::Error;
 
-/// Saved bytes that nobody saved: cut off, changed, or of another kind.
+/// Saved bytes that are truncated, modified or of another kind.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the saved state is damaged: {0}")]
 pub struct Damaged(
@@ -20,13 +20,13 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Nothing written.
+    /// An empty encoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was written.
+    /// The encoded bytes.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         self.bytes
@@ -37,7 +37,7 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// A number that is mostly small: seven bits a byte, the low ones first (LEB128).
+    /// A number that is usually small, as LEB128: seven bits per byte, low bits first.
     pub fn number(&mut self, value: u64) {
         let mut rest = value;
         loop {
@@ -51,7 +51,7 @@ impl Encoder {
         }
     }
 
-    /// A number that is mostly large, such as a time: eight bytes.
+    /// A number that is usually large, such as a time: eight bytes.
     pub fn fixed(&mut self, value: u64) {
         self.raw(&value.to_le_bytes());
     }
@@ -61,18 +61,18 @@ impl Encoder {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
-    /// Text, its length in front.
+    /// Text, prefixed by its length.
     pub fn text(&mut self, value: &str) {
         self.run(value.as_bytes());
     }
 
-    /// Bytes, their number in front.
+    /// Bytes, prefixed by their number.
     pub fn run(&mut self, value: &[u8]) {
         self.length(value.len());
         self.raw(value);
     }
 
-    /// Bytes whose number the reader knows.
+    /// Bytes without a length, which the reader must know.
     pub fn raw(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
     }
@@ -85,21 +85,21 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// From the first byte.
+    /// A decoder at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Ends the reading.
+    /// Finishes decoding.
     ///
     /// # Errors
-    /// [`Damaged`] when there is more.
+    /// [`Damaged`] if bytes are left.
     pub fn finish(self) -> Result<(), Damaged> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("something follows its end")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes after its end")) }
     }
 
-    /// All that is left, for another reader.
+    /// The remaining bytes, for another decoder.
     #[must_use]
     pub fn rest(self) -> &'a [u8] {
         self.rest
@@ -108,7 +108,7 @@ impl<'a> Decoder<'a> {
     /// See [`Encoder::raw`].
     ///
     /// # Errors
-    /// [`Damaged`] when there are fewer.
+    /// [`Damaged`] if there are fewer.
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it ends too early"))?;
         self.rest = rest;
@@ -128,7 +128,7 @@ impl<'a> Decoder<'a> {
     /// See [`Encoder::number`].
     ///
     /// # Errors
-    /// [`Damaged`] at the end, for more than 64 bits, and for a number that is longer than it need be.
+    /// [`Damaged`] at the end, for more than 64 bits, and for an encoding that is longer than necessary.
     pub fn number(&mut self) -> Result<u64, Damaged> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -158,7 +158,7 @@ impl<'a> Decoder<'a> {
     /// See [`Encoder::run`].
     ///
     /// # Errors
-    /// [`Damaged`] when there are fewer than said.
+    /// [`Damaged`] if there are fewer bytes than the length says.
     pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
         let len = usize::try_from(self.number()?).map_err(|_| Damaged("it ends too early"))?;
         self.raw(len)
@@ -167,7 +167,7 @@ impl<'a> Decoder<'a> {
     /// See [`Encoder::text`].
     ///
     /// # Errors
-    /// [`Damaged`] when it is cut off or no UTF-8.
+    /// [`Damaged`] if it is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Damaged> {
         std::str::from_utf8(self.run()?).map_err(|_| Damaged("a text is not UTF-8"))
     }
@@ -210,6 +210,6 @@ mod tests {
         let bytes = encoder.finish();
         assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it ends too early")));
         assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a text is not UTF-8")));
-        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("something follows its end")));
+        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("there are bytes after its end")));
     }
 }

@@ -1,5 +1,4 @@
-//! The one place where a name changes what it stands for: charges, links, times and journals
-//! follow from it.
+//! The only place where the target of a name changes: charges, links, times and journals follow from it.
 
 use std::sync::Arc;
 
@@ -8,10 +7,10 @@ use crate::inode::{Body, FileKind, Inode, InodeId, Link, Listed, Name, RootId};
 use crate::journal::Was;
 use crate::limits::entry_charge;
 use crate::quota::workspace_charge;
-use crate::resolve::Place;
+use crate::resolve::ResolvedPath;
 use crate::vfs::{Vfs, root_mut};
 
-/// Where a directory lies.
+/// The position of a directory in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     /// Directories above it; 0 for a root.
@@ -31,7 +30,7 @@ impl Position {
 }
 
 impl Vfs {
-    /// What a name in a directory stands for, asking the source if the directory is a mount's.
+    /// The target of a name in a directory; asks the source if the directory is mounted.
     pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         match &self.inode(dir)?.body {
             Body::Directory { listed: Listed::TooLarge, .. } => return self.look_up(dir, name),
@@ -45,13 +44,13 @@ impl Vfs {
         Ok(entries.get(name).map(|entry| entry.inode))
     }
 
-    /// Whether something can be made in a directory: it is a root or still has a name.
+    /// Whether an entry can be created in a directory: it is a root or still has a name.
     pub(crate) fn is_linked(&self, dir: InodeId) -> Result<bool, VfsError> {
         let inode = self.inode(dir)?;
         Ok(!inode.links.is_empty() || self.root(inode.root)?.dir == dir)
     }
 
-    /// The directory above, or the directory itself for a root.
+    /// The parent directory, or the directory itself for a root.
     pub(crate) fn parent(&self, dir: InodeId) -> Result<InodeId, VfsError> {
         Ok(self.inode(dir)?.links.first().map_or(dir, |link| link.dir))
     }
@@ -66,18 +65,18 @@ impl Vfs {
         Ok(position)
     }
 
-    /// Refuses an entry that would lie too deep or have too long a path.
+    /// Refuses an entry that would be nested too deeply or have too long a path.
     pub(crate) fn check_position(&self, at: Position, kind: FileKind) -> Result<(), VfsError> {
         let too_deep = kind == FileKind::Directory && at.depth > self.limits.depth;
-        // The last name is followed by no slash.
+        // No slash follows the last name.
         if too_deep || at.path_bytes > self.limits.path_bytes.saturating_add(1) {
             return Err(VfsError::NameTooLong);
         }
         Ok(())
     }
 
-    /// Makes a new inode at a place where nothing is.
-    pub(crate) fn create(&mut self, place: &Place, body: Body) -> Result<InodeId, VfsError> {
+    /// Creates a new inode under a name that is free.
+    pub(crate) fn create(&mut self, place: &ResolvedPath, body: Body) -> Result<InodeId, VfsError> {
         let name = place.name.as_ref().ok_or(VfsError::AlreadyExists)?;
         self.check_writable(place.dir)?;
         if !self.is_linked(place.dir)? {
@@ -99,8 +98,8 @@ impl Vfs {
         Ok(id)
     }
 
-    /// Lets a name stand for an inode, or for nothing. What it stood for loses a link and is freed
-    /// if that was its last. Quotas were checked; this charges. Fails only before any change.
+    /// Points a name at an inode, or removes it. The inode it pointed at loses a link and is freed if that was its
+    /// last. The caller has checked the quotas; this charges them. Fails only before any change.
     pub(crate) fn set_entry(&mut self, dir: InodeId, name: &Name, new: Option<InodeId>) -> Result<(), VfsError> {
         let now_ns = self.now_ns;
         let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();
@@ -152,7 +151,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Tells both journals of a change that was made.
+    /// Records a change in both journals.
     fn record(&mut self, root: RootId, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) {
         let state = Arc::make_mut(&mut self.state);
         let Some(root) = root_mut(state, root) else {

@@ -1,24 +1,24 @@
-//! What can go wrong, in the terms of POSIX and WASI.
+//! Errors, in the terms of POSIX and WASI.
 
 use crate::escaped::escaped;
 use thiserror::Error;
 
-/// Why an operation of a [`Vfs`](crate::Vfs) was refused. Nothing was changed when one is returned.
+/// Why an operation of a [`Vfs`](crate::Vfs) was refused. An operation that returns an error has changed nothing.
 ///
-/// Each names the WASI preview 1 errno that the guest sees for it.
+/// Each variant names the WASI preview 1 errno that the guest sees.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum VfsError {
-    /// `noent`: nothing has this name, or the directory was removed while open.
+    /// `noent`: the name does not exist, or the directory was removed while open.
     #[error("no such file or directory")]
     NotFound,
     /// `notdir`: a component, or a name followed by a slash, is not a directory.
     #[error("not a directory")]
     NotADirectory,
-    /// `isdir`: a file was needed and this is a directory.
+    /// `isdir`: the operation needs a file and this is a directory.
     #[error("is a directory")]
     IsADirectory,
-    /// `exist`: the name is taken.
+    /// `exist`: the name exists.
     #[error("already exists")]
     AlreadyExists,
     /// `notempty`: the directory has entries; remove them first.
@@ -31,26 +31,26 @@ pub enum VfsError {
     /// `nametoolong`: a name, a path or the nesting of directories is over its limit.
     #[error("name, path or nesting is over its limit; shorten it")]
     NameTooLong,
-    /// `loop`: more symlinks than `symlink_hops`, or a symlink where none may be followed.
-    #[error("too many symbolic links, or one where none may be followed")]
+    /// `loop`: more symlinks than `symlink_hops`, or a symlink where following is not allowed.
+    #[error("too many symbolic links, or one where following is not allowed")]
     TooManySymlinks,
-    /// `mlink`: a file has as many hard links as it may have.
+    /// `mlink`: the file has the maximum number of hard links.
     #[error("too many hard links to one file; copy it instead")]
     TooManyLinks,
-    /// `inval`: an argument makes no sense: a NUL in a path, a directory moved into itself.
+    /// `inval`: an invalid argument, such as a NUL in a path or a directory moved into itself.
     #[error("invalid argument")]
     Invalid,
     /// `ilseq`: the path is not UTF-8.
     #[error("path is not UTF-8")]
     IllegalBytes,
-    /// `nospc`: the quota of bytes or inodes, or the memory ceiling, would be passed.
+    /// `nospc`: the operation would exceed the quota of bytes or inodes, or the memory ceiling.
     #[error("quota exceeded; delete files or raise `bytes` or `inodes`")]
     NoSpace,
-    /// `nomem`: a mounted directory is too large to be listed within `mount_entries` or memory, or
-    /// as many names again were looked up in such directories.
+    /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or as many names again were
+    /// looked up in such directories.
     #[error("mounted directory is too large; mount a smaller one or raise `mount_entries`")]
     MountTooLarge,
-    /// `fbig`: an offset beyond what a file can have, or a file longer than the caller accepts.
+    /// `fbig`: an offset beyond the maximum file size, or a file longer than the caller accepts.
     #[error("file too large")]
     FileTooBig,
     /// `rofs`: the root is read-only.
@@ -63,14 +63,14 @@ pub enum VfsError {
     #[error("operation not permitted")]
     NotPermitted,
     /// `io`: the mount's source failed, or its file changed while it was being read.
-    #[error("the mounted directory could not be read, or changed meanwhile")]
+    #[error("the mounted directory could not be read, or it changed during the read")]
     Io,
     /// `badf`: no inode has this id; it was removed and released.
     #[error("stale inode or unknown root")]
     BadInode,
 }
 
-/// An operation of the embedder failed on one path.
+/// An operation of the embedder on one path failed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("`{path}`: {reason}", path = escaped(.path))]
 #[non_exhaustive]

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 
-/// A name, or any text that a guest or a host's file chose, as it stands in messages, tables and logs: one that could write
-/// lines of ours, hide or turn around what stands beside it is escaped.
+/// Escapes a name, or any text chosen by a guest or a host's file, for messages, tables and logs, so that it cannot
+/// forge lines, hide, or reorder the text beside it.
 ///
-/// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, what changes the direction of
-/// text, what takes no room (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and the backtick that
-/// names are quoted with. What is no UTF-8 becomes `\xNN`. All else stays: an ordinary name is itself.
+/// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, characters that change the
+/// text direction, invisible characters (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and
+/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All else is kept: an ordinary name is
+/// unchanged.
 ///
 /// ```
 /// use glovebox_vfs::escaped;
@@ -21,13 +22,13 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// As [`escaped`], for a sentence that may tell of names and quote them itself: backslashes and backticks stay.
+/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks are kept.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }
 }
 
-/// What [`escaped`] and [`escaped_text`] give, to be displayed.
+/// The result of [`escaped`] and [`escaped_text`], to be displayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a OsStr,
@@ -54,16 +55,16 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a character drives a terminal, ends a line, or is not seen where it stands.
+/// Whether a character controls a terminal, ends a line, or is invisible.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            // What Unicode lets a program ignore in display, with the fillers, joiners and directions among them.
+            // Unicode's default-ignorable characters, including fillers, joiners and direction marks.
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-            // Ends of lines and paragraphs, annotations, and a blank that is none.
+            // Line and paragraph ends, annotations, and the blank Braille pattern.
             | '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{2800}')
 }
 
@@ -101,7 +102,7 @@ mod tests {
             ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", r"\u{202e}txt.exe\u{2066}\u{200f}\u{61c}"),
             ("a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}", r"a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}"),
             ("\u{3164}\u{fe0f}\u{e0041}\u{2800}", r"\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
-            // A name that looks like an escaped one, and one that ends its quotes.
+            // A name that looks escaped already, and one that closes its quotes.
             (r"a\nb", r"a\\nb"),
             ("a`; `b", r"a\u{60}; \u{60}b"),
         ] {

@@ -14,13 +14,13 @@ fn to_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// A length that a buffer bounds anyway.
+/// A length that is bounded by a buffer.
 fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// Reads until the buffer is full. A file that ends before what its `stat` said has changed, and
-/// half of one and half of another is no content to give anybody.
+/// Reads until the buffer is full. A file that ends before the length of its `stat` has changed; half of one version
+/// and half of another is not returned to anybody.
 fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let mut done = 0_usize;
     while let Some(rest) = into.get_mut(done..)
@@ -38,12 +38,12 @@ fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u
 }
 
 impl Vfs {
-    /// Reads from a file. Returns how many bytes were read: fewer than asked at the end of the
-    /// file, 0 behind it, and sometimes fewer from a mounted file.
+    /// Reads from a file. Returns how many bytes were read: fewer than requested at the end of the file, 0 past it, and
+    /// sometimes fewer from a mounted file.
     ///
     /// # Errors
-    /// [`VfsError::IsADirectory`]; [`VfsError::Invalid`] for a symlink; [`VfsError::Io`] when the
-    /// source fails before anything was read; [`VfsError::BadInode`].
+    /// [`VfsError::IsADirectory`]; [`VfsError::Invalid`] for a symlink; [`VfsError::Io`] when the source fails before
+    /// any byte was read; [`VfsError::BadInode`].
     pub fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let (size, content) = self.file(inode)?;
         let left = to_usize(size.saturating_sub(offset));
@@ -65,8 +65,8 @@ impl Vfs {
         }
     }
 
-    /// Writes into a file, growing it as needed; a gap reads as zeros. All of the data is written,
-    /// or none. Writing nothing changes nothing.
+    /// Writes to a file, growing it as needed; a gap reads as zeros. Either all of the data is written or none. An
+    /// empty write changes nothing.
     ///
     /// # Errors
     /// [`VfsError::NoSpace`], [`VfsError::FileTooBig`], [`VfsError::ReadOnly`], and as
@@ -96,7 +96,7 @@ impl Vfs {
         Ok(size.saturating_add(to_u64(data.len())))
     }
 
-    /// Cuts a file or grows it with zeros. A hole needs no memory but is charged like data.
+    /// Truncates a file or extends it with zeros. A hole needs no memory but is charged like data.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -110,7 +110,7 @@ impl Vfs {
         self.resize(inode, size.min(len), len)
     }
 
-    /// Makes sure that a range exists: grows the file with zeros if it ends before.
+    /// Ensures that a range exists: extends the file with zeros if it ends earlier.
     ///
     /// # Errors
     /// [`VfsError::Invalid`] for an empty range, else as [`write_at`](Self::write_at).
@@ -123,7 +123,7 @@ impl Vfs {
         self.set_len(inode, size.max(end))
     }
 
-    /// Empties a file for `O_TRUNC`: as `set_len` to 0.
+    /// Truncates a file for `O_TRUNC`, like `set_len(0)`.
     pub(crate) fn truncate(&mut self, inode: InodeId) -> Result<(), VfsError> {
         self.set_len(inode, 0)
     }
@@ -136,9 +136,8 @@ impl Vfs {
         }
     }
 
-    /// Gives a file another length, of which the first `keep` bytes are what they were, and makes
-    /// it private: from here on the source is not asked for it. Charges first, so that a refusal
-    /// leaves the file as it was, and without having read a gigabyte to find out.
+    /// Changes the length of a file, keeps its first `keep` bytes, and makes it private: from here on the source is not
+    /// read. Charges first, so that a refusal leaves the file unchanged, without having read a gigabyte to find out.
     fn resize(&mut self, id: InodeId, keep: u64, size: u64) -> Result<(), VfsError> {
         let (old_size, content) = self.file(id)?;
         let (old_charge, from_mount) = match content {
@@ -181,7 +180,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The source of a mounted file, and the file's path there.
+    /// The source of a mounted file, and the file's path in it.
     fn source_of(&self, id: InodeId) -> Result<(Arc<dyn MountSource>, String), VfsError> {
         let inode = self.inode(id)?;
         let source = self.root(inode.root)?.source.clone();
@@ -189,8 +188,7 @@ impl Vfs {
         source.zip(path).ok_or(VfsError::Io)
     }
 
-    /// The first bytes of a mounted file, in memory. The cache is passed by: all of it is wanted
-    /// once.
+    /// Reads the first bytes of a mounted file into memory. Bypasses the cache: each byte is needed once.
     fn copy_from_mount(&mut self, id: InodeId, len: u64) -> Result<Chunks, VfsError> {
         let (source, path) = self.source_of(id)?;
         let mut chunks = Chunks::default();
@@ -209,8 +207,8 @@ impl Vfs {
         Ok(chunks)
     }
 
-    /// Reads from a mounted file, up to the end of the source's chunk: a piece that is wanted whole
-    /// goes straight to the reader, another by way of the cache.
+    /// Reads from a mounted file, up to the end of the source's chunk: a whole chunk goes straight to the reader, any
+    /// other piece through the cache.
     fn read_mounted(&mut self, id: InodeId, size: u64, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let number = offset / SOURCE_CHUNK_BYTES;
         let start = number.saturating_mul(SOURCE_CHUNK_BYTES);

@@ -46,8 +46,8 @@ impl Vfs {
         Ok(data)
     }
 
-    /// Writes a whole file, replacing what it held, and makes the directories above it. If it does
-    /// not fit, what was there stays.
+    /// Writes a whole file, replacing its content, and creates missing parent directories. If it does not fit, the old
+    /// content stays.
     ///
     /// # Errors
     /// [`VfsError::NoSpace`], [`VfsError::ReadOnly`], and those of [`open`](Self::open).
@@ -80,7 +80,7 @@ impl Vfs {
             }
             None => self.create(&place, Body::empty_file())?,
         };
-        // Only a new inode can have used up what was reserved.
+        // Only a new inode can have used the reservation.
         if let Err(error) = self.write_at(inode, 0, data) {
             if let (None, Some(name)) = (place.found, &place.name) {
                 self.set_entry(place.dir, name, None)?;
@@ -97,7 +97,7 @@ impl Vfs {
             };
             match self.create_dir(top, parent) {
                 Ok(_) | Err(VfsError::AlreadyExists) => {}
-                // A read-only root is only in the way if the directory is missing.
+                // A read-only root is an error only if the directory is missing.
                 Err(error) => return Err(error),
             }
         }
@@ -147,7 +147,7 @@ impl Vfs {
             return Err(VfsError::NotADirectory);
         }
         self.check_writable(found)?;
-        // From the top down; then the names go from the bottom up.
+        // Collects from the top down; then removes from the bottom up.
         let mut names = vec![(place.dir, name)];
         let mut dirs = vec![found];
         while let Some(dir) = dirs.pop() {
@@ -180,7 +180,7 @@ impl Vfs {
         }
     }
 
-    /// What a path leads to, through symlinks inside the root.
+    /// The stat of the target of a path, through symlinks inside the root.
     ///
     /// # Errors
     /// Those of [`lookup`](Self::lookup).

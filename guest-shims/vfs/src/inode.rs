@@ -1,17 +1,17 @@
-//! Files, directories and symlinks, and how the outside names them.
+//! Files, directories and symlinks, and their public ids.
 
 use std::sync::Arc;
 
 use crate::content::Chunks;
 use crate::directory::Entries;
 
-/// A name in a directory, shared by everything that mentions it.
+/// A name in a directory, shared by everything that refers to it.
 pub(crate) type Name = Arc<str>;
 
-/// Names a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
+/// The id of a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
 ///
-/// Numbers are handed out in order and never again, so that the same operations give the same
-/// numbers everywhere and a stale id is noticed.
+/// Numbers are assigned in order and never reused, so that the same operations give the same numbers everywhere and a
+/// stale id is detected.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct InodeId(pub(crate) u64);
 
@@ -23,7 +23,7 @@ impl InodeId {
     }
 }
 
-/// Names one of the trees of a [`Vfs`](crate::Vfs), in the order they were added.
+/// The id of one of the trees of a [`Vfs`](crate::Vfs), in the order in which they were added.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RootId(pub(crate) u32);
 
@@ -35,7 +35,7 @@ impl RootId {
     }
 }
 
-/// What an inode is.
+/// The type of an inode.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FileKind {
     /// A regular file.
@@ -46,26 +46,25 @@ pub enum FileKind {
     Symlink,
 }
 
-/// What is known about an inode. Times are nanoseconds since 1970, as the embedder set them.
+/// The attributes of an inode. Times are nanoseconds since 1970, by the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
     /// The inode.
     pub inode: InodeId,
-    /// The root it lies in.
+    /// The root that contains it.
     pub root: RootId,
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
-    /// Names it has: 0 when removed but open. A directory says 1, which by custom means that its
+    /// The number of names: 0 when removed but open. Always 1 for a directory, which by convention means that its
     /// subdirectories are not counted.
     pub links: u64,
     /// Length of a file, or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,
-    /// Last access: creation, or what [`set_times`](crate::Vfs::set_times) said. Reading does not
-    /// change it.
+    /// Last access: creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not change it.
     pub accessed_ns: u64,
     /// Last change of the content.
     pub modified_ns: u64,
-    /// Last change of the content or of what is said here.
+    /// Last change of the content or of the attributes.
     pub changed_ns: u64,
 }
 
@@ -90,10 +89,10 @@ pub(crate) struct Link {
     pub(crate) name: Name,
 }
 
-/// Where the source of a mount has an inode, which may not be where the guest has it.
+/// The path of an inode in a mount's source, which may differ from its path in the guest.
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePath {
-    /// The directory, shared by all that is in there.
+    /// The directory, shared by all of its entries.
     pub(crate) dir: Arc<str>,
     pub(crate) name: Name,
 }
@@ -113,10 +112,10 @@ pub(crate) fn join(dir: &str, name: &str) -> String {
 pub(crate) struct Inode {
     pub(crate) root: RootId,
     pub(crate) body: Body,
-    /// Its names: at most one for a directory, none for a root or what was removed while open.
+    /// Its names: at most one for a directory, none for a root or a removed inode that is still open.
     pub(crate) links: Vec<Link>,
     pub(crate) times: Times,
-    /// What the mount is charged for it, if it came out of one; else the workspace is.
+    /// The mount's charge if it came from a mount; otherwise the workspace is charged.
     pub(crate) mount_charge: Option<u64>,
     pub(crate) source: Option<Arc<SourcePath>>,
 }
@@ -128,14 +127,14 @@ pub(crate) enum Body {
     Symlink(Arc<str>),
 }
 
-/// Which of a directory's entries are here, and which still only in the source.
+/// Which of a directory's entries are loaded, and which are still only in the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Listed {
-    /// All are here.
+    /// All are loaded.
     Whole,
-    /// Nobody has asked yet. Of a directory that was restored, some may be here.
+    /// Not listed yet. Some entries of a restored directory may be loaded.
     NotYet,
-    /// There are too many to list them. Those are here that were looked up.
+    /// There are too many to list. Those that were looked up are loaded.
     TooLarge,
 }
 
@@ -143,9 +142,9 @@ pub(crate) enum Listed {
 pub(crate) enum Content {
     /// In memory.
     Private(Arc<Chunks>),
-    /// In the source, at its path there.
+    /// In the source, at its path in the source.
     Mounted,
-    /// It was in the source, but a commit removed it while it was open.
+    /// A commit removed it from the source while it was open.
     Gone,
 }
 

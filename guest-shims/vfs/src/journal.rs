@@ -1,8 +1,8 @@
-//! What has changed in a root since a point in time, recorded as it happens.
+//! The changes in a root since a point in time, recorded as they happen.
 //!
-//! The journal holds, for each directory entry that is not what it was, what it was, and which
-//! files have been written. The tree of then is the tree of now with these put back, so that the
-//! difference costs what changed and no copy of the old tree (nor of its bytes) is kept.
+//! The journal holds the old value of each directory entry that changed, and which files have been written. The old
+//! tree is the current tree with these values restored, so that the cost is proportional to the changes and no copy of
+//! the old tree (or of its bytes) is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::inode::{FileKind, InodeId, Name};
 use crate::limits::{TOMBSTONE_BYTES, length};
 use crate::mount::SourceStat;
 
-/// What a name stood for.
+/// What a name referred to.
 #[derive(Clone, Debug)]
 pub(crate) struct Was {
     pub(crate) inode: InodeId,
@@ -19,21 +19,21 @@ pub(crate) struct Was {
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// The names of one directory that changed, with what they stood for, `None` for nothing.
+/// The changed names of one directory, with what they referred to, `None` for nothing.
 pub(crate) type ChangedNames = BTreeMap<Name, Option<Was>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) dirs: BTreeMap<InodeId, ChangedNames>,
-    /// Directories that no longer have the name they had; a removed directory's id stays.
+    /// Directories that no longer have their old name; the id of a removed directory stays.
     moved: BTreeSet<InodeId>,
-    /// Files written. Those that are gone are not here.
+    /// Files written. Those that no longer exist are not included.
     pub(crate) written: BTreeSet<InodeId>,
-    /// The charge for names that something existing lost.
+    /// The charge for names that existing inodes have lost.
     bytes: u64,
 }
 
-/// What the memory of a name is charged.
+/// The charge for remembering a name.
 pub(crate) fn charge(name: &str) -> u64 {
     TOMBSTONE_BYTES.saturating_add(length(name))
 }
@@ -43,23 +43,23 @@ impl Journal {
         self.bytes
     }
 
-    /// Whether this name now stands for something else.
+    /// Whether this name refers to something else now.
     pub(crate) fn has(&self, dir: InodeId, name: &str) -> bool {
         self.dirs.get(&dir).is_some_and(|names| names.contains_key(name))
     }
 
-    /// Whether the directory has another name than it had.
+    /// Whether the directory's name has changed.
     pub(crate) fn has_moved(&self, dir: InodeId) -> bool {
         self.moved.contains(&dir)
     }
 
-    /// A journal of these names; nothing is written yet.
+    /// A journal of these names, with no file written.
     pub(crate) fn of(dirs: BTreeMap<InodeId, ChangedNames>) -> Self {
         let mut journal = Self { dirs, ..Self::default() };
         for (name, was) in journal.dirs.values().flatten() {
             let Some(was) = was else { continue };
             journal.bytes = journal.bytes.saturating_add(charge(name));
-            // What it stood for stands there no more, or there would be no record.
+            // It no longer has that name, or there would be no record.
             if was.kind == FileKind::Directory {
                 journal.moved.insert(was.inode);
             }
@@ -67,9 +67,9 @@ impl Journal {
         journal
     }
 
-    /// A name is about to stand for `new` instead of `was`. What returns to what it was is
-    /// forgotten, so the journal never grows by making and removing again; then the answer is
-    /// what was remembered.
+    /// Records that a name is about to refer to `new` instead of `was`. A name that returns to its old value is
+    /// forgotten, so that creating and removing repeatedly does not grow the journal; then the recorded value is
+    /// returned.
     pub(crate) fn record(&mut self, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) -> Option<Was> {
         let mut restored = None;
         let names = self.dirs.entry(dir).or_default();

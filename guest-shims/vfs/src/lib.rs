@@ -33,10 +33,10 @@
 //!
 //! * [`Vfs`] is the file system: roots, handles, operations by path and by inode, quotas.
 //! * [`VfsLimits`] are the quotas, [`VfsError`] what a refusal means.
-//! * [`MountSource`] supplies a root that the embedder has elsewhere.
-//! * [`Vfs::save`] and [`Vfs::restore`] carry it to another process, [`RestoreError`] says what is not accepted;
-//!   [`encoding`] is for those who save more beside it.
-//! * [`escaped`] makes names harmless in messages: of all that shows names, nothing lies lower than this crate.
+//! * [`MountSource`] supplies a root whose files the embedder stores elsewhere.
+//! * [`Vfs::save`] and [`Vfs::restore`] carry it to another process; [`RestoreError`] says what is refused.
+//!   [`encoding`] is for the crates that save more beside it.
+//! * [`escaped`] makes names harmless in messages; it lives here because this is the lowest crate that shows names.
 //! * [`Changes`] and [`CommitStep`] say what a guest did, for a report and for writing it back.
 //!
 //! What it does not protect against: a [`MountSource`] that answers for more than it should (the

@@ -1,4 +1,4 @@
-//! Quotas, and what things cost against them.
+//! Quotas, and the charges against them.
 
 use crate::content::CHUNK_BYTES;
 
@@ -10,42 +10,39 @@ pub(crate) const INODE_BYTES: u64 = 512;
 /// and a record in each of the two change journals.
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
-/// Charged per journal record of a name that existed before and was taken away or replaced, beside
-/// the name. Two of them (there are two journals) are less than the inode and entry of a file, so
-/// that removing a file for good always frees quota, although it is remembered.
+/// Charged per journal record of an existing name that was removed or replaced, beside the name. Two of them (there are
+/// two journals) are less than the inode and entry of a file, so that removing a file always frees quota although it is
+/// remembered.
 pub(crate) const TOMBSTONE_BYTES: u64 = 160;
 
-/// Hard links per file. A file keeps the list of its names, which is searched on each removal;
-/// NTFS has the same limit.
+/// Hard links per file. A file keeps the list of its names, which is searched on each removal; NTFS has the same limit.
 pub(crate) const MAX_LINKS: usize = 1_024;
 
-/// WASI offsets are signed where they are sought, so no file may be longer.
+/// WASI seeks with signed offsets, so no file may be longer.
 pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
 
 /// The quotas of one [`Vfs`](crate::Vfs). All are finite.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VfsLimits {
-    /// Bytes of files (their logical length in whole 4 KiB chunks, holes included), names,
-    /// symlink targets, and a fixed charge per inode, entry and remembered deletion, over all
-    /// roots. What is only mounted does not count until it is written. Default 64 MiB. The guest
-    /// sees `nospc`.
+    /// Bytes of files (their logical length in whole 4 KiB chunks, holes included), names and symlink targets, plus a
+    /// fixed charge per inode, entry and remembered deletion, over all roots. Mounted files do not count until they are
+    /// written. Default 64 MiB. The guest sees `nospc`.
     pub bytes: u64,
-    /// Files, directories and symlinks, each further hard link too, those removed but still open
-    /// included, mounted ones not. Default 10,000. The guest sees `nospc`.
+    /// Files, directories and symlinks, including each further hard link and those removed but still open, excluding
+    /// mounted ones. Default 10,000. The guest sees `nospc`.
     pub inodes: u64,
-    /// Bytes of mounted files kept for the next read. Default 8 MiB; 0 reads each time.
+    /// Bytes of mounted files cached for later reads. Default 8 MiB; 0 reads from the source each time.
     pub mount_cache_bytes: u64,
-    /// Entries of mounted directories known at once, over all mounts. Default 100,000. The guest
-    /// sees `nomem` when it lists a directory that does not fit. Names in such a directory can be
-    /// looked up one by one: as many again.
+    /// Entries of mounted directories loaded at once, over all mounts. Default 100,000. The guest sees `nomem` when it
+    /// lists a directory that does not fit. Names in such a directory can still be looked up one by one, up to the same
+    /// number.
     pub mount_entries: u64,
     /// Bytes of a path, of a symlink's target, and of the whole path from its root of anything
     /// created. Default 4,096. The guest sees `nametoolong`.
     pub path_bytes: usize,
     /// Bytes of a name. Default 255. The guest sees `nametoolong`.
     pub name_bytes: usize,
-    /// Directories in one another, the root not counted. Default 256. The guest sees
-    /// `nametoolong`.
+    /// Nesting of directories, the root not counted. Default 256. The guest sees `nametoolong`.
     pub depth: usize,
     /// Symlinks followed in one path. Default 40, as in Linux. The guest sees `loop`.
     pub symlink_hops: usize,
@@ -67,7 +64,7 @@ impl Default for VfsLimits {
 }
 
 impl VfsLimits {
-    /// Entries of mounted directories known at once, those that were looked up one by one included.
+    /// Entries of mounted directories loaded at once, including those looked up one by one.
     pub(crate) fn known_entries(&self) -> u64 {
         self.mount_entries.saturating_mul(2)
     }
@@ -89,15 +86,15 @@ pub(crate) fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// What is charged at the moment, the mount cache excepted.
+/// The current charges, the mount cache excepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Against `VfsLimits::bytes`, tombstones excepted.
     pub(crate) workspace_bytes: u64,
-    /// Of all journals. They count against `VfsLimits::bytes` but are never themselves refused:
-    /// a deletion must always be possible.
+    /// Of all journals. They count against `VfsLimits::bytes` but are never refused themselves: a deletion must always
+    /// be possible.
     pub(crate) tombstone_bytes: u64,
-    /// Of mounted directories' listings: no quota in bytes, but part of the memory ceiling.
+    /// Of mounted directories' listings: without a quota in bytes, but part of the memory ceiling.
     pub(crate) mount_bytes: u64,
     /// Against `VfsLimits::inodes`.
     pub(crate) inodes: u64,

@@ -1,4 +1,4 @@
-//! Reading directories: a guest's cookies, and a mount's first touch.
+//! Reading directories: a guest's cookies, and the first access to a mount.
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use crate::vfs::Vfs;
 /// Entries returned by one call at most, whatever a guest asks for.
 const MAX_ENTRIES: usize = 1_024;
 
-/// Units of work that a source's answer about one name counts as: on a host it takes some ten microseconds.
+/// Work units of one name lookup in a source: on a host it takes some ten microseconds.
 const LOOK_UP_WORK: u64 = 100;
 
-/// A cookie carries the position to go on from and, above it, where the listing ends. The end is
-/// fixed when a listing starts, so a guest that renames or creates in a loop over a directory does
-/// not meet its own names for ever; the position belongs to a name for as long as it exists, so
-/// nothing is skipped or seen twice.
+/// A cookie carries the position to continue from and, above it, where the listing ends. The end is fixed when a
+/// listing starts, so that a guest that renames or creates in a loop over a directory does not see its own names for
+/// ever. A name keeps its position for as long as it exists, so that nothing is skipped or seen twice.
 #[derive(Clone, Copy)]
 struct Cookie {
     from: u32,
@@ -26,7 +25,7 @@ struct Cookie {
 }
 
 impl Cookie {
-    /// Any 64 bits are a cookie: a guest may make them up.
+    /// Any 64 bits are a valid cookie: a guest may make them up.
     fn decode(cookie: u64, next_place: u32) -> Self {
         if cookie == 0 {
             return Self { from: 1, until: next_place };
@@ -45,16 +44,15 @@ impl Cookie {
 type SourceOf = (RootId, Arc<str>, Arc<dyn MountSource>);
 
 impl Vfs {
-    /// Entries of a directory from a cookie on, `.` and `..` first, then in the order of creation
-    /// (a mount's by name). Cookie 0 is the start; an empty answer is the end. At most
-    /// `max_entries`, and at most 1,024, are returned.
+    /// Entries of a directory from a cookie on, `.` and `..` first, then in the order of creation (a mount's by name).
+    /// Cookie 0 is the start; an empty result is the end. Returns at most `max_entries`, and at most 1,024.
     ///
-    /// What is created after the listing started is not part of it; what is removed before it is
-    /// reached is not either; all else appears exactly once.
+    /// Names created after the listing started are not included, nor are names removed before they are reached; all
+    /// others appear exactly once.
     ///
     /// # Errors
-    /// [`VfsError::NotADirectory`]; [`VfsError::Io`] and [`VfsError::MountTooLarge`] on the first
-    /// touch of a mounted directory.
+    /// [`VfsError::NotADirectory`]; [`VfsError::Io`] and [`VfsError::MountTooLarge`] on the first access to a mounted
+    /// directory.
     pub fn read_dir(&mut self, dir: InodeId, cookie: u64, max_entries: usize) -> Result<Vec<DirEntry>, VfsError> {
         self.ensure_listed(dir)?;
         let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
@@ -92,8 +90,8 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Lists a mounted directory if that was not done. Its entries are as if they had always been
-    /// there: no journal, no workspace quota.
+    /// Lists a mounted directory unless that has been done. Its entries appear as if they had always existed: no
+    /// journal, no workspace quota.
     pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
         if matches!(
             self.inode(dir)?.body,
@@ -102,7 +100,7 @@ impl Vfs {
             return Ok(());
         }
         let result = self.list_source(dir);
-        // Others of its names are looked up one by one, instead of asking for all of them again.
+        // Other names are looked up one by one, instead of listing the directory again.
         if result == Err(VfsError::MountTooLarge)
             && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
         {
@@ -124,13 +122,13 @@ impl Vfs {
         Ok((inode.root, Arc::from(at.path()), source))
     }
 
-    /// What a name stands for in a mounted directory that is too large to be listed.
+    /// The target of a name in a mounted directory that is too large to list.
     pub(crate) fn look_up(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         let inode = self.inode(dir)?;
         if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {
             return Ok(Some(entry.inode));
         }
-        // It is gone here, whatever the source has.
+        // The guest removed it, whatever the source has.
         if self.root(inode.root)?.committed.has(dir, name) {
             return Ok(None);
         }
@@ -143,7 +141,7 @@ impl Vfs {
             return Ok(None);
         };
         let name = Name::from(name);
-        // Each has the path to itself.
+        // Its path is not shared with other entries.
         let charge = inode.mount_charge.unwrap_or(0).saturating_add(length(&path));
         inode.mount_charge = Some(charge);
         inode.links.push(Link { dir, name: name.clone() });
@@ -173,12 +171,12 @@ impl Vfs {
         if listed.len() > limit {
             return Err(VfsError::MountTooLarge);
         }
-        // The source's order may depend on the machine; ours may not.
+        // The source's order may depend on the machine; this order must not.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // It may be known what some names stand for, or that they are gone: of a directory that was restored (see `saved`), or
-        // was too large when they were looked up.
+        // Some names may be known already, or known to be removed: in a directory that was restored (see `saved`), or
+        // that was too large when they were looked up.
         let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
@@ -219,7 +217,7 @@ impl Vfs {
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
-        // What was kept comes behind: its places were not known without the rest.
+        // The known names come last: their places were not known without the rest.
         for (_, name) in kept.between(FIRST_PLACE, kept.next_place()) {
             if let Some(entry) = kept.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;
@@ -234,7 +232,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The inode for an entry that a source told of, unless it cannot be shown.
+    /// The inode for an entry that a source returned, unless it cannot be shown.
     fn mounted_inode(
         &self,
         root: RootId,

@@ -1,4 +1,4 @@
-//! What is known about an inode.
+//! Attributes of inodes.
 
 use crate::error::VfsError;
 use crate::inode::{Body, FileKind, InodeId, Stat, join};
@@ -6,7 +6,7 @@ use crate::limits::length;
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// What is known about an inode.
+    /// The attributes of an inode.
     ///
     /// # Errors
     /// [`VfsError::BadInode`].
@@ -34,8 +34,8 @@ impl Vfs {
         })
     }
 
-    /// Sets the times of access and change; `None` leaves one as it is. A file whose times alone
-    /// were set is not reported as modified.
+    /// Sets the times of access and change; `None` leaves one unchanged. A file of which only the times were set is not
+    /// reported as modified.
     ///
     /// # Errors
     /// [`VfsError::ReadOnly`], [`VfsError::BadInode`].
@@ -54,8 +54,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// A path of an inode from its root, `""` for the root itself. `None` for what has no name any
-    /// more; the name given first if there are several.
+    /// A path of an inode from its root, `""` for the root itself. `None` for an inode without a name; the oldest name
+    /// if there are several.
     #[must_use]
     pub fn path_of(&self, inode: InodeId) -> Option<String> {
         let found = self.inode(inode).ok()?;

@@ -1,11 +1,11 @@
-//! Where a mounted root's files come from.
+//! The source of a mounted root's files.
 
 use std::fmt;
 
 use crate::inode::FileKind;
 
-/// Bytes asked from a source at once, and kept in the cache: large enough that a sequential read
-/// in small steps asks rarely, small enough that a random one wastes little.
+/// Bytes read from a source at once, and kept in the cache: large enough that a sequential read in small steps calls
+/// the source rarely, small enough that a random one wastes little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 
 /// A directory tree of the embedder that a root shows, such as a directory of the host.
@@ -14,17 +14,17 @@ pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 /// `..`, an empty component, a NUL or a leading slash, but it may pass through something that has
 /// become a symlink since it was listed: open every component without following links.
 ///
-/// The file system asks only for what a guest touches, and remembers what it was told.
+/// The file system asks only for what a guest accesses, and remembers the answers.
 pub trait MountSource: Send + Sync {
-    /// The entries of a directory, in any order, without `.` and `..`. Stop after `limit` + 1 of
-    /// them: then names in it are looked up one by one, with [`stat`](Self::stat). Leave out what is neither file, directory nor
+    /// The entries of a directory, in any order, without `.` and `..`. Stop after `limit` + 1 of them: names in it are
+    /// then looked up one by one, with [`stat`](Self::stat). Leave out anything that is not a file, directory or
     /// symlink, and names that are not UTF-8.
     ///
     /// # Errors
     /// The guest sees `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
-    /// What is at a path, if anything is that [`list`](Self::list) would show; a symlink there is not followed.
+    /// The stat of a path, if [`list`](Self::list) would show something there; a symlink there is not followed.
     ///
     /// # Errors
     /// The guest sees `io`.
@@ -36,8 +36,8 @@ pub trait MountSource: Send + Sync {
     /// The guest sees `io`.
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// The target of a symlink. It is resolved inside the root it lies in, by the rules for
-    /// symlinks that guests make, so it cannot lead out.
+    /// The target of a symlink. It is resolved inside the root that contains it, by the rules for symlinks that guests
+    /// create, so it cannot lead out.
     ///
     /// # Errors
     /// The link is left out of the listing.
@@ -53,23 +53,23 @@ pub struct SourceEntry {
     pub stat: SourceStat,
 }
 
-/// What a source says of a path. Two that are equal are taken for the same, unchanged file.
+/// A source's stat of a path. Two equal values mean the same, unchanged file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceStat {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// Length of a file.
     pub size_bytes: u64,
     /// Last change of the content, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// Last change of the content or of what is known about it, in nanoseconds since 1970, where the source keeps it and
-    /// nobody can set it back; else 0.
+    /// Last change of the content or the attributes, in nanoseconds since 1970, if the source keeps it and nobody can
+    /// set it back; otherwise 0.
     pub changed_ns: u64,
-    /// Which file it is, in the source's terms.
+    /// The file's identity in the source.
     pub identity: FileIdentity,
 }
 
-/// Tells a file from one that took its name.
+/// Tells a file from another one with the same name.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FileIdentity {
     /// The device.
@@ -78,8 +78,7 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// A source could not do what was asked. The guest learns only that: the text may name host paths
-/// and is for the embedder's log.
+/// A source failed. The guest learns only that: the text may name host paths and is for the embedder's log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceError {
     message: String,

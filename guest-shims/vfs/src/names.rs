@@ -1,4 +1,4 @@
-//! Opening, making and removing by path.
+//! Opening, creating and removing by path.
 
 use std::sync::Arc;
 
@@ -8,32 +8,31 @@ use crate::limits::{MAX_LINKS, entry_charge};
 use crate::resolve::{End, Follow};
 use crate::vfs::Vfs;
 
-/// How [`Vfs::open`] treats what it finds. By default it opens what exists, through symlinks, to
-/// be read.
+/// How [`Vfs::open`] treats the target. By default it opens an existing file for reading, through symlinks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenOptions {
     /// Whether a symlink at the end is followed.
     pub follow: Follow,
-    /// Make an empty file if there is nothing (`O_CREAT`).
+    /// Create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
-    /// With `create`: fail if there is something, a symlink included (`O_EXCL`).
+    /// With `create`: fail if the name exists, even as a symlink (`O_EXCL`).
     pub exclusive: bool,
-    /// Empty the file (`O_TRUNC`).
+    /// Truncate the file (`O_TRUNC`).
     pub truncate: bool,
     /// Fail if it is not a directory (`O_DIRECTORY`).
     pub directory: bool,
-    /// The handle will write.
+    /// The handle will be used for writing.
     pub write: bool,
 }
 
-/// What [`Vfs::open`] opened. It holds one reference; give it back with [`Vfs::release`].
+/// What [`Vfs::open`] opened. It holds one reference; release it with [`Vfs::release`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Opened {
     /// The inode.
     pub inode: InodeId,
-    /// What it is: a file or a directory.
+    /// Its type: a file or a directory.
     pub kind: FileKind,
-    /// Whether it was made now.
+    /// Whether this call created it.
     pub created: bool,
 }
 
@@ -60,7 +59,7 @@ impl Vfs {
                 found
             }
             None if !options.create => return Err(VfsError::NotFound),
-            // `open("new/", O_CREAT)` asks for a file with a directory's name.
+            // `open("new/", O_CREAT)` asks for a file under a directory's name.
             None if place.slash => return Err(VfsError::IsADirectory),
             None => self.create(&place, Body::empty_file())?,
         };
@@ -85,11 +84,11 @@ impl Vfs {
         }
     }
 
-    /// Makes a directory. A slash may end the path.
+    /// Creates a directory. The path may end in a slash.
     ///
     /// # Errors
     /// Those of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`], [`VfsError::NameTooLong`] when it would lie too deep.
+    /// [`VfsError::NoSpace`], [`VfsError::NameTooLong`] when it would be nested too deeply.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, End::Name)?;
         if place.found.is_some() {
@@ -117,7 +116,7 @@ impl Vfs {
         self.set_entry(place.dir, name, None)
     }
 
-    /// Removes the name of a file or symlink. The file goes with its last name and handle.
+    /// Removes the name of a file or symlink. The file is freed with its last name and handle.
     ///
     /// # Errors
     /// Those of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
@@ -176,12 +175,12 @@ impl Vfs {
         self.set_entry(place.dir, name, Some(source))
     }
 
-    /// Makes a symlink. The target is kept as it is and resolved when the link is followed.
+    /// Creates a symlink. The target is stored unchanged and resolved when the link is followed.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which
-    /// could only be meant for another namespace, such as the host's after a commit;
-    /// [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`], [`VfsError::NoSpace`].
+    /// Those of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only refer to
+    /// another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// [`VfsError::NoSpace`].
     pub fn symlink(&mut self, target: &[u8], at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let target = self.check_path(target)?;
         if target.is_empty() {

@@ -1,4 +1,4 @@
-//! What is used, what may be, and who gives way.
+//! Usage, quotas, and eviction of the cache.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::limits::{INODE_BYTES, data_charge, length};
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Bytes charged at the moment: file contents in whole chunks, names, inodes, remembered
-    /// deletions, what is known of mounted directories, and the mount cache.
+    /// Bytes charged now: file contents in whole chunks, names, inodes, remembered deletions, entries of mounted
+    /// directories, and the mount cache.
     #[must_use]
     pub fn bytes_used(&self) -> u64 {
         self.state.usage.total_bytes().saturating_add(self.cache.bytes())
@@ -27,15 +27,15 @@ impl Vfs {
         self.peak_bytes = self.bytes_used();
     }
 
-    /// What counts against [`VfsLimits::inodes`](crate::VfsLimits::inodes) at the moment.
+    /// The count against [`VfsLimits::inodes`](crate::VfsLimits::inodes) now.
     #[must_use]
     pub fn inodes_used(&self) -> u64 {
         self.state.usage.inodes
     }
 
-    /// Sets a ceiling on [`bytes_used`](Self::bytes_used), on top of the quotas, for an embedder
-    /// whose memory is shared with something else. Default none. The mount cache shrinks to fit at
-    /// once; what else is over stays, and only growth is refused.
+    /// Sets a ceiling on [`bytes_used`](Self::bytes_used), in addition to the quotas, for an embedder that shares its
+    /// memory with something else. Default none. The mount cache shrinks at once; other usage above the ceiling stays,
+    /// and only growth is refused.
     pub fn set_available_bytes(&mut self, ceiling_bytes: u64) {
         self.available_bytes = ceiling_bytes;
         let bound = self.cache_bound();
@@ -44,12 +44,12 @@ impl Vfs {
         }
     }
 
-    /// How large the cache may be at the moment.
+    /// The current bound of the cache.
     pub(crate) fn cache_bound(&self) -> u64 {
         self.available_bytes.saturating_sub(self.state.usage.total_bytes()).min(self.limits.mount_cache_bytes)
     }
 
-    /// Makes sure that so much more may be charged to the workspace. The cache gives way.
+    /// Ensures that this much more can be charged to the workspace, evicting from the cache if needed.
     pub(crate) fn reserve(&mut self, bytes: u64, inodes: u64) -> Result<(), VfsError> {
         if bytes == 0 && inodes == 0 {
             return Ok(());
@@ -65,7 +65,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Makes sure that so many more bytes stay below the ceiling, at the cost of the cache.
+    /// Ensures that this many more bytes fit below the ceiling, evicting from the cache if needed.
     pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
         let total = self.state.usage.total_bytes().saturating_add(bytes);
         if total > self.available_bytes {
@@ -78,14 +78,14 @@ impl Vfs {
         true
     }
 
-    /// To be called after whatever made [`bytes_used`](Self::bytes_used) grow.
+    /// To be called after anything that made [`bytes_used`](Self::bytes_used) grow.
     pub(crate) fn note_peak(&mut self) {
         self.peak_bytes = self.peak_bytes();
     }
 }
 
-/// What one inode is charged in the workspace, its names excepted. The one place that prices it,
-/// used when it comes and when it goes.
+/// The workspace's charge for one inode, its names excepted. The only place that computes it, both when the inode is
+/// created and when it is freed.
 pub(crate) fn workspace_charge(inode: &Inode) -> u64 {
     let own = match (&inode.body, inode.mount_charge) {
         (_, Some(_)) => 0,

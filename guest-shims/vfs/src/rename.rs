@@ -1,18 +1,18 @@
-//! Renaming, with all its cases.
+//! Renaming, in all its cases.
 
 use crate::entries::Position;
 use crate::error::VfsError;
 use crate::inode::{FileKind, InodeId, Name};
 use crate::limits::entry_charge;
-use crate::resolve::{End, Place};
+use crate::resolve::{End, ResolvedPath};
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Renames, replacing what has the new name if it may be: a file or symlink by either of
-    /// these, an empty directory by a directory. Two names of one file stay as they are.
+    /// Renames, replacing the target where that is allowed: a file or symlink by either of these, an empty directory by
+    /// a directory. Two names of one file both stay.
     ///
-    /// Renaming a mounted directory lists all that is below it, since its files then have names
-    /// that the source does not know.
+    /// Renaming a mounted directory lists everything below it, because those files then have names that the source does
+    /// not know.
     ///
     /// # Errors
     /// Those of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for a
@@ -57,7 +57,7 @@ impl Vfs {
             self.check_position(target, kind)?;
         }
         self.reserve(self.rename_charge(&old, old_name, &new, new_name)?, 0)?;
-        // For a moment the inode has both names; no peak is to tell of that.
+        // The inode has both names for a moment; the peak must not include that.
         let peak_bytes = self.peak_bytes;
         self.set_entry(new.dir, new_name, Some(source))?;
         self.set_entry(old.dir, old_name, None)?;
@@ -89,7 +89,7 @@ impl Vfs {
         }
     }
 
-    /// Checks that a directory and all below it may lie at a position, and lists what is mounted.
+    /// Checks that a directory and everything below it may move to a position, and lists mounted directories.
     fn check_subtree(&mut self, dir: InodeId, at: Position) -> Result<(), VfsError> {
         let mut left = vec![(dir, at)];
         while let Some((inode, at)) = left.pop() {
@@ -108,9 +108,15 @@ impl Vfs {
         Ok(())
     }
 
-    /// What a rename adds to the workspace: the new name, less what the names that go were
-    /// charged there. So a rename works at a full quota unless the name gets longer.
-    fn rename_charge(&self, old: &Place, old_name: &Name, new: &Place, new_name: &Name) -> Result<u64, VfsError> {
+    /// The growth of the workspace by a rename: the new name, less the charges of the names that are removed. A rename
+    /// works at a full quota unless the name gets longer.
+    fn rename_charge(
+        &self,
+        old: &ResolvedPath,
+        old_name: &Name,
+        new: &ResolvedPath,
+        new_name: &Name,
+    ) -> Result<u64, VfsError> {
         let mut back = 0_u64;
         for (dir, name) in [(old.dir, old_name), (new.dir, new_name)] {
             let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;

@@ -9,21 +9,21 @@ use crate::vfs::Vfs;
 /// Whether a symlink at the end of a path is followed. One before a slash always is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
-    /// The path means what the symlink points to.
+    /// The path refers to the symlink's target.
     #[default]
     Yes,
-    /// The path means the symlink.
+    /// The path refers to the symlink.
     No,
 }
 
-/// What the end of a path means to an operation.
+/// What the end of a path refers to, for an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
-    /// What is there, through symlinks.
+    /// The target, through symlinks.
     Target,
-    /// What is there, a symlink itself unless a slash follows it.
+    /// The target, or a symlink itself unless a slash follows it.
     Node,
-    /// The name: never through a symlink. For what makes, removes and renames.
+    /// The name, never through a symlink: for creating, removing and renaming.
     Name,
 }
 
@@ -36,15 +36,15 @@ impl From<Follow> for End {
     }
 }
 
-/// Where a path leads.
+/// The result of resolving a path.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// The directory that holds the name, or the directory meant if there is no name.
     pub(crate) dir: InodeId,
     /// The last component; `None` when the path ends in `.` or `..`.
     pub(crate) name: Option<Name>,
     pub(crate) found: Option<InodeId>,
-    /// Whether a slash ended the path, so that only a directory will do.
+    /// Whether the path ended in a slash, so that only a directory matches.
     pub(crate) slash: bool,
     /// Whether the path ended in `..`.
     pub(crate) dot_dot: bool,
@@ -84,7 +84,7 @@ impl Frame<'_> {
 }
 
 impl Vfs {
-    /// The inode a path leads to, beneath a directory.
+    /// The target of a path beneath a directory.
     ///
     /// # Errors
     /// [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or when `..` or a
@@ -99,7 +99,7 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Checks what can be checked of a path without looking at any file.
+    /// Checks a path as far as possible without accessing any file.
     pub(crate) fn check_path<'a>(&self, path: &'a [u8]) -> Result<&'a str, VfsError> {
         if path.len() > self.limits.path_bytes {
             return Err(VfsError::NameTooLong);
@@ -110,7 +110,7 @@ impl Vfs {
         std::str::from_utf8(path).map_err(|_| VfsError::IllegalBytes)
     }
 
-    pub(crate) fn resolve(&mut self, at: InodeId, path: &[u8], end: End) -> Result<Place, VfsError> {
+    pub(crate) fn resolve(&mut self, at: InodeId, path: &[u8], end: End) -> Result<ResolvedPath, VfsError> {
         let path = self.check_path(path)?;
         if path.is_empty() {
             return Err(VfsError::NotFound);
@@ -121,8 +121,8 @@ impl Vfs {
         if self.inode(at)?.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        // The directories entered, the starting one first. `..` goes back along them, so it is
-        // right behind symlinks and cannot go above the start.
+        // The directories entered, starting with the first. `..` goes back along them, so that it is right behind
+        // symlinks and cannot go above the start.
         let mut dirs = vec![at];
         let mut frames = vec![Frame { text: Cow::Borrowed(path), at: 0 }];
         let mut hops = 0_usize;
@@ -133,8 +133,8 @@ impl Vfs {
                 frames.pop();
                 continue;
             };
-            // A finished path makes room at once, so that `frames` is empty at the last component
-            // and a chain of symlinks does not pile up.
+            // A finished path is popped at once, so that `frames` is empty at the last component and a chain of
+            // symlinks does not pile up.
             while frames.last().is_some_and(Frame::is_done) {
                 frames.pop();
             }
@@ -191,9 +191,9 @@ impl Vfs {
                     None => VfsError::NotFound,
                 });
             }
-            return Ok(Place { dir, name: Some(Name::from(component)), found, slash, dot_dot: false });
+            return Ok(ResolvedPath { dir, name: Some(Name::from(component)), found, slash, dot_dot: false });
         }
         let dir = dirs.last().copied().unwrap_or(at);
-        Ok(Place { dir, name: None, found: Some(dir), slash, dot_dot })
+        Ok(ResolvedPath { dir, name: None, found: Some(dir), slash, dot_dot })
     }
 }

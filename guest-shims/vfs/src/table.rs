@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::inode::{Inode, InodeId};
 
-/// Inodes per page: small enough that the copy after a fork is cheap, large enough that the map of
-/// pages is.
+/// Inodes per page: small enough for a cheap copy after a fork, large enough for a small map of pages.
 const PAGE_LEN: u64 = 32;
 
 #[derive(Clone, Debug, Default)]
@@ -15,7 +14,7 @@ struct Page {
     live_count: u32,
 }
 
-/// A flat table: whatever the tree looks like, dropping it recurses nowhere.
+/// A flat table: dropping it never recurses, whatever the tree looks like.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Arc<Page>>,
@@ -63,7 +62,7 @@ impl Table {
         self.next
     }
 
-    /// Sets the number that the next inode gets, above those of all there are.
+    /// Sets the number that the next inode gets, above all existing ones.
     pub(crate) fn set_next(&mut self, next: u64) {
         self.next = next;
     }
@@ -75,7 +74,7 @@ impl Table {
         id
     }
 
-    /// Puts an inode where none is.
+    /// Inserts an inode under an unused number.
     pub(crate) fn insert_at(&mut self, id: InodeId, inode: Inode) {
         let (page, slot) = locate(id);
         let page = Arc::make_mut(self.pages.entry(page).or_default());

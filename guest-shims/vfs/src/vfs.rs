@@ -1,4 +1,4 @@
-//! The file system as a whole: its roots, its clock, what is charged and who holds what.
+//! The file system as a whole: its roots, its clock, its charges and its open handles.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::table::Table;
 pub enum Access {
     /// Everything within the quotas.
     ReadWrite,
-    /// Reading only; the rest is [`VfsError::ReadOnly`].
+    /// Only reading; everything else is [`VfsError::ReadOnly`].
     ReadOnly,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Root {
     }
 }
 
-/// What forks share until one of them changes it.
+/// The state that forks share until one of them changes it.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) table: Table,
@@ -55,10 +55,9 @@ pub(crate) struct State {
 
 /// An in-memory file system of one or more roots, with quotas.
 ///
-/// A clone is a fork: it costs a few reference counts, whatever the file system holds, and neither
-/// sees what the other does from then on. References to open files ([`Vfs::retain`]) are part of
-/// the state, so they are forked too. What a mount's source holds is not: a fork finds there what
-/// is there when it first looks.
+/// A clone is a fork: it costs a few reference counts, whatever the file system holds, and neither sees later changes
+/// of the other. References to open files ([`Vfs::retain`]) are part of the state, so they are forked too. The content
+/// of a mount's source is not: a fork sees what is there when it first looks.
 ///
 /// Nothing here blocks, spawns, asks the time or touches the host, except through a
 /// [`MountSource`].
@@ -74,7 +73,7 @@ pub struct Vfs {
     pub(crate) peak_bytes: u64,
 }
 
-/// A summary: what guests store does not belong in a log.
+/// A summary: guests' content does not belong in a log.
 impl fmt::Debug for Vfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vfs")
@@ -108,20 +107,19 @@ impl Vfs {
         &self.limits
     }
 
-    /// Adds an empty directory as a root. To offer given files read-only, fill it and then call
-    /// [`Vfs::set_access`].
+    /// Adds an empty directory as a root. To offer files read-only, fill it and then call [`Vfs::set_access`].
     pub fn add_root(&mut self, access: Access) -> RootId {
         self.push_root(access, None, Body::empty_directory())
     }
 
-    /// Adds a root that shows what a source holds. Nothing but the tree's own `stat` is asked now.
+    /// Adds a root that shows a source. Only the root's own `stat` is read now.
     ///
     /// With [`Access::ReadWrite`] a file is copied into memory when it is first written; the
     /// source is never changed: see [`Vfs::commit_plan`].
     ///
     /// # Errors
-    /// [`VfsError::Io`] when the source fails, [`VfsError::NotFound`] when it has nothing,
-    /// [`VfsError::NotADirectory`] when it is none.
+    /// [`VfsError::Io`] when the source fails, [`VfsError::NotFound`] when it is empty, [`VfsError::NotADirectory`]
+    /// when it is not a directory.
     pub fn add_mount(&mut self, source: Arc<dyn MountSource>, access: Access) -> Result<RootId, VfsError> {
         let stat = source.stat("").map_err(|error| self.source_failed(error))?.ok_or(VfsError::NotFound)?;
         if stat.kind != FileKind::Directory {
@@ -145,8 +143,8 @@ impl Vfs {
         id
     }
 
-    /// Changes whether a root may be changed. Handles that are open for writing stop working when
-    /// it may not. An unknown root is ignored.
+    /// Changes whether a root may be changed. If it may not, handles that are open for writing stop working. An unknown
+    /// root is ignored.
     pub fn set_access(&mut self, root: RootId, access: Access) {
         if self.access(root).is_some_and(|now| now != access)
             && let Some(root) = root_mut(Arc::make_mut(&mut self.state), root)
@@ -167,7 +165,7 @@ impl Vfs {
         self.root(root).ok().map(|root| root.dir)
     }
 
-    /// The root that an inode lies in.
+    /// The root that contains an inode.
     ///
     /// # Errors
     /// [`VfsError::BadInode`].
@@ -175,25 +173,23 @@ impl Vfs {
         Ok(self.inode(inode)?.root)
     }
 
-    /// Sets the time that changes are stamped with from now on, in nanoseconds since 1970. Starts
-    /// at 0: the file system has no clock of its own.
+    /// Sets the time of later changes, in nanoseconds since 1970. Starts at 0: the file system has no clock of its own.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Units of work done since the last call, for whoever charges a guest for it: one for each
-    /// path component, entry listed, inode walked and chunk moved, about 100 ns each.
+    /// Work units since the last call, for charging the guest: one for each path component, entry listed, inode walked
+    /// and chunk moved, about 100 ns each.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// The latest failure of a [`MountSource`], for a log: the operation that met it returned
-    /// [`VfsError::Io`].
+    /// The latest failure of a [`MountSource`], for a log: the operation that hit it returned [`VfsError::Io`].
     pub fn take_source_error(&mut self) -> Option<SourceError> {
         self.source_error.take()
     }
 
-    /// Keeps an inode alive until [`release`](Self::release), even if its last name goes.
+    /// Keeps an inode alive until [`release`](Self::release), even if its last name is removed.
     ///
     /// # Errors
     /// [`VfsError::BadInode`].
@@ -204,7 +200,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Gives back one reference. An id without references is ignored.
+    /// Releases one reference. An id without references is ignored.
     pub fn release(&mut self, inode: InodeId) {
         if !self.state.open.contains_key(&inode) {
             return;
@@ -219,7 +215,7 @@ impl Vfs {
         }
     }
 
-    // What follows serves the other files of this crate.
+    // For the other files of this crate.
 
     pub(crate) fn count_work(&mut self, units: u64) {
         self.work = self.work.saturating_add(units);
@@ -234,7 +230,7 @@ impl Vfs {
         self.state.table.get(id).ok_or(VfsError::BadInode)
     }
 
-    /// An inode to be changed: copied if a fork shares it.
+    /// An inode for a change: copied if a fork shares it.
     pub(crate) fn inode_mut(&mut self, id: InodeId) -> Result<&mut Inode, VfsError> {
         Arc::make_mut(&mut self.state).table.get_mut(id).ok_or(VfsError::BadInode)
     }
@@ -243,7 +239,7 @@ impl Vfs {
         usize::try_from(id.0).ok().and_then(|at| self.state.roots.get(at)).ok_or(VfsError::BadInode)
     }
 
-    /// Refuses when the root of an inode may not be changed.
+    /// Fails if the root of an inode is read-only.
     pub(crate) fn check_writable(&self, inode: InodeId) -> Result<(), VfsError> {
         match self.root(self.inode(inode)?.root)?.access {
             Access::ReadWrite => Ok(()),
@@ -251,7 +247,7 @@ impl Vfs {
         }
     }
 
-    /// Drops an inode that has neither name nor handle, and what is charged for it.
+    /// Frees an inode that has neither name nor handle, and refunds its charges.
     pub(crate) fn free_if_unused(&mut self, id: InodeId) {
         let Ok(inode) = self.inode(id) else { return };
         let is_root = self.root(inode.root).is_ok_and(|root| root.dir == id);

@@ -1,4 +1,4 @@
-//! How calls reach the file system: within the memory limit, at the guest's time, on the guest's bill.
+//! How calls access the file system: within the memory limit, at the guest's time, charged to the guest.
 
 use glovebox_vfs::{Follow, InodeId, RootId, Vfs, VfsError};
 
@@ -9,41 +9,42 @@ use crate::mounts::{self, Above};
 use crate::table::Target;
 use crate::{Errno, Host, Mount, Wasi, prices};
 
-/// What a call wants of a path. It decides how a path that leads out of every mount is answered.
+/// What a call does with a path. It decides the error for a path that leads out of every mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// To see what is there: nothing is (`ENOENT`).
+    /// Looks at it: the path does not exist (`ENOENT`).
     Look,
-    /// To open or to change it: that is refused (`EACCES`). Beneath a directory that the guest itself has opened, the
+    /// Opens or changes it: access is refused (`EACCES`). Beneath a directory that the guest itself has opened, that
     /// directory is a capability that does not reach so far (`ENOTCAPABLE`).
     Use,
 }
 
-/// What a path of the guest leads to before the file system resolves it.
+/// The target of a guest's path before the file system resolves it.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum GuestPath {
     /// A path beneath a directory of the file system.
-    Real(RealPlace),
+    Real(RealPath),
     /// A directory above the mounts, which cannot be changed.
     Virtual { path: String },
-    /// A device, which cannot be changed either.
+    /// A device, which cannot be changed.
     Device(Device),
 }
 
 /// A path beneath a directory.
 #[derive(Debug)]
-pub(crate) struct RealPlace {
+pub(crate) struct RealPath {
     pub(crate) at: InodeId,
     pub(crate) path: String,
-    /// Where `at` is for the guest, for the log.
+    /// The guest's path of `at`, for the log.
     pub(crate) below: String,
-    /// What a path that leads out is answered with.
+    /// The error for a path that leads out.
     pub(crate) outside: Errno,
 }
 
-impl Place {
-    /// A place that can be changed, or the given error for a directory that exists only to hold mounts and for a device.
-    pub(crate) fn real(self, otherwise: Errno) -> Result<RealPlace, Errno> {
+impl GuestPath {
+    /// The path beneath a real directory, or the given error for a device and for a directory that exists only to hold
+    /// mounts.
+    pub(crate) fn real(self, otherwise: Errno) -> Result<RealPath, Errno> {
         match self {
             Self::Real(place) => Ok(place),
             Self::Virtual { .. } | Self::Device(_) => Err(otherwise),
@@ -52,7 +53,7 @@ impl Place {
 }
 
 impl Wasi {
-    /// Runs one operation of the file system: within the memory limit, charged for.
+    /// Runs one operation of the file system within the memory limit and charges for it.
     pub(crate) fn with_vfs<H: Host, T>(
         &mut self,
         host: &mut H,
@@ -60,7 +61,7 @@ impl Wasi {
     ) -> Call<T> {
         let ceiling = self.vfs_ceiling_bytes();
         self.vfs.set_available_bytes(ceiling);
-        // What the embedder did since the last call is not on the guest's bill.
+        // The guest does not pay for what the embedder did since the last call.
         let _ = self.vfs.take_work();
         let result = operation(&mut self.vfs);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(self.vfs.take_work()))?;
@@ -72,7 +73,7 @@ impl Wasi {
         })
     }
 
-    /// The same for an operation that changes something, so that it bears the guest's time.
+    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes something and so records the guest's time.
     pub(crate) fn change_vfs<H: Host, T>(
         &mut self,
         host: &mut H,
@@ -83,8 +84,8 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// Records a path that would have left its mount, and answers as the call asks.
-    pub(crate) fn watch<T>(&mut self, places: &[&RealPlace], result: Call<T>) -> Call<T> {
+    /// Records a path that would have left its mount, and returns the error that the call asks for.
+    pub(crate) fn watch<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(Failure::Errno(Errno::NotCapable)) = result {
             // Of two paths, the one that goes up or is absolute is the likelier; the event is a hint, not evidence.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
@@ -98,7 +99,7 @@ impl Wasi {
     }
 
     /// Decodes a descriptor and a path beneath it.
-    pub(crate) fn place<H: Host>(
+    pub(crate) fn resolve_path<H: Host>(
         &mut self,
         host: &mut H,
         fd: u32,
@@ -106,7 +107,7 @@ impl Wasi {
         purpose: Purpose,
         path_at: u32,
         path_len: u32,
-    ) -> Call<Place> {
+    ) -> Call<GuestPath> {
         let descriptor = self.table.get(fd)?;
         let (at, below) = match &descriptor.target {
             Target::Directory { inode } => (Some(*inode), descriptor.preopen.clone()),
@@ -125,15 +126,15 @@ impl Wasi {
         let Some(at) = at else {
             return self.above(host, &below.unwrap_or_default(), &path, outside);
         };
-        // `/` may be mounted for real.
+        // `/` may be a mount.
         if let Some(device) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::device(&path)) {
-            return Ok(Place::Device(device));
+            return Ok(GuestPath::Device(device));
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
                 Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
-                // The file system refuses it in its own words.
-                Ok(_) | Err(Failure::Errno(_)) => Ok(Place::Real(RealPlace { at, path, below: outer, outside })),
+                // The file system returns its own error.
+                Ok(_) | Err(Failure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
         }
@@ -141,17 +142,18 @@ impl Wasi {
             Some(below) => below,
             None => self.vfs.path_of(at).unwrap_or_default(),
         };
-        Ok(Place::Real(RealPlace { at, path, below, outside }))
+        Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    /// The path of a mount whose directory this is and in which another mount lies.
+    /// The path of the mount whose directory this is, if another mount lies in it.
     fn outer_of(&self, at: InodeId) -> Option<String> {
         let holds = |mount: &&Mount| mounts::is_above_a_mount(&self.mounts, &mount.path);
         let mut outer = self.mounts.iter().filter(holds);
         outer.find(|mount| self.vfs.root_dir(mount.root) == Some(at)).map(|mount| mount.path.clone())
     }
 
-    /// Resolves a path among the mounts. One that lies in another is not seen while that has something of its own at its path.
+    /// Resolves a path among the mounts. A mount inside another is hidden while the outer one has an entry of its own
+    /// at its path.
     fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<Above> {
         let found = mounts::resolve(&self.mounts, at, path)?;
         let Above::Mounted { root, .. } = &found else { return Ok(found) };
@@ -170,33 +172,34 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
-    /// Where a directory is made: of a mount that lies in another, in the other one, whose own it is from then on.
-    pub(crate) fn where_made(&self, place: RealPlace) -> Result<RealPlace, Errno> {
+    /// The directory in which to create an entry at the path of an inner mount: the outer mount, which owns the entry
+    /// from then on.
+    pub(crate) fn where_made(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {
             Some((root, name)) if place.path == "." => {
                 let outer = self.mounts.iter().find(|mount| mount.root == root);
                 let below = outer.map(|mount| mount.path.clone()).unwrap_or_default();
-                Ok(RealPlace { at: self.root_dir(root)?, path: name.to_owned(), below, ..place })
+                Ok(RealPath { at: self.root_dir(root)?, path: name.to_owned(), below, ..place })
             }
             _ => Ok(place),
         }
     }
 
-    fn mounted(&self, root: RootId, path: String, outside: Errno) -> Call<Place> {
+    fn mounted(&self, root: RootId, path: String, outside: Errno) -> Call<GuestPath> {
         let at = self.root_dir(root)?;
         let mount = self.mounts.iter().find(|mount| mount.root == root);
         let below = mount.map(|mount| mount.path.clone()).unwrap_or_default();
-        Ok(Place::Real(RealPlace { at, path, below, outside }))
+        Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<Place> {
-        // A component is compared with each mount.
+    fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<GuestPath> {
+        // Each component is compared with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
-            Ok(Above::Virtual { path }) => Ok(Place::Virtual { path }),
-            Ok(Above::Device(device)) => Ok(Place::Device(device)),
+            Ok(Above::Virtual { path }) => Ok(GuestPath::Virtual { path }),
+            Ok(Above::Device(device)) => Ok(GuestPath::Device(device)),
             Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
             Err(Failure::Errno(Errno::NotCapable)) => {
                 self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
@@ -240,7 +243,7 @@ fn errno_of(error: VfsError) -> Errno {
         VfsError::CrossRoot => Errno::Xdev,
         VfsError::NotPermitted => Errno::Perm,
         VfsError::BadInode => Errno::Badf,
-        // `Io`, and whatever the file system may come to report: something below it failed.
+        // `Io`, and any error added later: something below the file system failed.
         _ => Errno::Io,
     }
 }

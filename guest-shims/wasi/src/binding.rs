@@ -1,4 +1,4 @@
-//! Which file system is under a guest.
+//! Replacing the file system of a guest.
 
 use glovebox_vfs::Vfs;
 
@@ -8,10 +8,10 @@ use crate::table::{Descriptor, Target};
 use crate::{Mount, Wasi, WasiError};
 
 impl Wasi {
-    /// Puts another file system under a guest that comes from an image.
+    /// Replaces the file system of a guest that comes from an image.
     ///
-    /// Preopens keep their descriptor and path and refer to the mount of the same path among the new ones; every
-    /// one must have one. Other files and directories that the guest had open are closed. On an error nothing has changed.
+    /// Preopens keep their descriptor and path and refer to the new mount of the same path; every preopen needs one.
+    /// Other open files and directories are closed. On an error nothing has changed.
     pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
         check_mounts(&vfs, &mounts)?;
         let mut table = self.table.clone();
@@ -32,8 +32,8 @@ impl Wasi {
         Ok(())
     }
 
-    /// Takes the file system away from under the guest, which gives up its references to open files and loses the descriptors.
-    /// What stays is an empty file system without roots, to be followed by [`rebind`](Self::rebind) or dropped.
+    /// Takes the file system from the guest, which releases its references to open files and loses the descriptors. An
+    /// empty file system without roots stays, to be replaced with [`rebind`](Self::rebind) or dropped.
     pub fn unbind(&mut self) -> Vfs {
         for slot in self.table.iter_mut() {
             if let Some(Descriptor { preopen: None, target, .. }) = slot
@@ -48,11 +48,11 @@ impl Wasi {
         std::mem::replace(&mut self.vfs, empty)
     }
 
-    /// Puts another version of the same file system under the guest, such as a workspace that went on while the guest went
-    /// back: with the same roots, and with the references of all who use it but this guest's.
+    /// Replaces the file system by another version of it, such as the current workspace after a rollback of the guest:
+    /// with the same roots, and with the references of all its users except this guest.
     ///
-    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets references; those
-    /// whose inode is not there are closed.
+    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets
+    /// references; descriptors whose inode does not exist are closed.
     pub fn rebind(&mut self, vfs: Vfs) {
         self.vfs = vfs;
         for slot in self.table.iter_mut() {
@@ -70,7 +70,7 @@ impl Wasi {
         self.table.recount();
     }
 
-    /// Mounts a root of the present file system; what was mounted at the same path is replaced.
+    /// Mounts a root of the current file system, replacing a mount at the same path.
     ///
     /// A guest that has started sees a mount at a new path only through the preopen `/`
     /// ([`WasiConfig::root_preopen`](crate::WasiConfig::root_preopen)).
@@ -98,7 +98,7 @@ pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<Target, WasiError> {
     Ok(Target::Directory { inode })
 }
 
-/// Whether these can be mounted, beside one another.
+/// Whether these mounts are valid together.
 pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
     for (index, mount) in mounts.iter().enumerate() {
         if !is_mountable(&mount.path) {

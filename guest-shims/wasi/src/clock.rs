@@ -2,23 +2,23 @@
 
 use crate::{Errno, Host, Stop};
 
-/// Where the guest's time comes from.
+/// The source of the guest's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The host's clocks. The monotonic clock continues from what it showed before (see
+    /// The host's clocks. The monotonic clock continues from its last value (see
     /// [`Wasi::set_clock`](crate::Wasi::set_clock)).
     Host,
-    /// Time stands still, except that a sleep moves it on at once by what was slept.
+    /// Time stands still, except that a sleep advances it at once by its duration.
     Fixed {
         /// Nanoseconds since 1970.
         realtime_ns: u64,
-        /// What the monotonic clock shows.
+        /// The value of the monotonic clock.
         monotonic_ns: u64,
     },
 }
 
-/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread, and
-/// nothing it could subtract its waiting with.
+/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread and no measure
+/// of its waiting to subtract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockId {
     Realtime,
@@ -41,13 +41,13 @@ impl TryFrom<u32> for ClockId {
 #[derive(Clone, Debug)]
 pub(crate) struct ClockState {
     source: Clock,
-    /// Under [`Clock::Host`]: what the monotonic clock showed when this instance was made.
+    /// Under [`Clock::Host`]: the value of the monotonic clock when this instance was created.
     base_ns: u64,
-    /// Under [`Clock::Fixed`]: what was slept.
+    /// Under [`Clock::Fixed`]: the total time slept.
     slept_ns: u64,
 }
 
-/// What the guest has seen of the clocks, without the host's share.
+/// The guest's view of the clocks, without the host's share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedClock {
     pub(crate) monotonic_ns: u64,
@@ -78,8 +78,8 @@ impl ClockState {
         }
     }
 
-    /// Nanoseconds: 1 for a clock that is exact by definition, 1,000 for the host's, whose finer digits a guest
-    /// has no honest use for.
+    /// Nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's, whose finer digits have no honest
+    /// use for a guest.
     pub(crate) fn resolution_ns(&self) -> u64 {
         match self.source {
             Clock::Host => 1_000,
@@ -87,7 +87,7 @@ impl ClockState {
         }
     }
 
-    /// What the monotonic clock shows without the host's share.
+    /// The value of the monotonic clock without the host's share.
     pub(crate) fn monotonic_base_ns(&self) -> u64 {
         match self.source {
             Clock::Host => self.base_ns,
@@ -103,8 +103,8 @@ impl ClockState {
         SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
     }
 
-    /// Goes on where another clock stood. A clock that stands still also tells the time to which that one had slept; one that
-    /// runs tells the present.
+    /// Continues from a saved clock. A fixed clock also restores the saved real time; a running clock shows the
+    /// present.
     pub(crate) fn restore(&mut self, saved: SavedClock) {
         match &mut self.source {
             Clock::Host => self.base_ns = saved.monotonic_ns,
@@ -115,7 +115,7 @@ impl ClockState {
         }
     }
 
-    /// Changes the source. The guest's monotonic clock never goes back.
+    /// Changes the source. The guest's monotonic clock never goes backwards.
     pub(crate) fn set_source(&mut self, source: Clock) {
         let shown = self.monotonic_base_ns();
         self.source = match source {

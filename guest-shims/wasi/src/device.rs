@@ -1,6 +1,6 @@
-//! The devices: files at fixed paths that the file system does not hold.
+//! The devices: files at fixed paths outside the file system.
 //!
-//! They are seen through the preopen `/`, whatever is mounted, and listed nowhere.
+//! They are visible through the preopen `/`, whatever is mounted, and not listed in any directory.
 
 use crate::mounts::is_within;
 use crate::{NULL_DEVICE, TOOLS_DEVICE};
@@ -30,7 +30,7 @@ impl Device {
         Self::ALL.into_iter().find(|device| device.path() == path)
     }
 
-    /// Whether an absolute path is that of a directory in which there is a device.
+    /// Whether an absolute path is that of a directory that contains a device.
     pub(crate) fn any_below(path: &str) -> bool {
         Self::ALL.iter().any(|device| is_within(device.path(), path))
     }

@@ -5,17 +5,17 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Host;
 
-/// Where the guest's random bytes come from.
+/// The source of the guest's random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entropy {
     /// The host's generator.
     Host,
-    /// ChaCha20 from this key, stream 0, from its beginning: the same bytes for every run.
+    /// ChaCha20 with this key, stream 0, from its beginning: the same bytes in every run.
     Seeded([u8; 32]),
 }
 
 impl Entropy {
-    /// The generator of a small seed: its eight bytes, little-endian, and zeros.
+    /// The generator for a small seed: its eight bytes, little-endian, then zeros.
     pub fn seeded(seed: u64) -> Self {
         let mut key = [0; 32];
         for (to, from) in key.iter_mut().zip(seed.to_le_bytes()) {
@@ -25,7 +25,7 @@ impl Entropy {
     }
 }
 
-/// The generator with its position; a clone goes on where the original stands.
+/// The generator with its position; a clone continues from the same position.
 #[derive(Clone, Debug)]
 pub(crate) enum Generator {
     Host,

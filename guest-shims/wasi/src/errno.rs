@@ -178,7 +178,7 @@ impl Errno {
     }
 }
 
-/// What a function that returns an `errno` answers in WebAssembly.
+/// The result of a WebAssembly function that returns an `errno`.
 impl From<Errno> for u32 {
     fn from(errno: Errno) -> Self {
         Self::from(errno.code())

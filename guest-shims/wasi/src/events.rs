@@ -1,4 +1,4 @@
-//! What happened that an operator may want to know.
+//! Events that an operator may want to know about.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use crate::Stream;
 /// The longest path an event quotes, in bytes.
 const QUOTED_BYTES: usize = 256;
 
-/// Something a guest tried and was refused. Events of one kind are counted, so their number is bounded.
+/// An attempt of the guest that was refused. Events of one kind are counted, so their number is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecurityEvent {
     /// Paths that would have left their preopened directory.
     PathEscape {
-        /// How often.
+        /// The number of attempts.
         count: u64,
-        /// The first such path, at most 256 bytes of it.
+        /// The first such path, truncated to 256 bytes.
         first_path: String,
     },
-    /// Writes, or new files and directories, that the workspace's quota or the memory limit refused.
+    /// Writes, or new files and directories, refused by the workspace's quota or the memory limit.
     QuotaExceeded {
-        /// How often.
+        /// The number of attempts.
         count: u64,
     },
     /// Descriptors refused because too many were open.
     OpenFileLimit {
-        /// How often.
+        /// The number of attempts.
         count: u64,
     },
     /// Output past its cap.
     OutputTruncated {
-        /// Where to.
+        /// The stream.
         stream: Stream,
-        /// What the guest had written altogether.
+        /// The total that the guest wrote.
         total_bytes: u64,
     },
 }
@@ -66,7 +66,7 @@ impl fmt::Display for SecurityEvent {
     }
 }
 
-/// Counts since they were last taken. The two streams keep their own counts.
+/// Counts since the last time they were taken. The two streams count for themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventLog {
     escapes: u64,

@@ -2,7 +2,7 @@
 
 use crate::{Errno, Fault, Stop};
 
-/// Either the guest is told, or it is unwound.
+/// Either an error for the guest, or a stop that unwinds it.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Errno(Errno),

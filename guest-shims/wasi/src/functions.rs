@@ -1,7 +1,7 @@
 //! The list of all functions of WASI preview 1.
 
-/// Lists the 46 functions of `wasi_snapshot_preview1` once, so that an embedder generates its imports from
-/// the same text that defines the methods of [`Wasi`](crate::Wasi).
+/// Lists the 46 functions of `wasi_snapshot_preview1` once, so that an embedder generates its imports from the same
+/// text that defines the methods of [`Wasi`](crate::Wasi).
 ///
 /// `wasi_preview1_functions!(callback)` expands to one `callback! { … }` with the lines below; match them with
 ///

@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, Stat};
 
-/// `filetype` of something that is not told: the standard streams.
+/// `filetype` of an unknown type: the standard streams.
 pub(crate) const UNKNOWN: u8 = 0;
 /// `filetype` of a character device.
 pub(crate) const CHARACTER_DEVICE: u8 = 2;
@@ -11,7 +11,7 @@ pub(crate) const DIRECTORY: u8 = 3;
 /// `filetype` of a regular file.
 pub(crate) const REGULAR: u8 = 4;
 
-/// `filetype` of something in the file system.
+/// `filetype` of a file system entry.
 pub(crate) fn file_type(kind: FileKind) -> u8 {
     match kind {
         FileKind::File => REGULAR,
@@ -54,7 +54,7 @@ pub(crate) struct FileStat {
 impl FileStat {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
-            // Roots are file systems of their own: inode numbers are compared together with this.
+            // Roots are separate file systems: guests compare inode numbers together with this.
             device: u64::from(stat.root.index()).saturating_add(1),
             inode: stat.inode.get(),
             file_type: file_type(stat.kind),

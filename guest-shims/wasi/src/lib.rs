@@ -1,8 +1,8 @@
 //! WASI preview 1 over an in-memory file system, generic over guest memory.
 //!
-//! A guest's whole world outside its linear memory is one value, [`Wasi`]: descriptors, files, arguments, standard
-//! streams, clocks, random bytes. The embedder brings the rest, memory, fuel, time and waiting, as a [`Host`]. There
-//! is no thread, no host file and no engine in here: it compiles for `wasm32-unknown-unknown` unchanged.
+//! [`Wasi`] is a guest's whole world outside its linear memory: descriptors, files, arguments, standard streams,
+//! clocks, random bytes. The embedder supplies memory, fuel, time and waiting as a [`Host`]. The crate uses no thread,
+//! no host file and no engine, and compiles for `wasm32-unknown-unknown` unchanged.
 //!
 //! ```
 //! use glovebox_vfs::{Access, Vfs, VfsLimits};
@@ -21,9 +21,8 @@
 //! assert_eq!(u32::from(Errno::NotCapable), 76);
 //! ```
 //!
-//! Between executions the state can be put down and taken up again, in another process and from bytes that are not trusted:
-//! [`Wasi::save`] and [`Wasi::restore`]. Functions that the embedder offers to scripts are reached through a device,
-//! [`TOOLS_DEVICE`].
+//! Between executions the state can be saved and restored, in another process and from untrusted bytes: [`Wasi::save`]
+//! and [`Wasi::restore`]. Scripts call functions of the embedder through a device, [`TOOLS_DEVICE`].
 //!
 //! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
 //! [`SecurityEvent`]; [`RestoreError`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
@@ -71,4 +70,4 @@ pub use saved::RestoreError;
 pub use strings::StringError;
 pub use tools::{NULL_DEVICE, TOOLS_DEVICE};
 pub use wasi::Wasi;
-pub use workspace::Lying;
+pub use workspace::FileAt;

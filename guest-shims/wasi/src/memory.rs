@@ -1,9 +1,9 @@
-//! Reading and writing guest memory, every address and length checked.
+//! Reading and writing guest memory, with every address and length checked.
 
 use crate::failure::Call;
 use crate::{Errno, Host, prices};
 
-/// The longest path a guest may pass, in bytes (`PATH_MAX` of the platforms guests are written for).
+/// The longest path a guest may pass, in bytes (`PATH_MAX` of the platforms that guests are written for).
 pub(crate) const PATH_MAX_BYTES: u32 = 4096;
 
 /// A guest's 32-bit size on this machine; never truncates where `usize` has at least 32 bits.
@@ -11,7 +11,7 @@ pub(crate) fn size(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A length of ours as the guest's 32-bit size, when it fits.
+/// A length as the guest's 32-bit size, if it fits.
 pub(crate) fn narrow(value: usize) -> Result<u32, Errno> {
     u32::try_from(value).map_err(|_| Errno::Overflow)
 }
@@ -21,13 +21,13 @@ pub(crate) fn offset(at: u32, by: u32) -> Result<u32, Errno> {
     at.checked_add(by).ok_or(Errno::Fault)
 }
 
-/// Refuses a range that is not wholly inside memory, so that a call fails before it has had effects.
+/// Refuses a range that is not completely inside memory, so that a call fails before it has effects.
 pub(crate) fn check<H: Host>(host: &H, at: u32, len: u64) -> Result<(), Errno> {
     let end = u64::from(at).checked_add(len).ok_or(Errno::Fault)?;
     if end > host.memory_len() { Err(Errno::Fault) } else { Ok(()) }
 }
 
-/// `count` elements of `size` bytes each, as a range to [`check`].
+/// Like [`check`], for `count` elements of `size` bytes each.
 pub(crate) fn check_array<H: Host>(host: &H, at: u32, count: u32, size: u64) -> Result<(), Errno> {
     check(host, at, u64::from(count).saturating_mul(size))
 }
@@ -46,7 +46,7 @@ pub(crate) fn write_u64<H: Host>(host: &mut H, at: u32, value: u64) -> Call {
     Ok(host.write(at, &value.to_le_bytes())?)
 }
 
-/// A path, charged for by its length; the file system's work on its components is charged as it is done.
+/// A path, charged by its length; the file system's work on its components is charged as it is done.
 pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String> {
     if len > PATH_MAX_BYTES {
         return Err(Errno::NameTooLong.into());
@@ -69,11 +69,11 @@ pub(crate) struct Region {
     pub(crate) len: u32,
 }
 
-/// The longest `iovec` array (`IOV_MAX` of Linux and of the C library guests are built with).
+/// The longest `iovec` array (`IOV_MAX` of Linux and of the C library that guests are built with).
 pub(crate) const IOV_MAX: u32 = 1024;
 
-/// Decodes an `iovec` or `ciovec` array. Nothing is read from or written to the pieces yet, but all of them lie
-/// inside memory, and together they are no longer than a C `ssize_t` of the guest can say.
+/// Decodes an `iovec` or `ciovec` array. Nothing is read from or written to the pieces yet, but all of them are inside
+/// memory, and their total fits the guest's `ssize_t`.
 pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Vec<Region>> {
     const SIZE: u32 = 8;
     if count > IOV_MAX {
@@ -98,7 +98,7 @@ pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Ve
     Ok(regions)
 }
 
-/// How much is moved at once between guest memory and the host. Bounds what a guest can make the host hold.
+/// How much is moved at once between guest memory and the host: bounds the host memory that a guest can use.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
 impl Region {

@@ -1,4 +1,4 @@
-//! Where the guest sees which root of the file system.
+//! Where the roots of the file system appear in the guest.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(crate) enum Above {
     Device(Device),
 }
 
-/// Whether a path can be mounted at.
+/// Whether a path is a valid mount point.
 pub(crate) fn is_mountable(path: &str) -> bool {
     path.starts_with('/')
         && !path.contains('\0')
@@ -48,8 +48,8 @@ pub(crate) fn is_mountable(path: &str) -> bool {
 /// Resolves `path`, relative to the virtual directory `at`.
 ///
 /// The directories above the mounts hold no links, so this is lexical until a mount is reached; from there on the file
-/// system resolves, and refuses to leave the mount. Outside every mount: `ENOTCAPABLE`, which the caller
-/// answers as its call asks.
+/// system resolves, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the caller
+/// translates for its call.
 pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, Errno> {
     if path.starts_with('/') {
         return Err(Errno::NotCapable);
@@ -65,7 +65,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
         rest = after;
         match part {
             "" | "." => continue,
-            // Out of a mount that lies in another, and in again, where nothing has been followed on the way.
+            // Out of an inner mount and in again, as long as no link has been followed on the way.
             ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
                 here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
                 mounted = Some((root, rest));
@@ -81,7 +81,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
                 here.push('/');
                 here.push_str(name);
                 if let Some(device) = Device::at(&here) {
-                    // Nothing is below it, and a slash behind it asks for a directory.
+                    // Nothing is below a device, and a slash behind it asks for a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
                     return if named { Ok(Above::Device(device)) } else { Err(Errno::NotDir) };
                 }
@@ -98,19 +98,19 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
     }
     Ok(match mounted {
         Some((root, "")) => Above::Mounted { root, path: ".".to_owned() },
-        // After the mount's own name there may be more slashes; a path from the mount must not begin with one.
+        // More slashes may follow the mount's own name; a path from the mount must not begin with one.
         Some((root, rest)) => {
             let rest = rest.trim_start_matches('/');
             Above::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
         }
         None if here.is_empty() => Above::Virtual { path: "/".to_owned() },
         None if is_above_a_mount(mounts, &here) => Above::Virtual { path: here },
-        // The directories above the devices do not exist but for their sake.
+        // The directories above the devices exist only for the devices.
         None => return Err(Errno::NotCapable),
     })
 }
 
-/// The device that `path`, relative to `/`, names.
+/// The device at `path`, relative to `/`.
 pub(crate) fn device(path: &str) -> Option<Device> {
     match resolve(&[], "/", path) {
         Ok(Above::Device(device)) => Some(device),
@@ -144,7 +144,7 @@ pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<Ro
     names
 }
 
-/// The root of the mount in whose directory the one at this path lies, and the name that it has there.
+/// The mount that contains the one at this path, as its root, and the name of the inner mount in it.
 pub(crate) fn outer_of<'a>(mounts: &[Mount], path: &'a str) -> Option<(RootId, &'a str)> {
     let (outer, name) = path.rsplit_once('/')?;
     mounts.iter().find(|mount| mount.path == outer).map(|mount| (mount.root, name))
@@ -155,7 +155,7 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-/// Whether an absolute path is that of a directory which exists because a mount lies below it.
+/// Whether an absolute path is that of a directory that exists because a mount lies below it.
 pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }

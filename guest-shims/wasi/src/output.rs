@@ -1,30 +1,30 @@
-//! What a guest writes to its standard output and standard error.
+//! A guest's standard output and standard error.
 
 use std::borrow::Cow;
 
 /// One stream's output of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// What was kept: the first bytes, up to the cap.
+    /// The first bytes, up to the cap.
     pub bytes: Vec<u8>,
-    /// What the guest wrote altogether.
+    /// The total that the guest wrote.
     pub total_bytes: u64,
     /// Whether some of it was dropped.
     pub truncated: bool,
 }
 
 impl Captured {
-    /// The kept bytes as text, with U+FFFD for what is no UTF-8. A character that the cap cut in two is left out
-    /// rather than shown as damaged.
+    /// The kept bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in two is left
+    /// out rather than shown as damaged.
     pub fn text(&self) -> Cow<'_, str> {
         let kept = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(kept)
     }
 }
 
-/// `bytes` without an unfinished UTF-8 sequence at its end.
+/// `bytes` without an incomplete UTF-8 sequence at its end.
 pub fn whole_characters(bytes: &[u8]) -> &[u8] {
-    // An unfinished sequence is a lead byte and at most two continuation bytes.
+    // An incomplete sequence is a lead byte and at most two continuation bytes.
     for back in 1..=3.min(bytes.len()) {
         let at = bytes.len().saturating_sub(back);
         let (Some(&byte), Some(head)) = (bytes.get(at), bytes.get(..at)) else {
@@ -51,7 +51,7 @@ pub struct Output {
     pub stderr: Captured,
 }
 
-/// A stream as it fills.
+/// A stream's capture buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     bytes: Vec<u8>,
@@ -72,7 +72,7 @@ impl Capture {
 
     /// How many of `len` more bytes will be kept, given `room_bytes` of memory.
     pub(crate) fn accepts(&self, len: u32, room_bytes: u64) -> u32 {
-        // After the first loss nothing is kept: the output is a beginning, not a selection.
+        // After the first loss nothing is kept: the output is a prefix, not a selection.
         if self.truncated {
             return 0;
         }
@@ -85,18 +85,18 @@ impl Capture {
         u32::try_from(keep).unwrap_or(len)
     }
 
-    /// Keeps `bytes`, of which [`Self::accepts`] was asked, within `room_bytes`.
+    /// Appends `bytes`, as many as [`Self::accepts`] allowed, within `room_bytes`.
     pub(crate) fn append(&mut self, bytes: &[u8], room_bytes: u64) {
         append_within(&mut self.bytes, bytes, self.cap_bytes, room_bytes);
     }
 
-    /// Counts what the guest wrote and remembers whether all of it was kept.
+    /// Counts what the guest wrote and records whether all of it was kept.
     pub(crate) fn count(&mut self, written: u32, kept: u32) {
         self.total_bytes = self.total_bytes.saturating_add(u64::from(written));
         self.truncated |= kept < written;
     }
 
-    /// The total, if output was lost and this was not asked before.
+    /// The total, if output was lost since the last call.
     pub(crate) fn take_loss(&mut self) -> Option<u64> {
         if self.truncated && !self.reported {
             self.reported = true;
@@ -113,7 +113,7 @@ impl Capture {
         self.cap_bytes = cap_bytes;
     }
 
-    /// Hands the output out and starts again.
+    /// Takes the output and starts again.
     pub(crate) fn take(&mut self) -> Captured {
         let taken = Captured {
             bytes: std::mem::take(&mut self.bytes),
@@ -127,7 +127,7 @@ impl Capture {
     }
 }
 
-/// What a buffer really holds, filled or not.
+/// The bytes a buffer really occupies, filled or not.
 pub(crate) fn held_bytes(buffer: &Vec<u8>) -> u64 {
     u64::try_from(buffer.capacity()).unwrap_or(u64::MAX)
 }

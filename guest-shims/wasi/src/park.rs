@@ -1,11 +1,11 @@
-//! How a guest has itself stopped for a snapshot.
+//! How a guest asks to be stopped for a snapshot.
 
-/// What the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. Only heeded while the
-/// embedder allows it, and then it is no output. It is standard error because every binary can reach that, also one with a
-/// descriptor table of its own in front of ours (those packed with wasi-vfs).
+/// The frame that the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. It is
+/// only recognized while the embedder allows it, and then it is not output. It goes to standard error because every
+/// binary can reach that, even one with its own descriptor table (those packed with wasi-vfs).
 pub const PARK_FRAME: &[u8] = b"\0park";
 
-/// The park hook.
+/// The state of parking.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Park {
     allowed: bool,
@@ -33,7 +33,7 @@ impl Park {
         self.armed = true;
     }
 
-    /// Whether the guest is to be parked now; asked once per arming.
+    /// Whether to park the guest now; true once per arming.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)
     }

@@ -1,4 +1,4 @@
-//! What host work costs in fuel. Every figure of it stands here.
+//! The price of host work in fuel. Every figure is here.
 //!
 //! The measure: a guest's operator costs 1 fuel and an interpreter runs about five operators a
 //! nanosecond, so 5 fuel pay for a nanosecond of host work. The prices round up, so that no loop of
@@ -10,8 +10,8 @@
 /// Measured at 60 to 100 ns in Wasmtime with the state taken out and put back.
 pub const CALL: u64 = 500;
 
-/// One byte moved between guest and host: what Wasmtime charges a guest that copies a byte itself (`memory.copy`). Ours
-/// are copied twice, through a bounded buffer, at about 10 bytes a nanosecond each time.
+/// One byte moved between guest and host: what Wasmtime charges a guest that copies a byte itself (`memory.copy`).
+/// These bytes are copied twice, through a bounded buffer, at about 10 bytes a nanosecond each time.
 pub const BYTE: u64 = 1;
 
 /// One entry of an `iovec` array, one subscription, one argument or environment variable.
@@ -28,15 +28,15 @@ pub const DIRECTORY_ENTRY: u64 = 100;
 /// One byte from the seeded generator (ChaCha20 at about a byte a nanosecond without vector instructions).
 pub const RANDOM_BYTE: u64 = 5;
 
-/// Giving up the processor for a while: setting and taking back a timer, waking. Waiting itself is bounded by the
-/// deadline and costs no fuel, so that a sleep under a fixed clock costs what the same sleep costs in real time.
+/// A sleep: setting and cancelling a timer, waking. Waiting itself is bounded by the deadline and costs no fuel, so
+/// that a sleep under a fixed clock costs the same as in real time.
 pub const SLEEP: u64 = 5_000;
 
 /// A message to the tools device or a reply from it: decoding or encoding it, finding the tool, waking its thread and
-/// being woken by it. What the tool itself does costs the guest no fuel; it is limited in number and time.
+/// being woken by it. The tool's own work costs the guest no fuel; its number and time are limited.
 pub const TOOL_MESSAGE: u64 = 20_000;
 
-/// One byte of a message to the tools device or of a reply from it, moved and taken through JSON at four nanoseconds.
+/// One byte of a message to the tools device or of a reply, moved and converted as JSON at four nanoseconds.
 pub const TOOL_BYTE: u64 = 20;
 
 /// Creating, removing, renaming or linking a directory entry: allocation and change tracking behind it.

@@ -29,10 +29,10 @@ pub(crate) const PATH_REMOVE_DIRECTORY: u64 = 1 << 25;
 pub(crate) const PATH_UNLINK_FILE: u64 = 1 << 26;
 pub(crate) const POLL_FD_READWRITE: u64 = 1 << 27;
 
-/// Every right but the two of sockets.
+/// Every right except the two for sockets.
 pub(crate) const ALL: u64 = (1 << 28) - 1;
 
-/// What a file may: nothing with paths.
+/// The rights of a file: none for paths.
 pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_READ
     | FD_SEEK
@@ -47,25 +47,25 @@ pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_FILESTAT_SET_TIMES
     | POLL_FD_READWRITE;
 
-/// What a directory itself may. It has no bytes and no position: `path_open` refuses to open one for writing, and what
-/// it reports can be asked for again. What is opened beneath it may have [`ALL`].
+/// The base rights of a directory. It has no bytes and no position: `path_open` refuses to open one for writing. What
+/// is opened beneath it may have [`ALL`].
 pub(crate) const DIRECTORY_BASE: u64 = ALL
     & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
 
-/// What standard input may: no seek, no tell.
+/// The rights of standard input: no seek, no tell.
 pub(crate) const INPUT: u64 = FD_READ | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// What standard output and standard error may: no seek, no tell.
+/// The rights of standard output and standard error: no seek, no tell.
 pub(crate) const OUTPUT: u64 = FD_WRITE | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// What a descriptor of a device may. The tools device can neither seek nor tell (`ESPIPE`), but a character device without
-/// the two rights is what the C library takes for a terminal.
+/// The rights of a device. The tools device can neither seek nor tell (`ESPIPE`), but the C library takes a character
+/// device without these two rights for a terminal.
 pub(crate) const DEVICE: u64 =
     FD_READ | FD_WRITE | FD_SEEK | FD_TELL | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
 /// `fdflags`.
 pub(crate) const APPEND: u16 = 1;
-/// All `fdflags`: append, dsync, nonblock, rsync, sync. All but the first are remembered and change nothing.
+/// All `fdflags`: append, dsync, nonblock, rsync, sync. All but the first are stored and have no effect.
 pub(crate) const FDFLAGS: u16 = 0b1_1111;
 
 /// `oflags`.

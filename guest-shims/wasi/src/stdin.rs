@@ -13,13 +13,13 @@ pub(crate) trait Source {
     fn next(&mut self, len: u32) -> &[u8];
 }
 
-/// Bytes given beforehand, and how far the guest has read; at their end there is end of file.
+/// The given bytes and the guest's position in them; end of file follows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stdin {
     // Shared: a fork of the instance reads the same bytes.
     bytes: Arc<[u8]>,
     position: usize,
-    /// What was read of it before `bytes`.
+    /// How much was read before `bytes`.
     read_before: u64,
 }
 
@@ -28,7 +28,7 @@ impl Stdin {
         Self::resumed(0, bytes)
     }
 
-    /// What is left of an input of which so much was read.
+    /// The rest of an input of which `read_before` bytes were read.
     pub(crate) fn resumed(read_before: u64, rest: Vec<u8>) -> Self {
         Self { bytes: rest.into(), position: 0, read_before }
     }

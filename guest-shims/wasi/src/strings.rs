@@ -12,12 +12,12 @@ pub enum StringError {
     /// C strings end at the first NUL byte.
     #[error("`{name}` contains a NUL character; remove it", name = escaped(.0))]
     Nul(String),
-    /// A variable's name is empty or contains `=`.
-    #[error("`{name}` is no name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]
+    /// A variable with an empty name, or one that contains `=`.
+    #[error("`{name}` is not a valid name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]
     Name(String),
 }
 
-/// A list of strings without NUL, each kept with its final NUL byte.
+/// A list of strings without NUL, each stored with a final NUL byte.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strings {
     list: Vec<Vec<u8>>,

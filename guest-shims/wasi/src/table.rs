@@ -32,7 +32,7 @@ impl Target {
         self.opened().map(|(inode, _)| inode)
     }
 
-    /// The same, with what it was when it was opened.
+    /// The inode and its type when it was opened.
     pub(crate) fn opened(&self) -> Option<(InodeId, FileKind)> {
         match self {
             Self::File { inode, .. } => Some((*inode, FileKind::File)),
@@ -41,8 +41,8 @@ impl Target {
         }
     }
 
-    /// The most that a descriptor of it may, and that what is opened beneath it may.
-    fn most_rights(&self) -> (u64, u64) {
+    /// The maximum rights of a descriptor for this target, and those that it may inherit to what is opened beneath it.
+    fn max_rights(&self) -> (u64, u64) {
         match self {
             Self::Stdin => (rights::INPUT, 0),
             Self::Stdout | Self::Stderr => (rights::OUTPUT, 0),
@@ -60,7 +60,7 @@ pub(crate) struct Descriptor {
     pub(crate) flags: u16,
     pub(crate) rights_base: u64,
     pub(crate) rights_inheriting: u64,
-    /// The guest's path of it, for a preopen.
+    /// The guest's path, for a preopen.
     pub(crate) preopen: Option<String>,
 }
 
@@ -69,14 +69,14 @@ impl Descriptor {
         Self::opened(target, 0, rights::ALL, 0)
     }
 
-    /// A descriptor with what was asked for of the rights that make sense for it.
+    /// A descriptor with those of the requested rights that apply to its target.
     pub(crate) fn opened(target: Target, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
-        let (most_base, most_inheriting) = target.most_rights();
+        let (max_base, max_inheriting) = target.max_rights();
         Self {
             target,
             flags,
-            rights_base: rights_base & most_base,
-            rights_inheriting: rights_inheriting & most_inheriting,
+            rights_base: rights_base & max_base,
+            rights_inheriting: rights_inheriting & max_inheriting,
             preopen: None,
         }
     }
@@ -97,7 +97,7 @@ pub(crate) const FIRST_FREE: u32 = 3;
 /// Open descriptors by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    // No longer than the limit on open files.
+    // At most as long as the limit on open files.
     slots: Vec<Option<Descriptor>>,
     open_count: u32,
 }
@@ -110,8 +110,8 @@ impl Table {
         table
     }
 
-    /// Puts the three standard streams back in their places, whatever the guest did with them, and gives back what
-    /// was there instead.
+    /// Restores the three standard streams, whatever the guest did with them, and returns the descriptors that were in
+    /// their places.
     pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
         let mut replaced = Vec::new();
         let first_free = size(FIRST_FREE);
@@ -135,13 +135,13 @@ impl Table {
         self.slots.get_mut(size(fd)).and_then(Option::as_mut).ok_or(Errno::Badf)
     }
 
-    /// Whether one more descriptor fits under `limit`; asked before a file is created for it.
+    /// Whether one more descriptor fits under `limit`; checked before a file is created for it.
     pub(crate) fn has_room(&self, limit: u32) -> bool {
         self.open_count < limit
     }
 
-    /// Puts a descriptor into the lowest free slot that no standard stream has: a script that closes its
-    /// standard output must not find its prints in the next file it opens.
+    /// Inserts a descriptor into the lowest free slot after the standard streams: a script that closes its standard
+    /// output must not find its prints in the next file it opens.
     pub(crate) fn insert(&mut self, descriptor: Descriptor, limit: u32) -> Result<u32, Descriptor> {
         if !self.has_room(limit) {
             return Err(descriptor);
@@ -168,7 +168,7 @@ impl Table {
         Ok(removed)
     }
 
-    /// Moves `from` to `to`, both open, and gives back what was there.
+    /// Moves `from` to `to`, both open, and returns the descriptor that was there.
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
         self.get(to)?;
@@ -192,7 +192,7 @@ impl Table {
         (0_u32..).zip(&self.slots).filter_map(|(fd, slot)| slot.as_ref().map(|descriptor| (fd, descriptor)))
     }
 
-    /// Puts a descriptor at a number, above those of all there are.
+    /// Inserts a descriptor at a number above all existing ones.
     pub(crate) fn put(&mut self, fd: u32, descriptor: Descriptor) {
         self.slots.resize(size(fd), None);
         self.slots.push(Some(descriptor));

@@ -1,14 +1,15 @@
-//! The tools device: how a script's calls of the embedder's functions leave the guest, and how their replies come back.
+//! The tools device: carries a script's calls of the embedder's functions out of the guest, and their replies back.
 
 use crate::Errno;
 use crate::memory::{narrow, size};
 use crate::output::held_bytes;
 use crate::stdin::Source;
 
-/// Where the null device is for the guest. It is seen as [`TOOLS_DEVICE`] is.
+/// The guest's path of the null device. It is visible like [`TOOLS_DEVICE`].
 pub const NULL_DEVICE: &str = "/dev/null";
 
-/// Where the device is for the guest. It is seen through the preopen `/`, whatever is mounted, and listed nowhere.
+/// The guest's path of the tools device. It is visible through the preopen `/`, whatever is mounted, and not listed in
+/// any directory.
 pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
 
 /// The reply that the guest is reading. There is one, however many descriptors refer to the device.
@@ -19,7 +20,7 @@ pub(crate) struct ToolsDevice {
 }
 
 impl ToolsDevice {
-    /// Puts a reply up for reading, its length in front, little-endian in four bytes.
+    /// Makes a reply available for reading, prefixed by its length as four bytes, little-endian.
     pub(crate) fn put(&mut self, reply: &[u8]) -> Result<(), Errno> {
         let len = narrow(reply.len())?;
         self.frame = [&len.to_le_bytes(), reply].concat();

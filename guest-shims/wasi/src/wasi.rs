@@ -1,4 +1,4 @@
-//! A guest's WASI state: what the embedder does with it.
+//! A guest's WASI state, as the embedder uses it.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::{
 /// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
 /// entropy, tools device.
 ///
-/// A clone is a fork: it shares file contents until one of the two writes, and goes on at the same positions.
+/// A clone is a fork: it shares file contents until one of the two writes, and continues at the same positions.
 #[derive(Clone)]
 pub struct Wasi {
     pub(crate) vfs: Vfs,
@@ -59,7 +59,7 @@ impl Wasi {
             let target = directory(&wasi.vfs, mount)?;
             wasi.preopen(target, &mount.path)?;
         }
-        // `/` itself may be mounted for real.
+        // `/` itself may be a mount.
         if root_preopen && !mounts.iter().any(|mount| mount.path == "/") {
             wasi.preopen(Target::Virtual { path: "/".to_owned() }, "/")?;
         }
@@ -81,12 +81,12 @@ impl Wasi {
         &self.vfs
     }
 
-    /// The file system, to change it between executions. The guest is not charged for it.
+    /// The file system, for changes between executions. The guest is not charged for them.
     pub fn vfs_mut(&mut self) -> &mut Vfs {
         &mut self.vfs
     }
 
-    /// What is mounted where.
+    /// The mounts.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
@@ -101,13 +101,13 @@ impl Wasi {
         self.table.opened_by_guest()
     }
 
-    /// Sets what `args_get` delivers, the program's name first.
+    /// Sets the arguments that `args_get` delivers, the program's name first.
     pub fn set_args(&mut self, args: impl IntoIterator<Item = String>) -> Result<(), StringError> {
         self.args = Strings::new(args)?;
         Ok(())
     }
 
-    /// Sets what `environ_get` delivers.
+    /// Sets the variables that `environ_get` delivers.
     pub fn set_env(&mut self, env: impl IntoIterator<Item = (String, String)>) -> Result<(), StringError> {
         self.env = environment(env)?;
         Ok(())
@@ -128,54 +128,56 @@ impl Wasi {
         &self.limits
     }
 
-    /// Sets the limits. What is held already stays, even if the new limits would refuse it.
+    /// Sets the limits. Existing usage stays, even if it exceeds the new limits.
     pub fn set_limits(&mut self, limits: WasiLimits) {
         self.stdout.set_cap_bytes(limits.stdout_bytes);
         self.stderr.set_cap_bytes(limits.stderr_bytes);
         self.limits = limits;
     }
 
-    /// Sets where time comes from.
+    /// Sets the source of time.
     ///
-    /// The guest's monotonic clock never goes back: under [`Clock::Host`] it continues from what it shows now without
+    /// The guest's monotonic clock never goes backwards: under [`Clock::Host`] it continues from its current value
+    /// without the host's share, under [`Clock::Fixed`] it shows at least that.
     /// the host's share, under [`Clock::Fixed`] it shows at least that.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock.set_source(clock);
     }
 
-    /// Makes what the monotonic clock shows now the base a clone continues from in another instance, whose
-    /// [`Host::monotonic_ns`] begins at zero again. Call it on the state that is saved, not on one that goes on running.
+    /// Makes the current value of the monotonic clock the base from which a clone continues in another instance, whose
+    /// [`Host::monotonic_ns`] begins at zero again. Call it on the state that is saved, not on one that continues to
+    /// run.
     pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
         let now = self.monotonic_ns(host);
         self.clock.set_base_ns(now);
     }
 
-    /// Sets what the monotonic clock showed when this instance was made. Only used under [`Clock::Host`].
+    /// Sets the value of the monotonic clock when this instance was created. Only used under [`Clock::Host`].
     pub fn set_monotonic_base_ns(&mut self, base_ns: u64) {
         self.clock.set_base_ns(base_ns);
     }
 
-    /// What the guest's monotonic clock shows, in nanoseconds.
+    /// The value of the guest's monotonic clock, in nanoseconds.
     pub fn monotonic_ns<H: Host>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Monotonic)
     }
 
-    /// What the guest's real-time clock shows, in nanoseconds since 1970.
+    /// The value of the guest's real-time clock, in nanoseconds since 1970.
     pub fn realtime_ns<H: Host>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Realtime)
     }
 
-    /// Sets where random bytes come from; a seeded generator begins at its beginning.
+    /// Sets the source of random bytes; a seeded generator starts at its beginning.
     pub fn set_entropy(&mut self, entropy: Entropy) {
         self.entropy = Generator::new(entropy);
     }
 
-    /// How far the seeded generator has gone, in 32-bit words. `None` under [`Entropy::Host`].
+    /// The position of the seeded generator, in 32-bit words. `None` under [`Entropy::Host`].
     pub fn entropy_position(&self) -> Option<u128> {
         self.entropy.position()
     }
 
-    /// Moves the seeded generator; nothing under [`Entropy::Host`].
+    /// Sets the position of the seeded generator; does nothing under [`Entropy::Host`].
     pub fn set_entropy_position(&mut self, words: u128) {
         self.entropy.set_position(words);
     }
@@ -185,9 +187,9 @@ impl Wasi {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution: output and events are empty, what an earlier script left unread of a tool's reply is dropped,
-    /// parking is neither armed nor allowed, and the standard streams are in their places with all their rights, whatever
-    /// the guest did with them.
+    /// Begins an execution: output and events are empty, the unread rest of a tool's reply is dropped, parking is
+    /// neither armed nor allowed, and the standard streams are restored with all their rights, whatever the guest did
+    /// with them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
@@ -199,14 +201,14 @@ impl Wasi {
         }
     }
 
-    /// Gives up what a closed descriptor kept alive.
+    /// Releases the inode that a closed descriptor kept alive.
     pub(crate) fn release(&mut self, closed: &Descriptor) {
         if let Some(inode) = closed.target.inode() {
             self.vfs.release(inode);
         }
     }
 
-    /// What was captured of one stream so far.
+    /// The captured output of one stream so far.
     pub fn output(&self, stream: Stream) -> &[u8] {
         match stream {
             Stream::Stdout => self.stdout.bytes(),
@@ -214,12 +216,12 @@ impl Wasi {
         }
     }
 
-    /// Takes the captured output and starts counting again.
+    /// Takes the captured output and starts again.
     pub fn take_output(&mut self) -> Output {
         Output { stdout: self.stdout.take(), stderr: self.stderr.take() }
     }
 
-    /// Takes what was refused since last asked. Ask before [`Self::take_output`], which forgets truncation.
+    /// Takes the events since the last call. Call it before [`Self::take_output`], which forgets truncation.
     pub fn take_events(&mut self) -> Vec<SecurityEvent> {
         let mut events = self.events.take();
         for (stream, capture) in [(Stream::Stdout, &mut self.stdout), (Stream::Stderr, &mut self.stderr)] {
@@ -230,7 +232,7 @@ impl Wasi {
         events
     }
 
-    /// Whether the guest may have itself parked, see [`PARK_FRAME`](crate::PARK_FRAME). Preparation only.
+    /// Whether the guest may ask to be parked, see [`PARK_FRAME`](crate::PARK_FRAME). Only during preparation.
     pub fn allow_parking(&mut self, allowed: bool) {
         self.park.allow(allowed);
     }
@@ -240,18 +242,19 @@ impl Wasi {
         self.park.arm();
     }
 
-    /// Tells how large the guest's memories are, for the common limit.
+    /// Sets the size of the guest's memories, for the common limit.
     pub fn set_linear_memory_bytes(&mut self, bytes: u64) {
         self.linear_memory_bytes = bytes;
     }
 
-    /// What the host side holds for the guest, in bytes: file system with mount cache, output, standard input, arguments,
-    /// environment, the tool's reply that it is reading. An embedder refuses `memory.grow` when linear memory and this exceed the limit.
+    /// The bytes that the host holds for the guest: file system with mount cache, output, standard input, arguments,
+    /// environment, the tool reply being read. An embedder refuses `memory.grow` when linear memory and this exceed the
+    /// limit.
     pub fn host_bytes(&self) -> u64 {
         self.vfs.bytes_used().saturating_add(self.buffer_bytes())
     }
 
-    /// What is left of [`WasiLimits::memory_bytes`].
+    /// The remaining bytes of [`WasiLimits::memory_bytes`].
     pub fn room_bytes(&self) -> u64 {
         self.vfs_ceiling_bytes().saturating_sub(self.vfs.bytes_used())
     }
@@ -269,14 +272,14 @@ impl Wasi {
         .fold(0, u64::saturating_add)
     }
 
-    /// How many bytes the file system may have.
+    /// The number of bytes that the file system may use.
     pub(crate) fn vfs_ceiling_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_sub(self.linear_memory_bytes).saturating_sub(self.buffer_bytes())
     }
 }
 
 impl Default for Wasi {
-    /// The state of a guest that has nothing: no files, default limits, clocks fixed at zero, entropy from seed 0.
+    /// The state of a guest without files: default limits, clocks fixed at zero, entropy from seed 0.
     fn default() -> Self {
         let WasiConfig { vfs, limits, clock, entropy, .. } = WasiConfig::new(Vfs::new(VfsLimits::default()));
         Self {
@@ -301,7 +304,7 @@ impl Default for Wasi {
 
 impl fmt::Debug for Wasi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the contents: they are the guest's, and may be large or secret.
+        // Without the contents: they are the guest's, and may be large or secret.
         f.debug_struct("Wasi").field("mounts", &self.mounts).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

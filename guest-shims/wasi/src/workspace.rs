@@ -1,17 +1,17 @@
-//! Files at the top of a mount, for the embedder that keeps something there on the guest's behalf: as the guest would reach
-//! them, at its time, within its limits and on its bill.
+//! Files at the top of a mount, for an embedder that stores something there on the guest's behalf: accessed as the
+//! guest would, at its time, within its limits and charged to it.
 
 use glovebox_vfs::{FileKind, Follow, Vfs, VfsError};
 
 use crate::failure::{Call, Failure};
 use crate::{Errno, Host, Stop, Wasi, prices};
 
-/// What lies under a name.
+/// What exists under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lying {
+pub enum FileAt {
     /// Nothing.
     Nothing,
-    /// A file, whole.
+    /// A file, with its content.
     File(Vec<u8>),
     /// A file that is longer than the caller accepts.
     TooLong,
@@ -22,32 +22,32 @@ pub enum Lying {
 }
 
 impl Wasi {
-    /// What lies at the top of the mount at `mount` under `name`, no link followed; of a file at most `bytes_most`.
+    /// The file `name` at the top of the mount at `mount`, without following a link; at most `max_bytes` of it.
     ///
     /// # Errors
     /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
-    pub fn look_at<H: Host>(
+    pub fn file_at<H: Host>(
         &mut self,
         host: &mut H,
         mount: &str,
         name: &str,
-        bytes_most: u64,
-    ) -> Result<Result<Lying, Errno>, Stop> {
-        let Some(root) = self.mount_root(mount) else { return Ok(Ok(Lying::Nothing)) };
+        max_bytes: u64,
+    ) -> Result<Result<FileAt, Errno>, Stop> {
+        let Some(root) = self.mount_root(mount) else { return Ok(Ok(FileAt::Nothing)) };
         host.charge(prices::CALL)?;
         let looked = self.with_vfs(host, |vfs| {
             let top = vfs.root_dir(root).ok_or(VfsError::BadInode)?;
             let inode = match vfs.lookup(top, name.as_bytes(), Follow::No) {
                 Ok(inode) => inode,
-                Err(VfsError::NotFound) => return Ok(Lying::Nothing),
+                Err(VfsError::NotFound) => return Ok(FileAt::Nothing),
                 Err(error) => return Err(error),
             };
             Ok(match vfs.stat(inode)?.kind {
-                FileKind::Directory => Lying::Directory,
-                FileKind::Symlink => Lying::Link,
-                FileKind::File => match vfs.read_file(root, name, bytes_most) {
-                    Ok(bytes) => Lying::File(bytes),
-                    Err(error) if error.reason == VfsError::FileTooBig => Lying::TooLong,
+                FileKind::Directory => FileAt::Directory,
+                FileKind::Symlink => FileAt::Link,
+                FileKind::File => match vfs.read_file(root, name, max_bytes) {
+                    Ok(bytes) => FileAt::File(bytes),
+                    Err(error) if error.reason == VfsError::FileTooBig => FileAt::TooLong,
                     Err(error) => return Err(error.reason),
                 },
             })
@@ -55,10 +55,10 @@ impl Wasi {
         told(looked)
     }
 
-    /// Writes a file at the top of the mount at `mount`, whole or not at all.
+    /// Writes a file at the top of the mount at `mount`, completely or not at all.
     ///
     /// # Errors
-    /// As [`look_at`](Self::look_at).
+    /// As [`file_at`](Self::file_at).
     pub fn replace_file<H: Host>(
         &mut self,
         host: &mut H,

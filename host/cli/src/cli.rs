@@ -1,4 +1,4 @@
-//! The command line as a type.
+//! The command line.
 
 use std::{
     ffi::OsString,
@@ -21,23 +21,23 @@ const AFTER_HELP: &str = "\
 Examples:
   glovebox hello.py                          run a file: short for `glovebox run hello.py`
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
-  glovebox run -e 'print(6 * 7)'             run code given here
-  glovebox run --json -e 'print(1)'          what it did and used, as JSON
-  glovebox run --fuel 5_000_000 loop.py      stop it after so much work
+  glovebox run -e 'print(6 * 7)'             run code from the command line
+  glovebox run --json -e 'print(1)'          print its result and usage as JSON
+  glovebox run --fuel 5_000_000 loop.py      stop it after this much work
   glovebox run --workspace out report.py     keep the files it writes to /app
-  glovebox run --session trip -e 'x = 1'      go on where the last run with this name ended
+  glovebox run --session trip -e 'x = 1'      continue where the last run with this name ended
   glovebox run-component agent.wasm          run a component that uses the sandbox
-  glovebox repl                              type code and see what it does
-  glovebox session list                      the sessions that are kept
+  glovebox repl                              type code and see its result
+  glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax, run nothing
-  glovebox doctor                            is this machine all right?
+  glovebox doctor                            check that everything works here
 
 The first run of a language fetches and prepares its interpreter, once. After that nothing is downloaded.";
 
 /// Runs untrusted Python and JavaScript inside WebAssembly, with limits that hold.
 ///
-/// A script gets a real CPython or QuickJS of its own, an empty file system and nothing else: no network, no host
-/// files, no host environment, unless a flag or a policy file gives them.
+/// A script gets its own CPython or QuickJS and an empty file system. It has no network, no host files and no host
+/// environment, unless a flag or a policy file grants them.
 #[derive(Debug, Parser)]
 #[command(name = "glovebox", version, override_usage = USAGE, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. `glovebox FILE` is short for `glovebox run FILE`.
+    /// Parses the command line. `glovebox FILE` is short for `glovebox run FILE`.
     pub(crate) fn read(args: Vec<OsString>) -> Self {
         Self::parsed(args).unwrap_or_else(|error| error.exit())
     }
@@ -71,7 +71,7 @@ impl Cli {
             };
             return Err(if is_mistyped { error } else { neither() });
         }
-        // Where it stands more than once, the first that is no flag's value is meant.
+        // If it occurs more than once, the first that is not a flag's value is meant.
         let places = args.iter().enumerate().skip(1).filter(|(_, arg)| arg.to_string_lossy() == name);
         let mut attempts = places.map(|(at, _)| {
             let (before, from) = args.split_at(at);
@@ -84,29 +84,29 @@ impl Cli {
     }
 }
 
-/// Whether a word in the place of a subcommand is a file's name: there is such a file, or it could be nothing else.
+/// Whether a word in the position of a subcommand is a file name: the file exists, or the word cannot be anything else.
 fn looks_like_a_file(name: &str) -> bool {
     name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
 }
 
-/// Flags that every subcommand has.
+/// Flags of every subcommand.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Where interpreters and their prepared images are kept [default: $XDG_CACHE_HOME/glovebox]
+    /// Where interpreters and their prepared images are stored [default: $XDG_CACHE_HOME/glovebox]
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// What prepared images may take in the cache, and compiled components as much again; those longest unused make room
-    /// [default: 2GiB]
+    /// Maximum size of prepared images in the cache, and again of compiled components; the least recently used ones are
+    /// evicted [default: 2GiB]
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]
     pub(crate) cache_bytes: Option<u64>,
 
-    /// What was compiled and then not used for so long leaves the cache, such as `12h` or `30d` [default: 30d]
+    /// Evict compiled code that was not used for this long, such as `12h` or `30d` [default: 30d]
     #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = humantime::parse_duration, hide_short_help = true)]
     pub(crate) cache_age: Option<Duration>,
 
-    /// Do without the Python packages at /app/site-packages: an interpreter without them is prepared by itself
+    /// Run Python without the packages at /app/site-packages; a separate interpreter image is prepared for it
     #[arg(long, global = true)]
     pub(crate) no_packages: bool,
 
@@ -118,22 +118,22 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "FILTER", env = "GLOVEBOX_LOG", hide_env_values = true)]
     pub(crate) log: Option<String>,
 
-    /// How log lines are written: for people, or a JSON object a line
+    /// Format of log lines: text, or a JSON object per line
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t, hide_short_help = true)]
     pub(crate) log_format: LogFormat,
 
-    /// Colour what glovebox itself writes; guest output is never touched
+    /// Colour the output of glovebox itself; guest output is never changed
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: Color,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
     #[default]
     Text,
-    /// A JSON object a line: timestamp, level, target, message, and the event's fields
+    /// A JSON object per line: timestamp, level, target, message, and the event's fields
     Json,
 }
 
@@ -150,7 +150,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Makes it hold for everything written through `anstream`.
+    /// Applies it to everything written through `anstream`.
     pub(crate) fn apply(self) {
         let choice = match self {
             Self::Auto => anstream::ColorChoice::Auto,
@@ -161,7 +161,7 @@ impl Color {
     }
 }
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
@@ -220,7 +220,7 @@ mod tests {
             let error = read(words).unwrap_err();
             assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");
         }
-        // What is wrong after a file is said as of `run`.
+        // An error after a file name is reported as an error of `run`.
         assert!(read("x.py --fule 5").unwrap_err().to_string().contains("--fuel"));
     }
 

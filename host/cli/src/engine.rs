@@ -1,4 +1,4 @@
-//! From flags to an engine and its sandboxes.
+//! Builds an engine and its sandboxes from flags.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,24 +10,24 @@ use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sa
 
 use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, state, terminal::Hinted};
 
-/// Whether the engine keeps a pool of memory for guests. One that runs a single guest must not: reserving it costs
-/// more than the run.
+/// Whether the engine keeps a pool of memory for guests. An engine that runs a single guest must not: reserving the
+/// pool costs more than the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
     Pooled,
     Single,
 }
 
-/// What of an interpreter runs.
+/// How an interpreter is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
-    /// Its prepared image.
+    /// From its prepared image.
     Prepared,
-    /// The binary, booted each time: it can run scripts, and has neither sessions nor validation.
+    /// From the binary, booted each time: it can run scripts, but has neither sessions nor validation.
     Plain,
 }
 
-/// An engine and what it shows while it fetches and prepares.
+/// An engine and its progress display.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) steps: Arc<Steps>,
@@ -43,10 +43,10 @@ impl Host {
         if global.no_packages {
             config.packages = Packages::None;
         }
-        // Where none were added there is no directory, and none is made.
+        // If no packages were added, the directory does not exist and is not created.
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
-        // Whether or not this command has a session or packages: a script must not reach those of another.
+        // Whether or not this command uses a session or packages: a script must not reach those of others.
         config.private_dirs.extend(state::dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
@@ -59,15 +59,15 @@ impl Host {
         Ok(Self { engine, steps })
     }
 
-    /// Does something that may fetch or prepare, and takes its progress off the screen afterwards.
+    /// Runs an operation that may fetch or prepare, and then removes its progress from the screen.
     pub(crate) fn with_progress<T>(&self, work: impl FnOnce(&Engine) -> T) -> T {
         let result = work(&self.engine);
         self.steps.clear();
         result
     }
 
-    /// A sandbox as the flags have it; fetches and prepares its runtime where needed. Without a language it is the named
-    /// runtime's, or Python.
+    /// A sandbox according to the flags; fetches and prepares its runtime if needed. Without a language it is that of
+    /// the named runtime, or Python.
     pub(crate) fn sandbox(
         &self,
         args: &RuntimeArgs,
@@ -77,7 +77,7 @@ impl Host {
         self.sandbox_of(args, language, policy, Image::Prepared)
     }
 
-    /// The same, of the prepared image or of a plain command.
+    /// Like [`sandbox`](Self::sandbox), for the prepared image or a plain command.
     pub(crate) fn sandbox_of(
         &self,
         args: &RuntimeArgs,
@@ -104,7 +104,7 @@ impl Host {
     }
 }
 
-/// Where the user's own packages are: beside the sessions, so that no cleaning of the cache takes them.
+/// The directory of the user's own packages: beside the sessions, so that cleaning the cache does not remove them.
 pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
     Ok(state::dir()?.join("packages"))
 }
@@ -114,7 +114,7 @@ pub(crate) fn answers_to(runtime: &RuntimeInfo, name: &str) -> bool {
     runtime.name == name || runtime.aliases.iter().any(|alias| alias == name)
 }
 
-/// Says what a missing binary means here; everything else about it the engine says.
+/// Reports a missing binary with a hint; the engine reports everything else about it.
 fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),

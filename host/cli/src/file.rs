@@ -1,4 +1,4 @@
-//! Host files that are written whole or not at all.
+//! Host files that are written completely or not at all.
 
 use glovebox::escaped;
 use std::{
@@ -10,13 +10,13 @@ use std::{
 
 use crate::terminal::Hinted;
 
-/// Writes a file for this user alone, in place of one that is there. Whoever reads it meanwhile, or after a crash, finds the
-/// old one or the new one.
+/// Writes a file for this user alone, replacing an existing one. A concurrent reader, or one after a crash, finds the
+/// old file or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }
 
-/// The same where there is none of this name yet. That there is one is an error, and changes nothing.
+/// Like [`replace`], but an error that changes nothing if the name exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     put(path, bytes, 0o600, name_if_free).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
@@ -27,13 +27,13 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     })
 }
 
-/// Gives a file a name that nothing has.
+/// Renames a file unless the new name exists.
 fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        // Some file systems have no links.
+        // Some file systems have no hard links.
         Err(_) => fs::rename(from, to),
     }
 }
@@ -41,12 +41,12 @@ fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
 /// Why a file was not created.
 #[derive(Debug)]
 pub(crate) enum NotCreated {
-    /// There is one.
+    /// The file exists.
     Exists,
     Failed(anyhow::Error),
 }
 
-/// The same as [`replace`] for a file that may be anybody's to read, as the process's mask has it.
+/// Like [`replace`], for a file that others may read, according to the process's mask.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }
@@ -61,19 +61,19 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
         .into()
 }
 
-/// Writes a file beside, and has `name` give it its name.
+/// Writes a temporary file beside it, and renames it with `name`.
 fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let beside = beside(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&beside, path));
     if written.is_err() {
-        // The other error is the one to tell.
+        // The other error is the one to report.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// A name in the same directory that nobody else uses.
+/// An unused name in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first asks whatever runs to stop, the second ends the process. In a loop that reads and runs, it stops what
-//! runs and leaves the loop alone.
+//! Ctrl-C: the first press asks the running operation to stop, the second ends the process. In a loop that reads and
+//! runs, it stops the running guest but not the loop.
 
 use std::{
     sync::{
@@ -19,32 +19,32 @@ use signal_hook::{
 
 use crate::{program, terminal::note};
 
-/// The exit code of a process that was interrupted, as shells have it.
+/// The exit code of an interrupted process, as in shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-/// A process is interrupted as a whole, so that this may be asked from anywhere.
+/// An interrupt concerns the whole process, so this is readable from anywhere.
 static PRESSED: AtomicBool = AtomicBool::new(false);
-/// Whether a guest runs.
+/// Whether a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
-/// What one press stops, without ending the process.
+/// The operation that one press stops without ending the process.
 static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
-/// How long fetching gets to undo what it began. Compiling does not look up while it is at it, and has nothing to undo:
-/// the cache is safe from a process that ends at any point.
+/// How long fetching may take to undo what it began. Compiling does not check for cancellation, and has nothing to
+/// undo: the cache is safe from a process that ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long something that was asked to stop gets before another press ends the process: the engine needs a tenth of it.
+/// How long an operation may take to stop before another press ends the process: the engine needs a tenth of it.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// Something that one press stops.
+/// An operation that one press stops.
 #[derive(Debug)]
 struct Stoppable {
     token: CancelToken,
     asked: Option<Instant>,
 }
 
-/// Takes over SIGINT, and gives back what it cancels. To be called once, after everything that may block without
-/// looking (reading a terminal).
+/// Installs the SIGINT handler, and returns the token that it cancels. Call it once, after every operation that blocks
+/// without checking it (reading a terminal).
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
@@ -54,7 +54,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGINT {
-                    // As without us, but for the programs that answer tools.
+                    // As without this handler, but after ending the programs that implement tools.
                     program::kill_all();
                     std::process::exit(128 + signal);
                 }
@@ -80,7 +80,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Asks what runs to stop, and says whether that is all that is to be done about a press.
+/// Asks the running operation to stop; returns whether the press needs no further action.
 fn stops() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
@@ -91,7 +91,7 @@ fn stops() -> bool {
     }
 }
 
-/// Runs a guest: Ctrl-C then waits for it to be unwound, and for its files to be brought to a consistent end.
+/// Runs a guest: Ctrl-C then waits until it is unwound and its files are consistent.
 pub(crate) fn guarded<R>(guest: impl FnOnce() -> R) -> R {
     GUEST.store(true, Ordering::SeqCst);
     let result = guest();

@@ -23,19 +23,19 @@ use tracing_subscriber::{
 
 use crate::cli::{GlobalArgs, LogFormat};
 
-/// Starts logging where `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
+/// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
     let filter = match (&global.log, global.verbose) {
         (Some(filter), _) if !filter.is_empty() => filter.as_str(),
         (_, 0) if global.log_format == LogFormat::Text => return Ok(()),
-        // Whoever says how log lines are to look wants some.
+        // Choosing a format implies logging.
         (_, 0 | 1) => "glovebox=info",
         (_, 2) => "glovebox=debug,glovebox_runtimes=debug,glovebox_wasi=debug",
         _ => "trace",
     };
     let targets = Targets::from_str(filter)
-        .with_context(|| format!("`{filter}` is no log filter; use for example `info` or `glovebox=debug`"))?;
-    // A second subscriber in one process is impossible here, so the error has no meaning to a user.
+        .with_context(|| format!("`{filter}` is not a log filter; use for example `info` or `glovebox=debug`"))?;
+    // There is only one subscriber in this process, so the error's text does not matter to a user.
     let started = match global.log_format {
         LogFormat::Text => {
             let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
@@ -47,14 +47,15 @@ pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
     started.context("cannot start logging")
 }
 
-/// Writes events to standard error, a JSON object a line.
+/// Writes events to standard error, a JSON object per line.
 struct JsonLines;
 
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = line(event, Timestamp::now()).to_string();
         line.push('\n');
-        // Whole, so that lines of several threads stay apart. Nothing is left to do when standard error itself is gone.
+        // In one write, so that lines of several threads stay apart. If standard error itself fails, nothing can be
+        // done.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -66,7 +67,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.insert("timestamp".into(), at.to_string().into());
     line.insert("level".into(), event.metadata().level().as_str().into());
     line.insert("target".into(), event.metadata().target().into());
-    // A field of an event's own never takes the place of one of these: they stand apart.
+    // A field of an event never replaces one of these: they are separate.
     if let Some(message) = fields.0.remove("message") {
         line.insert("message".into(), message);
     }

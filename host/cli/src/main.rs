@@ -1,8 +1,8 @@
 //! The `glovebox` command: runs untrusted Python and JavaScript from the shell.
 //!
-//! Each subcommand has a file of its own in `commands/`; the flags they share are in `args/`. What starts up is
-//! only what the command needs: `glovebox run` builds no instance pool, starts no thread but the one that waits for
-//! Ctrl-C, and hashes nothing.
+//! Each subcommand has its own file in `commands/`; shared flags are in `args/`. Only what the command needs is
+//! started: `glovebox run` builds no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes
+//! nothing.
 
 mod args;
 mod cli;
@@ -10,7 +10,6 @@ mod commands;
 mod engine;
 mod file;
 mod interrupt;
-mod kept;
 mod logging;
 mod output;
 mod program;
@@ -18,6 +17,7 @@ mod progress;
 mod source;
 mod state;
 mod stdin;
+mod stored;
 
 mod terminal;
 
@@ -39,7 +39,7 @@ fn main() {
     std::process::exit(visible(code));
 }
 
-/// What the system is told. It keeps the lowest eight bits, so that 256 would look like success.
+/// The exit code for the system, which keeps only the lowest eight bits, so that 256 would look like success.
 fn visible(code: i32) -> i32 {
     const OTHER_FAILURE: i32 = 255;
     if code != 0 && code.trailing_zeros() >= 8 { OTHER_FAILURE } else { code }

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Stream, WentBack};
+use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Rollback, Stream};
 
 use crate::terminal::{counted, dimmed, grouped, note, printable};
 
@@ -80,8 +80,8 @@ pub(crate) fn explain(execution: &Execution) {
         _ => {}
     }
     match execution.went_back {
-        Some(WentBack { executions_lost: 0, .. }) => note("the session is as it was before this"),
-        Some(WentBack { executions_lost, .. }) => {
+        Some(Rollback { executions_lost: 0, .. }) => note("the session is as it was before this"),
+        Some(Rollback { executions_lost, .. }) => {
             note(&format!(
                 "the session is as it was before this and {}",
                 counted(executions_lost, "earlier execution")

@@ -1,8 +1,8 @@
-//! A program of this machine that answers a tool's calls.
+//! A host program that implements a tool.
 //!
-//! The command line says what is executed, and nothing else does: the words are those of the flag, no shell reads them, and
-//! what the script passes reaches the program's standard input alone. It runs in a process group of its own, which is
-//! killed when it has answered, when nobody waits for the answer any longer, and when this process ends.
+//! Only the command line decides what is executed: the words are those of the flag, no shell reads them, and the
+//! script's arguments reach only the program's standard input. It runs in its own process group, which is killed when
+//! it has answered, when nobody waits for the answer any longer, and when this process ends.
 
 use std::{
     collections::BTreeSet,
@@ -19,13 +19,13 @@ use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_g
 
 use crate::terminal::{Hinted, printable};
 
-/// How much of the end of standard error an error quotes.
+/// How much of the end of standard error an error message quotes.
 const STDERR_BYTES_MAX: usize = 2_000;
 
-/// How often a running program is looked at.
+/// How often a running program is polled.
 const POLL: Duration = Duration::from_millis(5);
 
-/// How long the streams of a program that has ended may stay open: what it left behind may have left its group, too.
+/// How long the streams of a program that has ended may stay open: its children may have left its process group.
 const STREAM_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A program and its arguments.
@@ -35,20 +35,20 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Reads a command as a shell would split it into words; nothing in it is expanded. `None` for one without words, or with a
-    /// quotation that does not end.
+    /// Splits a command into words as a shell would, expanding nothing. `None` if there are no words or a quotation is
+    /// unterminated.
     pub(crate) fn parse(command: &str) -> Option<Self> {
         let words = shlex::split(command)?;
         if words.first().is_none_or(String::is_empty) { None } else { Some(Self { words }) }
     }
 
-    /// The tool of this name that it answers, with at most so many bytes.
+    /// The tool that it implements, with at most this many bytes per answer.
     pub(crate) fn tool(&self, name: &str, max_bytes: u64) -> Result<Tool, Hinted> {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
             return Err(Hinted::new(
                 format!("there is no program `{program}` for the tool `{name}`"),
-                "name one that can be executed, by its path or as your PATH finds it",
+                "name an executable by its path, or one in your PATH",
             ));
         }
         let it = self.clone();
@@ -60,7 +60,7 @@ impl Program {
     fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
         let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        // Each on a thread: none of them waits for another.
+        // One thread for each: none of them waits for another.
         running.write(arguments);
         let stdout = Stream::first(running.child.stdout.take(), max_bytes);
         let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
@@ -73,7 +73,7 @@ impl Program {
                 break;
             }
             if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
-                return Err(failed("was stopped: nobody waits for it any longer".into()));
+                return Err(failed("was stopped: nobody is waiting for it any longer".into()));
             }
         }
         let status = running.end().map_err(|error| failed(format!("cannot be waited for: {error}")))?;
@@ -84,7 +84,7 @@ impl Program {
             return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
         }
         let text = String::from_utf8(stdout).map_err(|_| failed("answered with what is not UTF-8".into()))?;
-        // One that has nothing to say may print nothing.
+        // A program without a result may print nothing.
         Ok(if text.trim().is_empty() { "null".into() } else { text })
     }
 
@@ -96,14 +96,15 @@ impl Program {
         if groups.is_closed {
             return Err(io::Error::other("glovebox is ending"));
         }
-        // A group of its own: Ctrl-C at the terminal reaches us alone, and with the program all goes that it has started.
+        // Its own process group: Ctrl-C at the terminal reaches only this process, and killing the group also ends what
+        // the program has started.
         let child = command.process_group(0).spawn()?;
         groups.running.insert(Pid::from_child(&child).as_raw_pid());
         Ok(Running { child, is_over: false })
     }
 }
 
-/// The groups of the programs that run.
+/// The process groups of running programs.
 struct Groups {
     running: BTreeSet<RawPid>,
     is_closed: bool,
@@ -115,54 +116,54 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills what still runs, and starts nothing any more: this process ends.
+/// Kills all running programs and prevents new ones: this process is ending.
 pub(crate) fn kill_all() {
     let mut groups = groups();
     groups.is_closed = true;
-    // None of them was waited for yet, so that nobody else can have its number.
+    // None of them has been waited for, so their numbers cannot have been reused.
     for group in groups.running.iter().filter_map(|raw| Pid::from_raw(*raw)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// A program that runs; dropped, it is killed with all that it has started in its group.
+/// A running program; dropping it kills everything in its process group.
 struct Running {
     child: Child,
     is_over: bool,
 }
 
 impl Running {
-    /// Gives it its input.
+    /// Writes its input.
     fn write(&mut self, input: String) {
         if let Some(mut stdin) = self.child.stdin.take() {
-            // One that does not read its input is none the worse for it.
+            // A program may ignore its input.
             let _ = thread::Builder::new().spawn(move || stdin.write_all(input.as_bytes()));
         }
     }
 
-    /// Whether it has ended. It is not waited for yet, so that its group keeps its number.
+    /// Whether it has ended. It is not waited for yet, so that its group's number is not reused.
     fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
-    /// Kills its group, itself too if it still runs, and says how it ended.
+    /// Kills its group, including itself if it still runs, and returns how it ended.
     fn end(&mut self) -> io::Result<ExitStatus> {
         if !std::mem::replace(&mut self.is_over, true) {
             let mut groups = groups();
             let group = Pid::from_child(&self.child);
-            // One without processes but its ended leader is no error.
+            // A group that contains only its ended leader is not an error.
             let _ = kill_process_group(group, Signal::KILL);
-            // One that has left its group.
+            // In case it has left its group.
             let _ = self.child.kill();
             groups.running.remove(&group.as_raw_pid());
         }
-        // One with another user's rights cannot be killed, and is not waited for.
+        // A program with another user's rights cannot be killed, and is not waited for.
         let patience = Instant::now() + STREAM_PATIENCE;
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok(status),
-                None if Instant::now() >= patience => return Err(io::Error::other("it cannot be stopped")),
+                None if Instant::now() >= patience => return Err(io::Error::other("it could not be stopped")),
                 None => thread::sleep(POLL),
             }
         }
@@ -175,14 +176,14 @@ impl Drop for Running {
     }
 }
 
-/// What a program writes, read on a thread.
+/// The output of a program, read on a thread.
 struct Stream {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Stream {
-    /// Its first bytes, and one more if there are more.
+    /// Its first bytes, plus one if there are more.
     fn first(from: Option<impl Read + Send + 'static>, max_bytes: usize) -> Self {
         Self::read(from, move |all, new| {
             all.extend(new.iter().take(max_bytes.saturating_add(1).saturating_sub(all.len())));
@@ -199,7 +200,7 @@ impl Stream {
         })
     }
 
-    /// Adds what is read as `add` says, as long as it says so.
+    /// Appends what is read with `add`, until `add` says to stop.
     fn read(
         from: Option<impl Read + Send + 'static>,
         mut add: impl FnMut(&mut Vec<u8>, &[u8]) -> bool + Send + 'static,
@@ -225,7 +226,7 @@ impl Stream {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What was read when the stream has ended, or the patience.
+    /// What was read by the end of the stream or of the patience.
     fn collect(self, until: Instant) -> Vec<u8> {
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
@@ -250,11 +251,11 @@ fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended in a way of its own".into(),
+        (None, None) => "ended for an unknown reason".into(),
     }
 }
 
-/// The end of what was written to standard error, harmless, from the beginning of a line where there is one.
+/// The end of standard error, escaped, from the beginning of a line if possible.
 fn end_of(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = match text.split_once('\n') {

@@ -1,4 +1,5 @@
-//! What fetching and preparing look like: a bar on a terminal; elsewhere a line for whatever takes over a second.
+//! The progress of fetching and preparing: a bar on a terminal; elsewhere a line for each step that takes over a
+//! second.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -15,12 +16,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{interrupt, terminal::note};
 
-/// A step shorter than this is not worth a line in a log.
+/// A shorter step is not worth a line in a log.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
-/// How often the spinner turns.
+/// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows steps on standard error; gives up on Ctrl-C. Costs nothing until the first step.
+/// Shows steps on standard error; cancels on Ctrl-C. Costs nothing until the first step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Display>);
 
@@ -33,7 +34,7 @@ enum Display {
 }
 
 impl Steps {
-    /// Takes the bar off the screen; guest output comes next.
+    /// Removes the bar from the screen; guest output comes next.
     pub(crate) fn clear(&self) {
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Display::Bar(bar) = &*display {
@@ -61,7 +62,7 @@ impl Progress for Steps {
                 bar.set_style(spinner_style());
                 bar.set_message(text);
             }
-            // The other end ends with this value's life, so it is there.
+            // The receiver lives as long as this value.
             Display::Lines(lines) => drop(lines.send(text)),
         }
     }
@@ -99,7 +100,8 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A thread that writes a step's line once the step has lasted. Nobody tells us when a step ends, only when the next begins.
+/// A thread that writes a step's line once the step has lasted. Only the beginning of the next step tells that one has
+/// ended.
 fn lines() -> Sender<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || write_lines(&receiver));

@@ -13,35 +13,35 @@ use crate::{
     terminal::Hinted,
 };
 
-/// The name of standard input among files.
+/// The name that means standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// A script that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// What people call it: the path as they typed it.
+    /// The name shown to people: the path as typed.
     pub(crate) label: String,
-    /// What tracebacks call it: the file's name. The host's directories are none of the guest's business.
+    /// The name in tracebacks: the file's name. The guest does not need to know the host's directories.
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// The language that its extension stands for.
+    /// The language of its extension.
     extension: Option<Language>,
-    /// Whether it is a file, whose extension ought to say something.
+    /// Whether it is a file, which should have a known extension.
     is_file: bool,
 }
 
 impl Source {
-    /// Reads everything the command line names, before any of it runs.
-    pub(crate) fn read_all(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
-        let mut sources = Self::read_each(args, most_bytes)?;
+    /// Reads all code that the command line names, before any of it runs.
+    pub(crate) fn read_all(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
+        let mut sources = Self::read_each(args, max_bytes)?;
         if args.language == Some(LanguageArg::TypeScript) {
             sources.iter_mut().for_each(Self::call_typescript);
         }
         Ok(sources)
     }
 
-    fn read_each(args: &SourceArgs, most_bytes: u64) -> anyhow::Result<Vec<Self>> {
+    fn read_each(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         if let Some(text) = &args.code.eval {
             return Ok(vec![Self {
                 label: SANDBOX_NAME.into(),
@@ -58,14 +58,12 @@ impl Source {
             .iter()
             .map(|path| {
                 if path.as_os_str() != STDIN {
-                    return Self::read(path, most_bytes);
+                    return Self::read(path, max_bytes);
                 }
                 if std::mem::replace(&mut seen_stdin, true) {
-                    return Err(
-                        Hinted::new("`-` stands twice among the files", "standard input can be read once").into()
-                    );
+                    return Err(Hinted::new("`-` is given twice", "standard input can be read only once").into());
                 }
-                let text = text("standard input", io::stdin().lock(), most_bytes)?;
+                let text = text("standard input", io::stdin().lock(), max_bytes)?;
                 Ok(Self {
                     label: "<stdin>".into(),
                     name: Some("<stdin>".into()),
@@ -78,7 +76,7 @@ impl Source {
             .collect()
     }
 
-    /// Gives it a name that says that it is TypeScript: it is by names that the engine tells.
+    /// Gives it a TypeScript file name: the engine detects TypeScript by name.
     fn call_typescript(&mut self) {
         let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
         let is_said = Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
@@ -87,7 +85,7 @@ impl Source {
         }
     }
 
-    fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Self> {
+    fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let file = File::open(path).and_then(|file| {
             if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
@@ -99,7 +97,7 @@ impl Source {
             )
             .because(error)
         })?;
-        let text = text(&format!("script `{label}`"), file, most_bytes)?;
+        let text = text(&format!("script `{label}`"), file, max_bytes)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let kind = match extension.to_ascii_lowercase().as_str() {
             "mjs" | "mts" => SourceKind::Module,
@@ -110,14 +108,14 @@ impl Source {
         Ok(Self { label, name, text, kind, extension: Language::from_extension(extension), is_file: true })
     }
 
-    /// Its language, where something says it: `--language`, or the extension. A named runtime has one of its own, and
-    /// code that comes without a file is Python otherwise.
+    /// Its language, if `--language` or the extension says it. A named runtime has its own, and code that does not come
+    /// from a file is otherwise Python.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
             return Err(Hinted::new(
                 format!("cannot tell the language of `{}` by its extension", self.label),
-                "say `--language` and `python`, `javascript` or `typescript`",
+                "use `--language` with `python`, `javascript` or `typescript`",
             )
             .into());
         }
@@ -138,27 +136,27 @@ fn is_typescript(extension: &str) -> bool {
     ["ts", "mts", "cts"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Reads UTF-8 text of at most so many bytes.
-fn text(what: &str, from: impl Read, most_bytes: u64) -> anyhow::Result<String> {
-    let bytes = bounded(what, from, most_bytes, "--source-bytes")?;
-    // An editor's byte order mark is no part of the program.
+/// Reads UTF-8 text of at most this many bytes.
+fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
+    let bytes = bounded(what, from, max_bytes, "--source-bytes")?;
+    // An editor's byte order mark is not part of the program.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Hinted::new(format!("{what} is not UTF-8: byte {at} cannot be"), "save it as UTF-8").into()
+        Hinted::new(format!("{what} is not UTF-8: byte {at} is invalid"), "save it as UTF-8").into()
     })
 }
 
-/// Reads at most so many bytes, and refuses more: a pipe may never end.
-pub(crate) fn bounded(what: &str, from: impl Read, most_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
+/// Reads at most this many bytes, and refuses more: a pipe may never end.
+pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(most_bytes.saturating_add(1))
+    from.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
-    if u64::try_from(bytes.len()).is_ok_and(|len| len <= most_bytes) {
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
-    Err(Hinted::new(format!("{what} is longer than {most_bytes} bytes"), format!("raise the limit with {flag} N"))
+    Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), format!("raise the limit with {flag} N"))
         .into())
 }
 
@@ -178,6 +176,6 @@ mod tests {
     fn a_byte_order_mark_is_dropped_and_other_encodings_are_named() {
         assert_eq!(text("x", &b"\xef\xbb\xbfprint(1)"[..], 100).unwrap(), "print(1)");
         let error = text("script `x`", &b"print('\xe9')"[..], 100).unwrap_err();
-        assert_eq!(error.to_string(), "script `x` is not UTF-8: byte 7 cannot be");
+        assert_eq!(error.to_string(), "script `x` is not UTF-8: byte 7 is invalid");
     }
 }

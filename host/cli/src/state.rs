@@ -1,11 +1,11 @@
-//! Where what should outlast a process, and is nobody else's business, is kept.
+//! The directory for private data that outlasts a process.
 
 use glovebox::escaped;
 use std::{env, fs, io, os::unix::fs::DirBuilderExt, path::PathBuf};
 
 use crate::terminal::Hinted;
 
-/// The state directory as the XDG Base Directory Specification has it: `$XDG_STATE_HOME/glovebox`, else
+/// The state directory according to the XDG Base Directory Specification: `$XDG_STATE_HOME/glovebox`, otherwise
 /// `~/.local/state/glovebox`.
 pub(crate) fn dir() -> anyhow::Result<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -13,19 +13,19 @@ pub(crate) fn dir() -> anyhow::Result<PathBuf> {
     match base {
         Some(base) => Ok(base.join("glovebox")),
         None => Err(Hinted::new(
-            "neither XDG_STATE_HOME nor HOME names a directory to keep state in",
+            "neither XDG_STATE_HOME nor HOME names a directory for state",
             "set one of them to an absolute path, or name a directory with --store",
         )
         .into()),
     }
 }
 
-/// Makes the state directory, for this user alone, where it is not there yet.
+/// Creates the state directory, for this user alone, if it does not exist.
 pub(crate) fn create() -> anyhow::Result<PathBuf> {
     let dir = dir()?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {
         Hinted::new(
-            format!("cannot make the state directory `{}`", escaped(&dir)),
+            format!("cannot create the state directory `{}`", escaped(&dir)),
             "set XDG_STATE_HOME to a directory you can write to",
         )
         .because(error)

@@ -1,4 +1,4 @@
-//! Our standard input as a script's.
+//! This process's standard input as the script's.
 
 use std::{
     io::{self, Read as _},
@@ -8,24 +8,24 @@ use std::{
 
 use crate::terminal::note;
 
-/// Standard input where it is a pipe or a file, read when the first script reads its own: one that reads nothing waits for nobody,
-/// though the pipe may never be closed. Every script of a run reads the same.
+/// Standard input if it is a pipe or a file, read when the first script reads: a script that does not read never waits,
+/// even if the pipe is never closed. Every script of a run reads the same input.
 #[derive(Clone, Debug)]
 pub(crate) struct PipedStdin {
-    most_bytes: u64,
+    max_bytes: u64,
     read: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 impl PipedStdin {
-    /// None where standard input is a terminal, a device or closed.
-    pub(crate) fn new(most_bytes: u64) -> Option<Self> {
+    /// `None` if standard input is a terminal, a device or closed.
+    pub(crate) fn new(max_bytes: u64) -> Option<Self> {
         let handle = io::stdin().as_fd().try_clone_to_owned().ok()?;
         let kind = std::fs::File::from(handle).metadata().ok()?.file_type();
         let is_given = kind.is_fifo() || kind.is_socket() || kind.is_file();
-        is_given.then(|| Self { most_bytes, read: Arc::default() })
+        is_given.then(|| Self { max_bytes, read: Arc::default() })
     }
 
-    /// What there is to read, up to the end or the limit.
+    /// The input, up to its end or the limit.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.get_or_insert_with(|| self.read_all()).clone()
@@ -33,8 +33,8 @@ impl PipedStdin {
 
     fn read_all(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let most = usize::try_from(self.most_bytes).unwrap_or(usize::MAX);
-        if let Err(error) = io::stdin().lock().take(self.most_bytes.saturating_add(1)).read_to_end(&mut bytes) {
+        let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
+        if let Err(error) = io::stdin().lock().take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes) {
             note(&format!("standard input cannot be read any further: {error}"));
         }
         if bytes.len() > most {

@@ -1,4 +1,4 @@
-//! What people see: errors, notes, aligned tables, and text that a guest chose made harmless.
+//! Output for people: errors, notes, aligned tables, and escaped text of guests.
 
 use std::{
     error::Error,
@@ -10,9 +10,9 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use glovebox::escaped_text;
 
-/// glovebox itself failed: no guest is to blame. `timeout(1)` uses the same number for the same thing.
+/// glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
-/// The reader of our output went away: what a death by SIGPIPE looks like in a shell.
+/// The reader of the output has gone away: like a death by SIGPIPE in a shell.
 pub(crate) const BROKEN_PIPE_EXIT_CODE: i32 = 141;
 
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -20,7 +20,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
 pub(crate) const CARE: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const HEAD: Style = Style::new().bold();
 
-/// An error with a way out, shown on a line of its own.
+/// An error with a hint on a separate line.
 #[derive(Debug)]
 pub(crate) struct Hinted {
     message: String,
@@ -33,7 +33,7 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    /// Because of what caused `error`, whose own words the message has already.
+    /// Adds the causes of `error`, whose own text the message already has.
     pub(crate) fn because_of(self, error: &dyn Error) -> Self {
         match error.source() {
             Some(source) => self.because(source.to_string()),
@@ -59,12 +59,12 @@ impl Error for Hinted {
     }
 }
 
-/// Writes an error, what caused it and what to do about it to standard error.
+/// Writes an error with its causes and its hint to standard error.
 pub(crate) fn report(error: &anyhow::Error) {
     let mut text = format!("{BAD}error:{BAD:#} {}\n", lines(&error.to_string()));
     let mut said = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Many messages already end in their cause.
+        // Many messages already end with their cause.
         if !said.contains(&cause) {
             let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", lines(&cause));
             said.push_str(&cause);
@@ -73,54 +73,54 @@ pub(crate) fn report(error: &anyhow::Error) {
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
         let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", hint.hint);
     }
-    // Nothing is left to do when standard error itself is gone.
+    // If standard error itself fails, nothing can be done.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
-/// Writes a line of our own that only adds to what was said.
+/// Writes a line with additional information.
 pub(crate) fn dimmed(text: &str) {
     let style = Style::new().dimmed();
     let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", escaped_text(text));
 }
 
-/// Writes a line of our own, marked as such, to standard error among the guest's.
+/// Writes a marked line of this program to standard error, among the guest's.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {}", escaped_text(text));
 }
 
-/// Writes text to standard output, in colour where that is wanted.
+/// Writes text to standard output, in colour if that is wanted.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes a value to standard output as one line of JSON; to a terminal, without what would drive it.
+/// Writes a value to standard output as one line of JSON; on a terminal, with control characters escaped.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stdout().lock())
 }
 
-/// As [`out_json`], to standard error.
+/// Like [`out_json`], to standard error.
 pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stderr().lock())
 }
 
 fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::Result<()> {
-    // Not built as a whole first: a guest's file names alone can take a quarter of a gigabyte as JSON.
+    // Not built in memory first: a guest's file names alone can take a quarter of a gigabyte as JSON.
     let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable))
     } else {
         serde_json::to_writer(&mut out, value)
     };
-    // As what it is, so that a reader that has gone away is recognised.
+    // Converted, so that a closed pipe is recognised.
     written.map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
 }
 
-/// JSON for a terminal: DEL and the C1 controls, which JSON leaves as they are, are escaped like the other controls.
+/// JSON for a terminal: DEL and the C1 controls, which JSON does not escape, are escaped like the other controls.
 struct Printable;
 
 impl serde_json::ser::Formatter for Printable {
@@ -134,16 +134,16 @@ impl serde_json::ser::Formatter for Printable {
         writer.write_all(rest.as_bytes())
     }
 
-    /// Finished JSON: outside its strings it has no such characters either.
+    /// Finished JSON: it has no such characters outside its strings either.
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         self.write_string_fragment(writer, fragment)
     }
 }
 
-/// Writes bytes that a guest chose to a terminal: as [`printable`] text, and what is no UTF-8 as `\xNN`.
+/// Writes a guest's bytes to a terminal: as [`printable`] text, with `\xNN` for bytes that are not UTF-8.
 pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
-        // By the line: escaped text can be six times as long, and the whole may be a gigabyte.
+        // Line by line: escaped text can be six times as long, and the whole may be a gigabyte.
         for line in chunk.valid().split_inclusive('\n') {
             out.write_all(printable(line).as_bytes())?;
         }
@@ -154,7 +154,7 @@ pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Whether an error comes from a reader that has gone away (`glovebox … | head`).
+/// Whether an error comes from a closed pipe (`glovebox … | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -162,13 +162,13 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Text of ours that may have several lines. Names in it were escaped where it was written; what else came from a guest or a
-/// file must not seem to be what it is not.
+/// Text of this program, possibly of several lines. Names in it were escaped where it was written; other text from a
+/// guest or a file must not be able to imitate it.
 fn lines(text: &str) -> String {
     text.split('\n').map(|line| escaped_text(line).to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// Text with every control character but line ends and tabs escaped: what a guest chose must not drive the terminal.
+/// Text with every control character but line ends and tabs escaped: a guest's text must not control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -194,12 +194,12 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// So many of something: `1 input`, `2 inputs`.
+/// A number of things: `1 input`, `2 inputs`.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// How long ago something was, in the largest unit that fits.
+/// A time in the past, in the largest unit that fits.
 pub(crate) fn ago(since: Duration) -> String {
     let seconds = since.as_secs();
     let (count, unit) = match seconds {
@@ -223,7 +223,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows in aligned columns, the first in bold. Whatever a cell says, it stays on its line and in its column.
+/// Rows in aligned columns, the first in bold. Whatever a cell contains, it stays on its line and in its column.
 pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();

@@ -117,7 +117,7 @@ fn a_session_that_another_process_has_is_refused_or_waited_for() {
     let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x + 1"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "glovebox: waiting for another process that has session `s`\n");
+    assert_eq!(line, "glovebox: waiting for another process that uses session `s`\n");
     drop(holder.stdin.take());
     assert_eq!(wait(&mut holder), 0);
     assert_eq!(wait(&mut waiting), 0);
@@ -179,7 +179,9 @@ fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
     assert_eq!(home.said(&["run", "--session", "s", "--key-file", &key, "-e", "x"]), "7\n");
     home.refused(&["run", "--session", "s", "-e", "x"]);
     home.refused(&["run", "--session", "s", "--key-file", &other, "-e", "x"]);
-    assert!(home.refused(&["run", "--session", "s", "--key-file", &short, "-e", "x"]).contains("holds no key"));
+    assert!(
+        home.refused(&["run", "--session", "s", "--key-file", &short, "-e", "x"]).contains("does not contain a key")
+    );
     home.said(&["session", "export", "s", &exported, "--key-file", &key]);
     home.refused(&["session", "import", &exported, "--as", "t"]);
     home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
@@ -215,7 +217,7 @@ fn a_store_is_ours_alone_and_one_that_is_not_is_refused() {
     let doctor = home.output(&["doctor", "--no-run"]);
     assert_eq!(doctor.status.code(), Some(1));
     let said = text(&doctor.stdout);
-    assert!(said.lines().any(|line| line.starts_with("wrong    kept sessions")), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("wrong    stored sessions")), "{said}");
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn a_damaged_session_is_listed_and_can_be_deleted() {
     assert!(listed.lines().any(|line| line.starts_with("t  ") && line.contains("python")), "{listed}");
     assert!(home.refused(&["run", "--session", "s", "-e", "1"]).contains("damaged"));
     let said = home.said(&["doctor", "--no-run"]);
-    assert!(said.lines().any(|line| line.starts_with("warning  kept sessions") && line.ends_with(": s")), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("warning  stored sessions") && line.ends_with(": s")), "{said}");
     home.said(&["session", "delete", "s"]);
     assert_eq!(home.said(&["run", "--session", "s", "-e", "2"]), "2\n");
 }

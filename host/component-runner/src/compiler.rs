@@ -138,9 +138,9 @@ impl Compiler {
 }
 
 /// Reads to the end, and no more than so much.
-fn read(from: impl Read, most_bytes: u64) -> io::Result<Vec<u8>> {
+fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(most_bytes).read_to_end(&mut bytes)?;
+    from.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

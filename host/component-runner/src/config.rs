@@ -73,8 +73,8 @@ impl fmt::Debug for OutputBuffer {
 impl OutputBuffer {
     /// An empty one that takes so many bytes.
     #[must_use]
-    pub fn new(most_bytes: usize) -> Self {
-        Self(MemoryOutputPipe::new(most_bytes))
+    pub fn new(max_bytes: usize) -> Self {
+        Self(MemoryOutputPipe::new(max_bytes))
     }
 
     /// What is in it.

@@ -16,10 +16,10 @@ use crate::{
 const INTERFACE: &str = "glovebox:sandbox/tools@0.1.";
 
 /// The most tools that a component may have (`wit/tools.wit`).
-const TOOLS_MOST: usize = 1_024;
+const MAX_TOOLS: usize = 1_024;
 
 /// The most that all their schemas may take as values, in bytes: as much as those of a caller's tools.
-const SCHEMAS_WEIGHT_MOST: u64 = 32 << 20;
+const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// A component with the world `tool-provider`: scripts may call the tools that it exports.
 ///
@@ -78,14 +78,14 @@ impl ToolsComponent {
         let listed = provider.enter(&list, Vec::new(), None).map_err(|error| wrong(error.to_string()))?;
         let listed = listed.map_err(|outcome| wrong(outcome.describe()))?;
         let tools = match listed {
-            Some(Val::List(tools)) if tools.len() <= TOOLS_MOST => tools,
-            Some(Val::List(tools)) => return Err(wrong(format!("it lists {}, the most is {TOOLS_MOST}", tools.len()))),
+            Some(Val::List(tools)) if tools.len() <= MAX_TOOLS => tools,
+            Some(Val::List(tools)) => return Err(wrong(format!("it lists {}, the most is {MAX_TOOLS}", tools.len()))),
             _ => return Err(wrong("its `list-tools` is of another type".into())),
         };
         let schemas = tools.iter().filter_map(schema);
         let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
-        if weight > SCHEMAS_WEIGHT_MOST {
-            return Err(wrong(format!("its schemas would take {weight} bytes, the most is {SCHEMAS_WEIGHT_MOST}")));
+        if weight > MAX_SCHEMAS_WEIGHT {
+            return Err(wrong(format!("its schemas would take {weight} bytes, the most is {MAX_SCHEMAS_WEIGHT}")));
         }
         let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
         Ok(Self { provider, tools })

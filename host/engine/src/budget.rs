@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::CancelToken;
+use glovebox_core::Limits;
+
+use crate::{CancelToken, current::Run};
 
 /// Fuel that several executions share, one after the other. By default there is no bound but each one's limit.
 #[derive(Clone, Debug, Default)]
@@ -42,11 +44,18 @@ impl Budget {
     }
 }
 
-/// Whom a session is kept for. By default nobody stops what the session does by itself.
+/// What holds for all that runs in one session. By default nobody stops what the session does by itself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct SessionScope {
     /// Stops what runs for the session and is no request's: access to variables, exit handlers, going back.
     pub(crate) cancel: CancelToken,
     /// Bounds all that runs for it.
     pub(crate) budget: Budget,
+}
+
+impl SessionScope {
+    /// What bounds a call into the guest that is no script's.
+    pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> Run {
+        Run::new(limits.timeout(), self.cancel.clone(), None).with_budget(self.budget.clone())
+    }
 }

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::{CacheLimits, EngineError, Limits, stack, state::TABLE_ELEMENTS_MOST};
+use crate::{CacheLimits, EngineError, Limits, stack, state::MAX_TABLE_ELEMENTS};
 
 /// How an [`Engine`](crate::Engine) is set up. Make one with `default()` and change what differs.
 #[derive(Clone)]
@@ -123,7 +123,7 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
         // A guest's traceback is its interpreter's; frames of the interpreter tell nobody anything, and cost time.
         .wasm_backtrace_max_frames(None)
         // An image is mostly filled: always map it copy-on-write, whatever its size.
-        .memory_guaranteed_dense_image_size(Limits::MEMORY_BYTES_MOST)
+        .memory_guaranteed_dense_image_size(Limits::MAX_MEMORY_BYTES)
         .memory_init_cow(true);
     if let Some(pool) = pool {
         let mut pooling = PoolingAllocationConfig::new();
@@ -132,11 +132,11 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
             .total_core_instances(places)
             .total_memories(places)
             .total_tables(places)
-            .max_memory_size(usize::try_from(Limits::MEMORY_BYTES_MOST).unwrap_or(usize::MAX))
-            .table_elements(TABLE_ELEMENTS_MOST)
+            .max_memory_size(usize::try_from(Limits::MAX_MEMORY_BYTES).unwrap_or(usize::MAX))
+            .table_elements(MAX_TABLE_ELEMENTS)
             // Less than an instance may have that is used again: else one made in such a place might have too much from the beginning.
             .linear_memory_keep_resident(pool.keep_resident_bytes / 2)
-            .table_keep_resident(TABLE_ELEMENTS_MOST)
+            .table_keep_resident(MAX_TABLE_ELEMENTS)
             .pagemap_scan(Enabled::Auto);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::{Pokes, SoftStop};
+use glovebox_core::{CallCtx, Pokes, SoftStop};
 use glovebox_interpreters::Interrupt;
 use glovebox_wasi::{Stop, Stream};
 
@@ -90,11 +90,6 @@ impl Run {
         Self { used_fuel, ..self }
     }
 
-    /// What was used of the fuel before the guest is entered.
-    pub(crate) fn used_fuel(&self) -> u64 {
-        self.used_fuel
-    }
-
     /// Is cancelled at this time, unless its own time is over by then.
     pub(crate) fn cancelled_at(self, at: Option<Instant>) -> Self {
         Self { cancel_at: at.filter(|at| *at < self.deadline), ..self }
@@ -115,30 +110,9 @@ impl Run {
         Self { budget, ..self }
     }
 
-    /// What the fuel is taken from.
-    pub(crate) fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
     /// Lets the guest call tools.
     pub(crate) fn with_tools(self, tools: Calls) -> Self {
         Self { tools: Some(tools), ..self }
-    }
-
-    /// Goes on with a kept guest: its monotonic clock continues.
-    pub(crate) fn renew(&mut self, next: Self) {
-        *self = Self { made: self.made, ..next };
-    }
-
-    /// From now on the script can be asked to stop.
-    pub(crate) fn arm(&mut self, pokes: Pokes) {
-        self.soft.arm(pokes);
-    }
-
-    /// The script is over; says what it was asked for, if it was.
-    pub(crate) fn disarm(&mut self) -> Option<Interrupt> {
-        self.soft.disarm();
-        self.soft.asked()
     }
 
     /// What became of the guest's calls of tools; those that still run are given up.
@@ -146,25 +120,11 @@ impl Run {
         self.tools.take().map(Calls::end).unwrap_or_default()
     }
 
-    /// What the host holds for the guest's calls of tools.
-    pub(crate) fn tool_account(&self) -> Option<&Arc<Account>> {
-        self.tools.as_ref().map(Calls::account)
-    }
-
     /// A host call is over, and what it holds for the guest has been counted.
     pub(crate) fn settle(&mut self) {
         if let Some(tools) = &mut self.tools {
             tools.settle();
         }
-    }
-
-    /// Whether the guest must stop before it has begun.
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        let now = Instant::now();
-        if self.is_cancelled(now) {
-            return Err(Stop::Cancelled);
-        }
-        if now >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
     }
 
     fn is_cancelled(&self, now: Instant) -> bool {
@@ -290,5 +250,48 @@ impl Run {
         if let Some(listener) = &mut self.on_output {
             listener(stream, bytes);
         }
+    }
+}
+
+impl CallCtx for Run {
+    fn renew(&mut self, next: Self) {
+        *self = Self { made: self.made, ..next };
+    }
+
+    fn arm(&mut self, pokes: Pokes) {
+        self.soft.arm(pokes);
+    }
+
+    fn disarm(&mut self) -> Option<Interrupt> {
+        self.soft.disarm();
+        self.soft.asked()
+    }
+
+    fn tool_account(&self) -> Option<&Arc<Account>> {
+        self.tools.as_ref().map(Calls::account)
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        let now = Instant::now();
+        if self.is_cancelled(now) {
+            return Err(Stop::Cancelled);
+        }
+        if now >= self.deadline { Err(Stop::Deadline) } else { Ok(()) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn fuel_limit(&self, allowed: u64) -> u64 {
+        self.budget.within(allowed)
+    }
+
+    fn used_fuel(&self) -> u64 {
+        self.used_fuel
+    }
+
+    fn spend(&self, fuel: u64) {
+        self.budget.spend(fuel);
     }
 }

@@ -4,6 +4,7 @@ use glovebox_vfs::{escaped, escaped_text};
 use std::{io, path::PathBuf};
 
 use glovebox_core::{RequestError, session::TooMany};
+use glovebox_interpreters::DriverError;
 use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
@@ -274,5 +275,11 @@ impl From<RequestError> for ExecuteError {
 impl From<TooMany> for ExecuteError {
     fn from(TooMany { key, used, most }: TooMany) -> Self {
         Self::TooManySessions { key, used, most }
+    }
+}
+
+impl From<DriverError> for ExecuteError {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error.to_string())
     }
 }

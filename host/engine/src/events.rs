@@ -17,7 +17,7 @@
 
 use std::error::Error;
 
-use glovebox_core::{Ran, clipped, milliseconds, session::TooMany};
+use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
 use crate::{Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, runtime::Runtime};
@@ -88,7 +88,7 @@ pub(crate) fn unavailable(what: &str, error: &dyn Error) {
 }
 
 /// A session that was unwound lives on in an earlier state.
-pub(crate) fn went_back(session_id: &str, executions_lost: u64, reason: &str) {
+pub(crate) fn rolled_back(session_id: &str, executions_lost: u64, reason: &str) {
     tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.went_back");
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
 }
 
 /// Everything an operator may want to hear of: what limits were met, and what was tried.
-pub(crate) fn security(session_id: Option<&str>, ran: &Ran, events: &[SecurityEvent]) {
+pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");
     };

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
+use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, Rollback, ToolRecord};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct Execution {
     pub session_id: Option<String>,
     /// Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to
     /// variables and files is undone.
-    pub went_back: Option<WentBack>,
+    pub went_back: Option<Rollback>,
     /// What it did with its fuel, and what can be done about a failure.
     pub guidance: Guidance,
     /// How it was carried out.

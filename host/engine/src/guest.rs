@@ -1,9 +1,8 @@
-//! One guest: an instance of a runtime with its state, and how it is run.
+//! Making guests: instances of a runtime with their state. How they are called is `glovebox-core`'s.
 
-use glovebox_core::{After, Ending, MemoryLimit, Pokes, Ran, Spent};
-use glovebox_interpreters::{Callee, Diagnostic, DriverError, Machine, MachineError, Report, Script};
+use glovebox_core::MemoryLimit;
 use glovebox_runtimes::rewrite::MutableGlobal;
-use glovebox_wasi::{Stop, Wasi};
+use glovebox_wasi::Wasi;
 use wasmtime::{Instance, InstancePre, Linker, Module, PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use crate::{
@@ -11,7 +10,7 @@ use crate::{
     current::{Run, Seen},
     engine::Inner,
     machine::GuestMachine,
-    runtime::{Drive, Image, Runtime},
+    runtime::{Image, Runtime},
     session::Pristine,
     state::State,
     trap::{Ended, Unwound, classify},
@@ -19,8 +18,6 @@ use crate::{
 
 /// Fuel while nothing is on the script's bill: instantiating, waking up.
 const UNBILLED_FUEL: u64 = u64::MAX;
-
-mod kept;
 
 /// Makes a guest's instance. This and [`pristine`] are the only places where a store is built.
 pub(crate) fn instantiate(
@@ -96,162 +93,57 @@ fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
 
-/// A guest.
-pub(crate) struct Guest {
-    pub(crate) machine: GuestMachine,
-    /// What the current execution may use: `limits.fuel`, or what is left of its budget.
-    fuel_limit: u64,
+/// A guest of the engine's.
+pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
+
+/// Makes a guest of a new instance, with random numbers of its own.
+pub(crate) fn fresh(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    run: Run,
+) -> Result<Guest, ExecuteError> {
+    reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, run)?)
 }
 
-impl Guest {
-    /// Makes a guest of a new instance and wakes it up.
-    pub(crate) fn new(
-        inner: &Inner,
-        runtime: &Runtime,
-        wasi: Box<Wasi>,
-        limits: &Limits,
-        run: Run,
-    ) -> Result<Self, ExecuteError> {
-        Self::awake(runtime, instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?, limits)
+/// Makes a guest that runs one script, of an instance that has run others where there is one.
+pub(crate) fn one_shot(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    run: Run,
+) -> Result<Guest, ExecuteError> {
+    let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
+        return fresh(inner, runtime, wasi, limits, run);
+    };
+    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    machine.store.set_epoch_deadline(1);
+    if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), run)) {
+        // A new one is refused as well, and that says why.
+        let State { wasi, run, .. } = *refused;
+        recycled.put_back(machine);
+        return fresh(inner, runtime, wasi, limits, run);
     }
-
-    /// Makes a guest that runs one script, of an instance that has run others where there is one.
-    pub(crate) fn one_shot(
-        inner: &Inner,
-        runtime: &Runtime,
-        wasi: Box<Wasi>,
-        limits: &Limits,
-        run: Run,
-    ) -> Result<Self, ExecuteError> {
-        let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
-            return Self::new(inner, runtime, wasi, limits, run);
-        };
-        let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
-        machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
-        machine.store.set_epoch_deadline(1);
-        if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), run)) {
-            // A new one is refused as well, and that says why.
-            let State { wasi, run, .. } = *refused;
-            recycled.put_back(machine);
-            return Self::new(inner, runtime, wasi, limits, run);
-        }
-        Self::awake(runtime, machine, limits)
-    }
-
-    fn awake(runtime: &Runtime, machine: GuestMachine, limits: &Limits) -> Result<Self, ExecuteError> {
-        let mut guest = Self { machine, fuel_limit: limits.fuel };
-        if let Drive::Image(image) = &runtime.drive {
-            image.driver.awaken(&mut guest.machine, &image.anchors).map_err(unanswered)?;
-        }
-        Ok(guest)
-    }
-
-    /// Makes a session's guest as its image is.
-    pub(crate) fn asleep(
-        inner: &Inner,
-        runtime: &Runtime,
-        wasi: Box<Wasi>,
-        limits: &Limits,
-        run: Run,
-    ) -> Result<Self, ExecuteError> {
-        let machine = instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?;
-        Ok(Self { machine, fuel_limit: limits.fuel })
-    }
-
-    /// Begins an execution: a new deadline, full fuel, empty output.
-    fn begin(&mut self, limits: &Limits) -> Result<(), ExecuteError> {
-        let store = &mut self.machine.store;
-        self.fuel_limit = store.data().run.budget().within(limits.fuel);
-        let fuel = self.fuel_limit.saturating_sub(store.data().run.used_fuel());
-        store.set_fuel(fuel).map_err(|error| ExecuteError::Driver(format!("{error:#}")))?;
-        store.set_epoch_deadline(1);
-        let State { limiter, run, .. } = store.data_mut();
-        limiter.memory.begin(run.tool_account().cloned().unwrap_or_default());
-        self.machine.trapped = None;
-        Ok(())
-    }
-
-    /// Ends an execution: takes its fuel from the budget, and says what it has left. What was stopped from outside may have used
-    /// more than is known, so that its budget pays for all that it was allowed.
-    fn end<T>(&self, result: &Result<T, DriverError>) -> u64 {
-        let left = self.machine.store.get_fuel().unwrap_or(0);
-        let is_known =
-            !matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
-        let used = self.fuel_limit.saturating_sub(if is_known { left } else { 0 });
-        self.machine.store.data().run.budget().spend(used);
-        left
-    }
-
-    /// Runs a script.
-    pub(crate) fn run(&mut self, runtime: &Runtime, limits: &Limits, script: &Script<'_>) -> Result<Ran, ExecuteError> {
-        self.begin(limits)?;
-        let driver = runtime.image().map(|image| &*image.driver);
-        if let Err(stop) = self.machine.store.data().run.check() {
-            // It was not entered, so it can be later.
-            let ending = Ending { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
-            let left = self.machine.store.get_fuel().unwrap_or(self.fuel_limit);
-            let ran = self.spent(limits, left).conclude(ending).map_err(unanswered)?;
-            return Ok(Ran { after: After::Untouched, ..ran });
-        }
-        let result = match &runtime.drive {
-            Drive::Image(image) => {
-                let pokes = Pokes::of(&*image.driver, &image.anchors).map_err(unanswered)?;
-                self.machine.store.data_mut().run.arm(pokes);
-                image.driver.execute(&mut self.machine, &image.anchors, script)
-            }
-            Drive::Command { .. } => self.run_command(),
-        };
-        let asked = self.machine.store.data_mut().run.disarm();
-        let left = self.end(&result);
-        self.spent(limits, left).conclude(Ending { driver, result, asked }).map_err(unanswered)
-    }
-
-    /// Parses a script; the diagnostics, or what stopped the parser, and what it left the guest as.
-    pub(crate) fn validate(
-        &mut self,
-        image: &Image,
-        limits: &Limits,
-        script: &Script<'_>,
-    ) -> Result<(Vec<Diagnostic>, After), ExecuteError> {
-        self.begin(limits)?;
-        let validated = image.driver.validate(&mut self.machine, &image.anchors, script);
-        let left = self.end(&validated);
-        let after = if validated.is_ok() { After::Alive } else { After::Unwound };
-        Ok((self.spent(limits, left).diagnose(validated).map_err(unanswered)?, after))
-    }
-
-    /// What the host keeps for it.
-    pub(crate) fn wasi(&self) -> &Wasi {
-        &self.machine.store.data().wasi
-    }
-
-    /// What the host keeps for it, to be changed.
-    pub(crate) fn wasi_mut(&mut self) -> &mut Wasi {
-        &mut self.machine.store.data_mut().wasi
-    }
-
-    fn run_command(&mut self) -> Result<Report, DriverError> {
-        match self.machine.call(Callee::Export("_start"), &[]) {
-            Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed(None)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What is known of the current execution beside what the guest's driver says of it.
-    fn spent<'a>(&self, limits: &'a Limits, fuel_left: u64) -> Spent<'a> {
-        let State { limiter, run, .. } = self.machine.store.data();
-        Spent {
-            limits,
-            fuel_limit: self.fuel_limit,
-            fuel_left,
-            elapsed: run.begun.elapsed(),
-            memory_used_bytes: limiter.memory.used_bytes(),
-            memory_refused_bytes: limiter.memory.refused_bytes(),
-            trapped: self.machine.trapped,
-        }
-    }
+    reseeded(runtime, Guest::new(machine, limits))
 }
 
-fn unanswered(error: DriverError) -> ExecuteError {
-    ExecuteError::Driver(error.to_string())
+/// Makes a guest as its image is.
+pub(crate) fn instantiate_idle(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    run: Run,
+) -> Result<Guest, ExecuteError> {
+    Ok(Guest::new(instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?, limits))
+}
+
+fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> {
+    if let Some(image) = runtime.image().map(Image::driver) {
+        guest.reseed(image)?;
+    }
+    Ok(guest)
 }

@@ -1,16 +1,17 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
 use glovebox_core::{
-    WORKSPACE,
-    session::{PAGE_BYTES, Page},
+    MemoryLimiter, WORKSPACE,
+    session::{PAGE_BYTES, Page, Pages},
 };
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, Lying, Stop, Wasi};
+use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
     TrapKind,
-    imports::with_wasi,
+    current::Run,
+    imports::{self, with_wasi},
     private_pages::PrivatePages,
     state::State,
     trap::{Ended, classify},
@@ -28,7 +29,7 @@ pub(crate) struct GuestMachine {
     /// Those of the memory.
     private_pages: PrivatePages,
     /// The trap that ended the last call, if one did.
-    pub(crate) trapped: Option<TrapKind>,
+    trapped: Option<TrapKind>,
 }
 
 impl GuestMachine {
@@ -82,13 +83,6 @@ impl GuestMachine {
             *memory.get_mut(*number as usize)? = *original(*number)?;
         }
         Some(numbers.len())
-    }
-
-    /// Grows the linear memory by whole 64 KiB pages; false where that is not to be had.
-    pub(crate) fn grow_bytes(&mut self, bytes: u64) -> bool {
-        let page_bytes = self.memory.page_size(&self.store);
-        let fits = bytes.is_multiple_of(page_bytes);
-        fits && (bytes == 0 || self.memory.grow(&mut self.store, bytes / page_bytes).is_ok())
     }
 
     /// Gives the instance another state: it is as new in every other respect. Gives the state back where its limit on memory does not
@@ -215,10 +209,10 @@ impl Machine for GuestMachine {
         }
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         self.private_pages.before_write();
         let looked =
-            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.look_at(host, WORKSPACE, name, bytes_most));
+            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes));
         Ok(looked.map_err(unmetered)??)
     }
 
@@ -231,5 +225,62 @@ impl Machine for GuestMachine {
 
     fn wasi(&mut self) -> &mut Wasi {
         &mut self.store.data_mut().wasi
+    }
+}
+
+impl glovebox_core::GuestMachine for GuestMachine {
+    type Ctx = Run;
+
+    fn fuel(&self) -> u64 {
+        self.store.get_fuel().unwrap_or(0)
+    }
+
+    fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError> {
+        self.store.set_fuel(fuel).map_err(unmetered)?;
+        self.store.set_epoch_deadline(1);
+        Ok(())
+    }
+
+    fn linear_bytes(&self) -> u64 {
+        self.memory.data_size(&self.store) as u64
+    }
+
+    fn write_pages(&mut self, pages: &Pages) -> bool {
+        pages.write_to(self.memory_mut())
+    }
+
+    fn wasi_ref(&self) -> &Wasi {
+        &self.store.data().wasi
+    }
+
+    fn settled_wasi(&mut self) -> Wasi {
+        let state = self.store.data_mut();
+        let mut wasi = (*state.wasi).clone();
+        wasi.settle_clock(&mut imports::resting(&mut state.run));
+        wasi
+    }
+
+    fn limiter(&self) -> &MemoryLimiter {
+        &self.store.data().limiter.memory
+    }
+
+    fn limiter_mut(&mut self) -> &mut MemoryLimiter {
+        &mut self.store.data_mut().limiter.memory
+    }
+
+    fn ctx(&self) -> &Run {
+        &self.store.data().run
+    }
+
+    fn ctx_mut(&mut self) -> &mut Run {
+        &mut self.store.data_mut().run
+    }
+
+    fn trapped(&self) -> Option<TrapKind> {
+        self.trapped
+    }
+
+    fn clear_trap(&mut self) {
+        self.trapped = None;
     }
 }

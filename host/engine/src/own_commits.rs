@@ -6,7 +6,7 @@ use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat};
 
 /// Paths remembered beyond this many bytes are forgotten, all of them: then changes that a session goes back to meet what it
 /// wrote itself as anybody else's. Scripts choose how many files they write.
-const MOST_PATH_BYTES: usize = 4 << 20;
+const MAX_PATH_BYTES: usize = 4 << 20;
 
 /// What a session's commits left at each path, since its oldest checkpoint.
 ///
@@ -47,8 +47,8 @@ impl OwnCommits {
         self.known
     }
 
-    /// The session has gone back to files that know of so many commits.
-    pub(crate) fn went_back_to(&mut self, known: u64) {
+    /// The session was rolled back to files that know of so many commits.
+    pub(crate) fn rolled_back_to(&mut self, known: u64) {
         self.known = known;
     }
 
@@ -85,7 +85,7 @@ impl OwnCommits {
                 self.path_bytes = self.path_bytes.saturating_add(path.len());
             }
         }
-        if self.path_bytes > MOST_PATH_BYTES {
+        if self.path_bytes > MAX_PATH_BYTES {
             self.left.clear();
             self.path_bytes = 0;
         }

@@ -140,9 +140,9 @@ impl Default for Policy {
 
 impl Policy {
     /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
-    pub const ARGS_AND_ENV_BYTES_MOST: usize = PolicyParts::ARGS_AND_ENV_BYTES_MOST;
+    pub const MAX_ARGS_AND_ENV_BYTES: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
     /// The most mounts.
-    pub const MOUNTS_MOST: usize = 64;
+    pub const MAX_MOUNTS: usize = 64;
 
     /// Reads a policy from TOML. Unknown keys and impossible values are errors that name the key.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
@@ -175,7 +175,7 @@ impl Policy {
             reason: reason.into(),
         };
         for (index, mount) in self.mounts.iter().enumerate() {
-            if index >= Self::MOUNTS_MOST {
+            if index >= Self::MAX_MOUNTS {
                 return Err(wrong(mount, "a policy has at most 64 mounts"));
             }
             let Some(path) = mount.guest.strip_prefix('/') else {

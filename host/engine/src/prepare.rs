@@ -63,7 +63,7 @@ pub(crate) fn module(
     let wasi =
         boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
-    let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST.into(), run)
+    let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
 
@@ -98,7 +98,7 @@ fn compile_packages(
             .map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
-    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MEMORY_BYTES_MOST.into(), run)
+    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| error.to_string())?;
     match machine.call(Callee::Export("_start"), &[]) {
         Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => {}
@@ -106,7 +106,7 @@ fn compile_packages(
     }
     let wasi = machine.wasi();
     let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is gone")?;
-    let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MEMORY_BYTES_MOST);
+    let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MAX_MEMORY_BYTES);
     let written = written.map_err(|error| format!("the packages were not compiled: {error}"))?;
     driver.compiled_packages(&written).map_err(|error| error.to_string())
 }

@@ -14,13 +14,15 @@ use crate::{
     guest::Guest,
     own_commits::OwnCommits,
     request::{OnOutput, StdinSource},
+    runtime::Image,
     sandbox::Sandbox,
     tools::{Calls, Desk, Toolbox},
     typescript::Stripped,
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    After, SoftStop, check_request,
+    GuestMachine as _, GuestState, Refusal, SoftStop, check_request,
+    files::Snapshot,
     guidance::{Facts, Guidance, guidance},
     name_limit,
 };
@@ -38,7 +40,7 @@ pub(crate) const CONTEXT: &str = "context";
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that fits its limits, with what the policy adds to it.
-pub(crate) struct Setting<'a> {
+pub(crate) struct PreparedRequest<'a> {
     source: &'a str,
     name: &'a str,
     kind: SourceKind,
@@ -61,7 +63,7 @@ pub(crate) struct Setting<'a> {
     types: Option<Types>,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> PreparedRequest<'a> {
     /// Checks a request against the limits. Nothing has run yet when this fails.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
         Self::check(sandbox, &request)?;
@@ -170,7 +172,13 @@ impl<'a> Setting<'a> {
     pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
         match (&self.context, inner.runtime.image()) {
-            (Some(json), Some(image)) => guest.set_variable(image, &inner.policy.limits, CONTEXT, json).0,
+            (Some(json), Some(image)) => {
+                let (set, _) = guest.set_variable(image.driver(), &inner.policy.limits, CONTEXT, json);
+                set.map_err(|refusal| match refusal {
+                    Refusal::Guest(reason) => ExecuteError::Variable { name: CONTEXT.into(), reason },
+                    Refusal::Driver(error) => error.into(),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -224,9 +232,9 @@ impl<'a> Setting<'a> {
         });
         let ran = match refused {
             Some(ran) => ran,
-            None => guest.run(runtime, limits, &self.script(last))?,
+            None => guest.run(runtime.image().map(Image::driver), limits, &self.script(last))?,
         };
-        let run = &mut guest.machine.store.data_mut().run;
+        let run = guest.machine.ctx_mut();
         if let Some(printed) = &printed {
             run.output(Stream::Stderr, &printed.bytes);
         }
@@ -237,7 +245,7 @@ impl<'a> Setting<'a> {
         let mut output = wasi.take_output();
         output.stderr = printed.unwrap_or(output.stderr);
         if let Some(line) = name_limit(&ran.outcome, &mut output.stderr, limits.stderr_bytes) {
-            guest.machine.store.data_mut().run.output(Stream::Stderr, line.as_bytes());
+            guest.machine.ctx_mut().output(Stream::Stderr, line.as_bytes());
         }
         let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
@@ -252,7 +260,7 @@ impl<'a> Setting<'a> {
             }
         }
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
-        let files = Files::of(wasi.vfs().clone(), roots.workspace());
+        let files = Files::of(Snapshot::new(wasi.vfs().clone(), roots.workspace()));
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;
         execution.value = ran.value;
@@ -329,7 +337,7 @@ impl<'a> Setting<'a> {
 /// An execution, and what it left behind.
 pub(crate) struct Executed {
     pub(crate) execution: Execution,
-    pub(crate) after: After,
+    pub(crate) after: GuestState,
     pub(crate) committed: Committed,
 }
 
@@ -340,5 +348,15 @@ impl Executed {
             None => Ok(self.execution),
             Some((host, source)) => Err(ExecuteError::Commit { host, execution: Box::new(self.execution), source }),
         }
+    }
+}
+
+impl glovebox_core::session::Executed for Executed {
+    fn after(&self) -> GuestState {
+        self.after
+    }
+
+    fn outcome(&self) -> &Outcome {
+        &self.execution.outcome
     }
 }

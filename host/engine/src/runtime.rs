@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use glovebox_core::{Limits, MemoryLimit};
+use glovebox_core::{ImageDriver, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
 use wasmtime::{InstancePre, Module};
@@ -34,8 +34,8 @@ pub(crate) enum Drive {
 
 /// What is known of a prepared image.
 pub(crate) struct Image {
-    pub(crate) driver: Box<dyn Driver>,
-    pub(crate) anchors: Anchors,
+    driver: Box<dyn Driver>,
+    anchors: Anchors,
     /// The digest of the rewritten module, in hexadecimal: equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
@@ -55,6 +55,11 @@ impl Image {
             globals: record.globals,
             pristine: OnceLock::new(),
         }
+    }
+
+    /// How it is called.
+    pub(crate) fn driver(&self) -> ImageDriver<'_> {
+        ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
     /// The image as nothing has run in it yet. Made when the first session asks for it.

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use glovebox_core::{After, GuestWorld, LIBRARY_PATH, MemoryLimit};
+use glovebox_core::{GuestState, GuestWorld, LIBRARY_PATH, MemoryLimit};
 use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
@@ -14,7 +14,7 @@ use crate::{
     guest::{self, Guest},
     mount::{self, MountError},
     packages::SharedPackages,
-    run::{SCRIPT_MOUNT, Setting},
+    run::{PreparedRequest, SCRIPT_MOUNT},
     runtime::{Drive, Runtime},
     tools::Toolbox,
     workspace::{GuestFiles, Roots, Workspace},
@@ -209,13 +209,13 @@ impl Sandbox {
 
     /// Runs a request in a new interpreter.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
-        let mut setting = Setting::new(self, request)?;
-        setting.strip()?;
+        let mut request = PreparedRequest::new(self, request)?;
+        request.strip()?;
         self.0.engine.0.on_stack(|| {
-            let run = setting.start();
-            let (mut guest, roots) = self.guest(&setting, Guest::one_shot, self.0.workspace.files()?, run)?;
-            setting.set_context(&mut guest)?;
-            let executed = setting.execute(&mut guest, &roots, true, None)?;
+            let run = request.start();
+            let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, run)?;
+            request.set_context(&mut guest)?;
+            let executed = request.execute(&mut guest, &roots, true, None)?;
             self.recycle(guest, executed.after);
             executed.into_result()
         })?
@@ -235,7 +235,7 @@ impl Sandbox {
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
     ) -> Result<Started, ExecuteError> {
-        Setting::check(self, &request)?;
+        PreparedRequest::check(self, &request)?;
         let sandbox = self.clone();
         Started::begin(request, finish, move |request, begun| {
             begun();
@@ -279,18 +279,18 @@ impl Sandbox {
 
     /// As [`validate`](Self::validate), with a name and a kind.
     pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
-        let mut setting = Setting::new(self, request)?;
+        let mut request = PreparedRequest::new(self, request)?;
         let Some(image) = self.0.runtime.image() else {
             return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
         };
-        setting.strip()?;
-        if let Some(diagnostics) = setting.diagnostics() {
+        request.strip()?;
+        if let Some(diagnostics) = request.diagnostics() {
             return Ok(diagnostics);
         }
         self.0.engine.0.on_stack(|| {
-            let run = setting.start();
-            let (mut guest, _) = self.guest(&setting, Guest::one_shot, self.0.workspace.files()?, run)?;
-            let (diagnostics, after) = guest.validate(image, &self.0.policy.limits, &setting.script(true))?;
+            let run = request.start();
+            let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, run)?;
+            let (diagnostics, after) = guest.validate(image.driver(), &self.0.policy.limits, &request.script(true))?;
             self.recycle(guest, after);
             Ok(diagnostics)
         })?
@@ -309,11 +309,11 @@ impl Sandbox {
     /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and says how long that took. For benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
-        let mut setting = Setting::new(self, Request::new(""))?;
+        let mut request = PreparedRequest::new(self, Request::new(""))?;
         self.0.engine.0.on_stack(|| {
-            let run = setting.start();
+            let run = request.start();
             let begun = run.begun;
-            self.guest(&setting, Guest::new, self.0.workspace.files()?, run).map(drop)?;
+            self.guest(&request, guest::fresh, self.0.workspace.files()?, run).map(drop)?;
             Ok(begun.elapsed())
         })?
     }
@@ -355,9 +355,9 @@ impl Sandbox {
     }
 
     /// Uses the instance of a guest for other scripts, where that is possible.
-    fn recycle(&self, guest: Guest, after: After) {
+    fn recycle(&self, guest: Guest, after: GuestState) {
         let Runtime { recycled, .. } = &*self.0.runtime;
-        if let (After::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
+        if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
             && let Ok(pristine) = image.pristine()
         {
             recycled.give(guest.machine, pristine);
@@ -370,8 +370,8 @@ impl Sandbox {
         let said = |error: ExecuteError| error.to_string();
         let (Some(recycled), Some(image)) = (&self.0.runtime.recycled, self.0.runtime.image()) else { return Ok(0) };
         let pristine = image.pristine().map_err(said)?;
-        let setting = Setting::new(self, Request::new("")).map_err(said)?;
-        let wasi = self.wasi(&setting, &self.0.workspace.files().map_err(said)?).map_err(said)?;
+        let request = PreparedRequest::new(self, Request::new("")).map_err(said)?;
+        let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
         let pre = &self.0.runtime.pre;
         let mut new =
             guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX.into(), Run::over()).map_err(said)?;
@@ -381,26 +381,26 @@ impl Sandbox {
     /// A guest with its files, awake, as `make` makes it.
     pub(crate) fn guest(
         &self,
-        setting: &Setting<'_>,
+        request: &PreparedRequest<'_>,
         make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, Run) -> Result<Guest, ExecuteError>,
         mut files: GuestFiles,
         run: Run,
     ) -> Result<(Guest, Roots), ExecuteError> {
         if let Drive::Command { .. } = self.0.runtime.drive {
-            files.add_script(SCRIPT_MOUNT, setting.file_name(), setting.source().as_bytes())?;
+            files.add_script(SCRIPT_MOUNT, request.file_name(), request.source().as_bytes())?;
         }
-        let wasi = self.wasi(setting, &files)?;
+        let wasi = self.wasi(request, &files)?;
         let Inner { engine, runtime, policy, .. } = &*self.0;
         let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, run)?;
         Ok((guest, files.roots))
     }
 
-    pub(crate) fn wasi(&self, setting: &Setting<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
+    pub(crate) fn wasi(&self, request: &PreparedRequest<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
         let policy = &self.0.policy;
         // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
         let (args, env) = match &self.0.runtime.drive {
             Drive::Image(_) => Default::default(),
-            Drive::Command { flags } => (setting.command_args(flags), self.0.env.clone()),
+            Drive::Command { flags } => (request.command_args(flags), self.0.env.clone()),
         };
         let world = GuestWorld {
             args,
@@ -408,7 +408,7 @@ impl Sandbox {
             vfs: files.vfs.clone(),
             mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
             limits: &policy.limits,
-            stdin: setting.stdin.to_vec(),
+            stdin: request.stdin.to_vec(),
             clock: policy.clock,
             entropy: policy.entropy,
         };

@@ -9,7 +9,7 @@ use wasmtime::{Memory, ResourceLimiter};
 use crate::current::Run;
 
 /// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
-pub(crate) const TABLE_ELEMENTS_MOST: usize = 1 << 16;
+pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// Everything of a guest that is not in its WebAssembly instance.
 pub(crate) struct State {
@@ -58,7 +58,7 @@ impl ResourceLimiter for GuestLimiter {
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let all = self.table_elements.saturating_add(desired.saturating_sub(current));
-        if all > TABLE_ELEMENTS_MOST || maximum.is_some_and(|most| desired > most) {
+        if all > MAX_TABLE_ELEMENTS || maximum.is_some_and(|most| desired > most) {
             return Ok(false);
         }
         self.table_elements = all;
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn a_table_cannot_grow_without_bound() {
         let mut limiter = GuestLimiter::new(MemoryLimiter::default());
-        assert!(!limiter.table_growing(0, TABLE_ELEMENTS_MOST + 1, None).unwrap(), "over");
-        assert!(limiter.table_growing(0, TABLE_ELEMENTS_MOST, None).unwrap(), "at");
+        assert!(!limiter.table_growing(0, MAX_TABLE_ELEMENTS + 1, None).unwrap(), "over");
+        assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap(), "at");
         assert!(!limiter.table_growing(0, 1, None).unwrap(), "a second table shares the bound");
     }
 }

@@ -229,9 +229,9 @@ fn commit_within_limits(
             bytes = bytes.saturating_add(*size_bytes);
         }
     }
-    let VfsLimits { bytes: bytes_most, inodes: files_most, .. } = *vfs.limits();
-    if files > files_most || bytes > bytes_most {
-        return Err(MountError::TooLarge { files, files_most, bytes, bytes_most });
+    let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
+    if files > max_files || bytes > max_bytes {
+        return Err(MountError::TooLarge { files, max_files, bytes, max_bytes });
     }
     let report = directory.commit(&plan, vfs)?;
     if let Some(own) = own {

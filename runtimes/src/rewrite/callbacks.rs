@@ -1,5 +1,5 @@
-//! Adding functions of ours that an interpreter can call back: new entries at the end of a module's sections, so that
-//! everything keeps its index, and new slots at the end of table 0.
+//! Adds functions that an interpreter can call back: new entries at the end of a module's sections, so that all indices
+//! stay valid, and new slots at the end of table 0.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::exports::Exports;
 use super::sections::{Changed, Sections, bound};
 use crate::Callback;
 
-/// `(i32, i32) -> i32`, as the type section has it.
+/// `(i32, i32) -> i32`, encoded as in the type section.
 const TWO_WORDS_TO_ONE: [u8; 6] = [0x60, 2, 0x7f, 0x7f, 1, 0x7f];
 
-/// The most slots that engines and validators give a table at its start.
-const SLOTS_MOST: u64 = 10_000_000;
+/// The maximum initial size of a table in engines and validators.
+const MAX_SLOTS: u64 = 10_000_000;
 
-/// Adds the functions, their slots, and for each an exported global that says which slot it has.
+/// Adds the functions, their slots, and for each an exported global that holds its slot.
 pub(super) fn add(
     sections: &Sections<'_>,
     callbacks: &BTreeMap<String, Callback>,
@@ -97,14 +97,14 @@ impl Section for Raw {
     }
 }
 
-/// The number that a section's content begins with, and what follows it.
+/// The number at the beginning of a section's content, and the rest.
 fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
     let mut reader = BinaryReader::new(data, 0);
     let count = reader.read_var_u32()?;
     Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
 }
 
-/// The entries of a section that was just made, without their number.
+/// The entries of a new section, without their number.
 fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     let mut encoded = Vec::new();
     section.encode(&mut encoded);
@@ -113,7 +113,7 @@ fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     Ok(split(content)?.1.to_vec())
 }
 
-/// A section, which the module may lack, with so many entries more.
+/// A section with additional entries; the module may lack the section.
 fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
     let id = u8::from(id);
     let (count, before) = match sections.0.iter().find(|section| section.id == id) {
@@ -127,7 +127,7 @@ fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> 
     Ok(Raw { id, data })
 }
 
-/// The table section with so many slots more in table 0, and the first of them.
+/// The table section with more slots in table 0, and the first new slot.
 fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let found = sections.0.iter().find_map(|section| match &section.payload {
@@ -140,14 +140,14 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
     let mut items = reader.into_iter_with_offsets();
     let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
     let Table { ty, init } = first?.1;
-    // Where the others begin, if there are others.
+    // The start of the second table, if there is one.
     let end = items.next().transpose()?.map(|(start, _)| start.saturating_sub(base));
     if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
-        return unsupported("its table 0 is no plain table of functions");
+        return unsupported("its table 0 is not a plain table of functions");
     }
     let minimum = ty.initial.saturating_add(u64::from(more));
-    let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= SLOTS_MOST).ok_or_else(too_many)?;
-    // As much room to grow as before, where there is.
+    let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= MAX_SLOTS).ok_or_else(too_many)?;
+    // The same room to grow as before, if possible.
     let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
     let longer = wasm_encoder::TableType {
         element_type: wasm_encoder::RefType::FUNCREF,
@@ -163,7 +163,7 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
     Ok((Raw { id: SectionId::Table.into(), data: content }, slot))
 }
 
-/// How many types there are: a recursion group is one entry and several types.
+/// The number of types: a recursion group is one entry and several types.
 fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
     let mut count = 0u32;
     for section in &sections.0 {

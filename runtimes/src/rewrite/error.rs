@@ -7,23 +7,23 @@ use wasmparser::BinaryReaderError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {
-    /// The bytes are no well-formed module.
-    #[error("this is no valid WebAssembly module: {0}")]
+    /// The bytes are not a well-formed module.
+    #[error("this is not a valid WebAssembly module: {0}")]
     Malformed(#[from] BinaryReaderError),
     /// The bytes are a component.
     #[error("this is a WebAssembly component, not a core module; an interpreter has to be a core module")]
     Component,
-    /// The module does something that a saved memory image cannot hold.
+    /// A saved memory image cannot represent the module's state.
     #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
     /// A function to be exported is not in the `name` section.
-    #[error("this module names no function `{name}`; its binary does not fit its recipe", name = escaped(.0))]
+    #[error("this module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
     /// Several functions have the name of one to be exported.
-    #[error("this module names several functions `{name}`; its binary does not fit its recipe", name = escaped(.0))]
+    #[error("this module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
     /// A global or table to be exported does not exist.
-    #[error("this module has no {kind} {index} to export as `{name}`; its binary does not fit its recipe", name = escaped(.name))]
+    #[error("this module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
     NoItem {
         /// `global` or `table`.
         kind: &'static str,
@@ -32,14 +32,14 @@ pub enum RewriteError {
         /// The export's name.
         name: String,
     },
-    /// Something else is exported under the name.
-    #[error("this module exports something else as `{name}`; its binary does not fit its recipe", name = escaped(.0))]
+    /// The export's name is used for something else.
+    #[error("this module exports something else as `{name}`; its binary does not match its recipe", name = escaped(.0))]
     ExportTaken(String),
-    /// The saved memory does not fit the module.
-    #[error("the memory image does not fit the module: {name}", name = escaped_text(.0))]
+    /// The saved memory does not match the module.
+    #[error("the memory image does not match the module: {name}", name = escaped_text(.0))]
     Image(String),
-    /// A saved global does not fit the module.
-    #[error("the saved value of global {index} does not fit the module: {problem}")]
+    /// A saved global does not match the module.
+    #[error("the saved value of global {index} does not match the module: {problem}")]
     Global {
         /// The global's index.
         index: u32,

@@ -1,4 +1,4 @@
-//! Adding exports, so that a driver can reach what the binary keeps to itself.
+//! Adds exports, so that a driver can access the binary's internals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use super::sections::{Changed, Sections, export_kind};
 use super::{RewriteError, callbacks};
 use crate::ExportList;
 
-/// Globals that the recipe does not name are exported under this and their index, for saving them.
+/// The export name's prefix, followed by the index, for globals that the recipe does not name, so that they can be
+/// saved.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
 
 /// The type of a global that can be saved.
@@ -27,7 +28,7 @@ pub enum GlobalKind {
     F64,
 }
 
-/// A global that changes as the module runs, so that its value belongs to a saved instance.
+/// A global that changes as the module runs, so that its value is part of a saved instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MutableGlobal {
     /// Its index.
@@ -43,13 +44,13 @@ pub struct MutableGlobal {
 pub struct Bootable {
     /// The module.
     pub bytes: Vec<u8>,
-    /// Every mutable global, each exported now.
+    /// Every mutable global, all of them exported.
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports what `list` names, and every mutable global, adds the callbacks that it asks for, and removes custom sections.
+/// Exports the items in `list` and every mutable global, adds its callbacks, and removes custom sections.
 ///
-/// What the module exports already under the same name and meaning stays as it is.
+/// Existing exports of the same name and meaning are kept.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
@@ -58,7 +59,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let wanted = list.functions.iter().map(String::as_str).filter(|name| !exports.has(name, ExportKind::Func));
     let wanted: BTreeSet<String> = wanted.map(str::to_owned).collect();
     let found = function_indices(&sections, &wanted)?;
-    // In the recipe's order, which people chose; a list repeats nothing.
+    // In the recipe's order; a list has no duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(*name)) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
         if index >= counts.functions {
@@ -136,7 +137,7 @@ fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<String>) -> Resul
     Ok(found)
 }
 
-/// A module's exports, in their order.
+/// A module's exports, in order.
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,

@@ -1,4 +1,4 @@
-//! Replacing a module's initial state by that of a booted instance.
+//! Replaces a module's initial state by that of a booted instance.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use super::sections::{Changed, Sections};
 /// The size of a WebAssembly page.
 const PAGE_BYTES: usize = 65_536;
 
-/// The unit in which zeros are left out: that of the host's copy-on-write mapping.
+/// The granularity at which zeros are left out: that of the host's copy-on-write mapping.
 const BLOCK_BYTES: usize = 4096;
 
-/// A stretch of zeros up to this long is written out, not left out: a segment costs an engine more than
-/// a few zeros do, and a module may have 100,000 segments at most.
+/// The longest run of zeros that is written out instead of being left out: a segment costs an engine more than a few
+/// zeros do, and a module may have at most 100,000 segments.
 const GAP_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// What a mutable global holds, as its bits.
+/// The value of a mutable global, as its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalValue {
     /// An `i32`.
@@ -38,15 +38,13 @@ pub enum GlobalValue {
 pub struct Image<'a> {
     /// The whole linear memory.
     pub memory: &'a [u8],
-    /// The values of mutable globals, by index. Others keep the values the module was made with.
+    /// The values of mutable globals, by index. Other globals keep their initial values.
     pub globals: &'a [(u32, GlobalValue)],
 }
 
-/// The module with its initial memory and globals replaced by `image`, its start function and custom
-/// sections removed.
+/// The module with its initial memory and globals replaced by `image`, without its start function and custom sections.
 ///
-/// Refused are modules whose state is more than that: passive data segments, changing tables, shared or
-/// several memories.
+/// Refuses modules with further state: passive data segments, changing tables, shared or several memories.
 pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = saved_memory(&sections, image.memory)?;
@@ -56,7 +54,7 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
     for run in runs(image.memory) {
         let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it has more than 4 GiB".to_owned()))?;
         let bytes = image.memory.get(run.0..run.1).unwrap_or_default();
-        // A constant expression spells an address above 2 GiB as a negative number.
+        // A constant expression encodes an address above 2 GiB as a negative number.
         data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());
     }
     let mut changed = vec![Changed::removed(SectionId::Start)];
@@ -80,13 +78,13 @@ fn saved_memory(sections: &Sections<'_>, image: &[u8]) -> Result<MemorySection, 
     }
     let memories = sections.memories()?;
     let [memory] = memories.as_slice() else {
-        return unsupported("it has not exactly one memory");
+        return unsupported("it does not have exactly one memory");
     };
     if memory.memory64 || memory.shared || memory.page_size_log2.is_some() {
         return unsupported("its memory is shared, 64-bit or has pages of another size");
     }
     if !image.len().is_multiple_of(PAGE_BYTES) {
-        return Err(RewriteError::Image(format!("{} bytes are no whole number of 64 KiB pages", image.len())));
+        return Err(RewriteError::Image(format!("{} bytes are not a whole number of 64 KiB pages", image.len())));
     }
     let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
     if pages < memory.initial || pages > memory.maximum.unwrap_or(65_536) {
@@ -104,7 +102,7 @@ fn saved_memory(sections: &Sections<'_>, image: &[u8]) -> Result<MemorySection, 
     Ok(section)
 }
 
-/// The global section with other initial values; `None` if the module has none.
+/// The global section with new initial values; `None` if the module has none.
 fn saved_globals(
     sections: &Sections<'_>,
     values: &[(u32, GlobalValue)],
@@ -167,7 +165,7 @@ fn encode_globals(
     Ok(section)
 }
 
-/// Refuses code whose instances have state beside memory and globals.
+/// Refuses code whose instances have state other than memory and globals.
 fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     for payload in Parser::new(0).parse_all(module) {
@@ -204,7 +202,7 @@ fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     Ok(())
 }
 
-/// Where the image is not zero: in whole blocks, those close together joined.
+/// The nonzero parts of the image: in whole blocks, with those close together joined.
 fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let zero = [0u8; BLOCK_BYTES];

@@ -1,4 +1,4 @@
-//! What a module is, without compiling it.
+//! Inspects a module without compiling it.
 
 use wasm_encoder::SectionId;
 use wasmparser::{ExternalKind, Payload, TypeRef, ValType};
@@ -6,7 +6,7 @@ use wasmparser::{ExternalKind, Payload, TypeRef, ValType};
 use super::RewriteError;
 use super::sections::{Sections, bound};
 
-/// What an import or export is.
+/// The kind of an import or export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemKind {
@@ -27,9 +27,9 @@ pub enum ItemKind {
 pub struct Import {
     /// The module imported from, such as `wasi_snapshot_preview1`.
     pub module: String,
-    /// The item's name there.
+    /// The item's name in it.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
 }
 
@@ -38,13 +38,13 @@ pub struct Import {
 pub struct Export {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
-    /// Its index among its kind.
+    /// Its index among the items of its kind.
     pub index: u32,
 }
 
-/// One global, imported ones included.
+/// One global; imported ones are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalInfo {
     /// Its index.
@@ -55,12 +55,12 @@ pub struct GlobalInfo {
     pub is_i32: bool,
 }
 
-/// The module's own memory.
+/// A memory that the module defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// What it starts with, in 64 KiB pages.
+    /// Its initial size, in 64 KiB pages.
     pub minimum_pages: u64,
-    /// What it may grow to, in 64 KiB pages.
+    /// Its maximum size, in 64 KiB pages.
     pub maximum_pages: Option<u64>,
     /// Whether threads may share it.
     pub shared: bool,
@@ -68,45 +68,45 @@ pub struct MemoryInfo {
     pub is_64: bool,
 }
 
-/// How a WASI module is entered.
+/// The entry point of a WASI module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
-    /// By `_start`, once.
+    /// `_start`, called once.
     Command,
-    /// By `_initialize`, once, then by any export any number of times.
+    /// `_initialize`, called once, then any export any number of times.
     Reactor,
-    /// By neither.
+    /// Neither.
     Library,
 }
 
-/// What a module is.
+/// A module's properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// How it is entered.
+    /// Its entry point.
     pub kind: ModuleKind,
-    /// What it needs.
+    /// Its imports.
     pub imports: Vec<Import>,
-    /// What it offers.
+    /// Its exports.
     pub exports: Vec<Export>,
-    /// Its first own memory, if it has one.
+    /// The first memory it defines, if there is one.
     pub memory: Option<MemoryInfo>,
     /// Its globals.
     pub globals: Vec<GlobalInfo>,
-    /// Whether a `name` section says what its functions are called.
+    /// Whether it has a `name` section with its functions' names.
     pub has_names: bool,
     /// Whether it has a start function.
     pub has_start: bool,
 }
 
 impl ModuleInfo {
-    /// Whether it imports from WASI preview 1 and nothing else, so that it can run at all.
+    /// Whether it imports only WASI preview 1, so that it can run.
     pub fn needs_only_wasi(&self) -> bool {
         self.imports.iter().all(|import| import.module == "wasi_snapshot_preview1" && import.kind == ItemKind::Function)
     }
 }
 
-/// Reads what a module is. Its code is not looked at.
+/// Reads a module's properties. Does not examine its code.
 pub fn inspect(module: &[u8]) -> Result<ModuleInfo, RewriteError> {
     let sections = Sections::read(module)?;
     let mut imports = Vec::new();

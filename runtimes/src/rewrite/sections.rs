@@ -7,21 +7,21 @@ use wasmparser::{
 
 use super::RewriteError;
 
-/// More sections than this are only made to exhaust a reader: a module has at most 13 kinds and a few
-/// dozen custom ones.
+/// A module with more sections is only made to exhaust a reader: there are at most 13 kinds and a few dozen custom
+/// ones.
 const MAX_SECTIONS: usize = 10_000;
 
-/// More imports, exports or globals than this are not read. The largest interpreter known has a few hundred.
+/// The maximum number of imports, exports or globals that are read. The largest interpreter known has a few hundred.
 pub(super) const MAX_ITEMS: usize = 100_000;
 
-/// One section: its number, its content, and the same parsed.
+/// One section: its number, its content, and its parsed form.
 pub(super) struct Section<'a> {
     pub(super) id: u8,
     pub(super) data: &'a [u8],
     pub(super) payload: Payload<'a>,
 }
 
-/// How many functions, tables, memories and globals there are, imports included.
+/// The number of functions, tables, memories and globals, imports included.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) functions: u32,
@@ -43,7 +43,7 @@ impl<'a> Sections<'a> {
             if let Payload::Version { encoding: Encoding::Component, .. } = payload {
                 return Err(RewriteError::Component);
             }
-            // The entries of the code section, and the end, are no sections of their own.
+            // The entries of the code section, and the end, are not sections themselves.
             let Some((id, range)) = payload.as_section() else {
                 continue;
             };
@@ -59,8 +59,7 @@ impl<'a> Sections<'a> {
         Ok(Self(sections))
     }
 
-    /// Puts a module together again: changed sections where they belong, custom ones left out, all others
-    /// as they are.
+    /// Reassembles a module: changed sections in their places, without custom ones, all others unchanged.
     pub(super) fn rebuild(&self, mut changed: Vec<Changed>) -> Vec<u8> {
         let mut module = Module::new();
         changed.sort_by_key(|new| order(new.id));
@@ -68,7 +67,7 @@ impl<'a> Sections<'a> {
             if section.id == u8::from(SectionId::Custom) {
                 continue;
             }
-            // Sections the module lacks go in front of the first one that has to follow them.
+            // New sections go before the first section that has to follow them.
             while let Some(at) = changed.iter().position(|new| order(new.id) < order(section.id)) {
                 changed.remove(at).append(&mut module);
             }
@@ -116,7 +115,7 @@ impl<'a> Sections<'a> {
         Ok(counts)
     }
 
-    /// The types of all globals, imported ones first, as their indices have it.
+    /// The types of all globals, imported ones first, in the order of their indices.
     pub(super) fn globals(&self) -> Result<Vec<GlobalType>, RewriteError> {
         let mut globals = Vec::new();
         for section in &self.0 {
@@ -180,10 +179,10 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Writes a section at the end of a module.
+/// Appends a section to a module.
 type Append = Box<dyn FnOnce(&mut Module)>;
 
-/// A section that replaces one of the module's, is added to them, or (with no content) removes one.
+/// A section that replaces one of the module's, is added to them, or (without content) removes one.
 pub(super) struct Changed {
     id: u8,
     content: Option<Append>,
@@ -205,8 +204,8 @@ impl Changed {
     }
 }
 
-/// Where a section stands in a module. The tag section comes before the globals and the data count
-/// before the code, though their numbers are higher.
+/// The position of a section in a module. The tag section comes before the globals and the data count before the code,
+/// though their numbers are higher.
 fn order(id: u8) -> u8 {
     match id {
         13 => 51,
@@ -232,8 +231,8 @@ pub(super) fn export_kind(kind: ExternalKind) -> wasm_encoder::ExportKind {
     }
 }
 
-/// The module without its custom sections (names, debug information, producers): they are of no use at
-/// run time, and a compiler reads them every time.
+/// The module without its custom sections (names, debug information, producers): they are useless at run time, and a
+/// compiler reads them every time.
 pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
 }

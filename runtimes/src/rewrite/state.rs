@@ -1,11 +1,12 @@
-//! What of an instance its code can change.
+//! Which state of an instance its code can change.
 
 use wasmparser::{Operator, Payload};
 
 use super::{RewriteError, sections::Sections};
 
-/// Whether a module's code can change nothing of its instance but one memory and the globals: with these as they were, an instance is as
-/// new. Tables and passive segments are part of an instance's state as well, and no embedder can read whether a segment was dropped.
+/// Whether a module's code can change only one memory and the globals of its instance, so that restoring these resets
+/// the instance. Tables and passive segments are also part of an instance's state, and no embedder can tell whether a
+/// segment was dropped.
 pub fn changes_only_memory_and_globals(module: &[u8]) -> Result<bool, RewriteError> {
     let sections = Sections::read(module)?;
     let has_imported_state =
@@ -41,7 +42,7 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
             | Op::DataDrop { .. }
-            // What it copies depends on whether the segment was dropped, and instances share what it reads.
+            // Its effect depends on whether the segment was dropped, and instances share the segment.
             | Op::MemoryInit { .. }
     )
 }

@@ -105,7 +105,7 @@ fn a_link_or_pipe_in_the_place_of_a_file_is_refused() {
     let made = std::process::Command::new("mkfifo").arg(runtimes.path(entry)).status().unwrap();
     assert!(made.success());
     let error = runtimes.load(entry).unwrap_err().to_string();
-    assert!(error.contains("no regular file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) struct Depths {
 
 /// Reads what calls what, and estimates what that takes.
 pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveError> {
-    let graph = Graph::of(module, &module.most_operands(bytes)?)?;
+    let graph = Graph::of(module, &module.max_operands(bytes)?)?;
     let components = components(&graph.callees);
     // Tarjan's algorithm finds components in the order in which they can be called: a callee's before its callers'.
     let mut once = vec![0u32; components.len()];

@@ -94,8 +94,8 @@ impl<'a> Module<'a> {
     }
 
     /// The most operands that each of its own functions has at one time.
-    pub(crate) fn most_operands(&self, bytes: &[u8]) -> Result<Vec<u32>, WeaveError> {
-        most_operands(bytes).map_err(WeaveError::invalid(self.name))
+    pub(crate) fn max_operands(&self, bytes: &[u8]) -> Result<Vec<u32>, WeaveError> {
+        max_operands(bytes).map_err(WeaveError::invalid(self.name))
     }
 
     /// The bodies, each with its function's index.
@@ -114,7 +114,7 @@ fn collect<'a, T: wasmparser::FromReader<'a>>(
     Ok(())
 }
 
-fn most_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
+fn max_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
     let mut all = Vec::new();
     let mut validator = Validator::new_with_features(FEATURES);
     let mut allocations = FuncValidatorAllocations::default();

@@ -1,35 +1,35 @@
-//! The cases that the portable provider does not pass as the engine does, each with its reason. A trial fails where this table is too
-//! short, and where it is too long.
+//! The cases in which the portable provider differs from the engine, each with its reason. A trial fails if this table
+//! is incomplete or has an entry too many.
 
 use glovebox::Language;
 
 use super::Host;
 use crate::Case;
 
-/// In what a case differs.
+/// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differs {
-    /// It ends otherwise than it says itself.
+    /// Its outcome differs from the expected one.
     Outcome,
-    /// It ends as it says. Under a fixed clock and seeded entropy it is not in everything what the engine gives: a figure, or a text
-    /// that the case does not look at.
+    /// Its outcome is as expected, but under a fixed clock and seeded entropy something differs from the engine's
+    /// result: a figure, or a text that the case does not check.
     Figures,
 }
 
-/// Cases that differ for one reason.
+/// Cases that differ for the same reason.
 #[derive(Debug)]
 pub struct Exception {
-    /// Their names; of one language where it stands before: `python/NAME`.
+    /// Their names, with the language before it if only one is meant: `python/NAME`.
     pub cases: &'static [&'static str],
-    /// Where.
+    /// The hosts.
     pub hosts: &'static [Host],
-    /// In what.
+    /// The kind of difference.
     pub differs: Differs,
-    /// Why, for the page.
+    /// The reason, for the page.
     pub reason: &'static str,
 }
 
-/// All of them, in the order of the page.
+/// All exceptions, in the order of the page.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &[
@@ -116,26 +116,26 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// What is expected of a case in a host: in what it differs, if it does.
+/// The expected difference of a case in a host, if there is one.
 #[must_use]
 pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// Hostile scripts that end otherwise, each at the limits of `tests/tests/cases/everywhere_hostile.rs`.
+/// Hostile scripts with another outcome, each at the limits of `tests/tests/cases/everywhere_hostile.rs`.
 #[derive(Debug)]
 pub struct HostileException {
     /// Their names.
     pub rows: &'static [&'static str],
-    /// Where.
+    /// The hosts.
     pub hosts: &'static [Host],
-    /// How they end there: an outcome, or [`INSTANCE_ENDS`].
+    /// Their outcome there, or [`INSTANCE_ENDS`].
     pub outcome: &'static str,
-    /// Why, for the page.
+    /// The reason, for the page.
     pub reason: &'static str,
 }
 
-/// A trap that cannot be caught: the host reports it, and whoever wants to go on makes a new instance.
+/// A trap that cannot be caught: the host reports it, and the caller must create a new instance.
 pub const INSTANCE_ENDS: &str = "the instance ends";
 
 /// All of them, in the order of the page.
@@ -222,14 +222,14 @@ pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
              script cannot catch the error. The instance answers the next call.",
 }];
 
-/// How a hostile script ends in a host, if not as its row says.
+/// The outcome of a hostile script in a host, if it differs from its row.
 #[must_use]
 pub fn expected_of_hostile(host: Host, row: &str) -> Option<&'static HostileException> {
     HOSTILE_EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.rows.contains(&row))
 }
 
 impl Exception {
-    /// Whether it is about this case.
+    /// Whether it applies to this case.
     #[must_use]
     pub fn names(&self, language: Language, case: &str) -> bool {
         let named = |name: &&str| match name.split_once('/') {

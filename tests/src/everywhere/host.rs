@@ -15,7 +15,7 @@ use crate::{
     programs::{program_path, wasmtime_path},
 };
 
-/// A host of components, each with the stack that it has by default.
+/// A host of components, each with its default stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
     /// The command-line tool of Wasmtime.
@@ -24,7 +24,7 @@ pub enum Host {
     Node,
     /// Python, through Wasmtime's package for it.
     WasmtimePy,
-    /// Our own, as an application is run by it.
+    /// The application runner of this project.
     Own,
 }
 
@@ -32,7 +32,7 @@ impl Host {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
 
-    /// What trials are named after it.
+    /// Its name in trials.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// What a page calls it.
+    /// Its name on pages.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -54,10 +54,10 @@ impl Host {
         }
     }
 
-    /// Whether all that a command in it needs is there.
+    /// Checks that everything for running a command in it exists.
     ///
     /// # Errors
-    /// The line that builds what is missing.
+    /// The command that builds what is missing.
     pub fn ready(self, program: &str) -> Result<(), String> {
         self.command(program).map(drop)
     }
@@ -65,7 +65,7 @@ impl Host {
     /// The command-line tool of Wasmtime, calling an export of a component: `--invoke CALL`, in the language WAVE.
     ///
     /// # Errors
-    /// The line that installs it.
+    /// The command that installs it.
     pub fn invoke(component: &Path, call: &str) -> Result<Command, String> {
         Self::invoke_with(component, call, &[])
     }
@@ -73,27 +73,28 @@ impl Host {
     /// The same with options of `wasmtime run`.
     ///
     /// # Errors
-    /// The line that installs it.
+    /// The command that installs it.
     pub fn invoke_with(component: &Path, call: &str, options: &[&str]) -> Result<Command, String> {
         let mut command = wasmtime()?;
         command.args(options).args(["--invoke", call]).arg(component);
         Ok(command)
     }
 
-    /// Node.js, in the directory that has our programs for it.
+    /// Node.js, in the directory with the test programs for it.
     ///
     /// # Errors
-    /// The line that installs it.
+    /// The command that installs it.
     pub fn node() -> Result<Command, String> {
         let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
         command.current_dir(target().join("tools/node"));
         Ok(command)
     }
 
-    /// A process that runs a program of `programs/build`, a command, with this process's standard streams. What is compiled is kept.
+    /// A process that runs a program of `programs/build`, a command, with this process's standard streams. Compiled
+    /// code is cached.
     ///
     /// # Errors
-    /// The line that builds what is missing.
+    /// The command that builds what is missing.
     pub fn command(self, program: &str) -> Result<Command, String> {
         let component = program_path(program)?;
         let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");
@@ -121,16 +122,16 @@ impl Host {
     }
 }
 
-/// The command-line tool of Wasmtime, to which a component is to be named.
+/// The command-line tool of Wasmtime, without a component yet.
 fn wasmtime() -> Result<Command, String> {
     let mut command = Command::new(wasmtime_path()?);
     let cache = format!("cache-config={}", cache_config().display());
-    // Of what it says the trap is the first thing then, and not forty lines of its own stack.
+    // Makes the trap the first line of its message, instead of forty lines of its own stack.
     command.env("RUST_BACKTRACE", "0").args(["run", "-C", "cache=y", "-C", &cache]);
     Ok(command)
 }
 
-/// By its whole path: a process may have another working directory.
+/// An absolute path: a process may have another working directory.
 fn target() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     fs::canonicalize(&target).unwrap_or(target)
@@ -146,28 +147,28 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
     if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
 }
 
-/// Where Wasmtime keeps what it compiled, in both of its packages: compiling our provider takes half a minute.
+/// Wasmtime's cache of compiled code, for both of its packages: compiling the provider takes half a minute.
 fn cache_config() -> PathBuf {
     let cache = target().join("everywhere-cache");
     fs::create_dir_all(&cache).expect("a directory in `target` can be made");
     let config = cache.join("config.toml");
     let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));
-    // Several test programs may come here at once: whoever reads it finds it whole.
+    // Several test programs may get here at once: every reader finds a complete file.
     let beside = cache.join(format!("config.{}", std::process::id()));
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, &config)).expect("a file in `target` can be written");
     config
 }
 
-/// Runs a program of `programs/build` in our own host, with this process's standard streams: what a process of [`Host::Own`] does,
-/// whose `main` finds `run PROGRAM` as its task.
+/// Runs a program of `programs/build` in this project's own host, with this process's standard streams. A process of
+/// [`Host::Own`] does this when its `main` gets `run PROGRAM` as its task.
 ///
 /// # Errors
-/// Why it did not end well.
+/// Why it failed.
 pub fn run_here(program: &str) -> Result<(), String> {
     let bytes = program_path(program).and_then(|path| fs::read(path).map_err(|error| error.to_string()))?;
     let applications = Applications::new(engine()).map_err(|error| error.to_string())?;
     let application = applications.load_bytes(program, &bytes).map_err(|error| error.to_string())?;
-    // It imports no sandbox: this one is asked for nothing.
+    // It imports no sandbox, so this one is not used.
     let host = SandboxHost::builder(engine()).build().map_err(|error| error.to_string())?;
     let mut config = AppConfig::default();
     config.limits.fuel = u64::MAX;

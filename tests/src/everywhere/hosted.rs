@@ -1,4 +1,4 @@
-//! A host's process, asked for a case's results.
+//! A host's process, which is asked for a case's results.
 
 use std::{
     num::NonZero,
@@ -16,19 +16,19 @@ use crate::{
     case_line::{LineOptions, case_line, results},
 };
 
-/// The longest that a host may take for a case: many times what the slowest takes on a busy machine. The first answer comes after
+/// The timeout of a host for a case: many times what the slowest takes on a busy machine. The first answer comes after
 /// compiling.
 const ANSWER: Duration = Duration::from_secs(300);
 
-/// A host with as many pairs of processes as trials run at once, which all trials share: one for all cases without tools, and one for a
-/// case with tools, since an instance asks its host once what tools there are.
+/// A host with as many pairs of processes as trials run at once, shared by all trials: one process for cases without
+/// tools, and one for a case with tools, because an instance asks its host for tools only once.
 #[derive(Clone, Debug)]
 pub struct Hosted(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
     workers: Vec<Mutex<Workers>>,
-    /// Whether one of them has answered: it has compiled then, for half a minute, and left that for the others.
+    /// Whether one of them has answered: it has then compiled, for half a minute, and cached the result for the others.
     is_warm: AtomicBool,
 }
 
@@ -36,30 +36,30 @@ struct Pool {
 struct Workers {
     without_tools: Worker,
     with_tools: Worker,
-    /// Those that the instance in `with_tools` knows, of the case of this name.
+    /// The name of the case whose tools the instance in `with_tools` knows.
     tools_of: Option<String>,
 }
 
 impl Hosted {
-    /// Each host, or the line that builds what it lacks.
+    /// Each host, or the command that builds what it lacks.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
         Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
     }
 
-    /// A host, or the line that builds what it lacks.
+    /// A host.
     ///
     /// # Errors
-    /// That line.
+    /// The command that builds what it lacks.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
         let most = thread::available_parallelism().map_or(1, NonZero::get);
         Self::pool(most, host, program)
     }
 
-    /// A host with one pair of processes: whoever uses it alone knows which process it is.
+    /// A host with one pair of processes, so that its only user knows which process it is.
     ///
     /// # Errors
-    /// The line that builds what it lacks.
+    /// The command that builds what it lacks.
     pub fn alone(host: Host, program: &str) -> Result<Self, String> {
         Self::pool(1, host, program)
     }
@@ -69,7 +69,7 @@ impl Hosted {
         Ok(Self(Arc::new(Pool { workers, is_warm: AtomicBool::new(false) })))
     }
 
-    /// One that nobody uses, or the first that is free.
+    /// An unused pair, or the first that becomes free.
     fn workers(&self) -> MutexGuard<'_, Workers> {
         let Pool { workers, is_warm } = &*self.0;
         let first = || workers[0].lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,14 +84,14 @@ impl Hosted {
         free.unwrap_or_else(first)
     }
 
-    /// The process that runs cases without tools, once it has run one.
+    /// The process for cases without tools, once it has run one.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.workers().without_tools.process()
     }
 
-    /// Runs a case, and then perhaps others, with nothing in between: what came of each, and whether the instance that ran the first ran
-    /// the last as well. They are of one name where they have tools.
+    /// Runs cases with nothing in between: the result of each, and whether the instance that ran the first also ran the
+    /// last. Cases with tools must have the same name.
     pub fn run(&self, runtime: &str, cases: &[&Case]) -> (Vec<Result<Vec<StepResult>, String>>, bool) {
         let mut workers = self.workers();
         let worker = workers.of(cases);
@@ -117,7 +117,7 @@ impl Workers {
         Ok(Self { without_tools, with_tools, tools_of: None })
     }
 
-    /// The process for these cases: one whose instance knows their tools, or none yet.
+    /// The process for these cases: one whose instance knows their tools, or a new one.
     fn of(&mut self, cases: &[&Case]) -> &mut Worker {
         let Some(case) = cases.iter().find(|case| !case.tools.is_empty()) else { return &mut self.without_tools };
         let name = format!("{}/{}", case.language.name(), case.name);

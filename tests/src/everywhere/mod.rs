@@ -1,10 +1,11 @@
 //! The portable provider in other hosts: the program `everywhere`, which is the case runner, the provider and the tools of cases composed.
 //!
-//! * [`Host`] is one of them, and says how its process is started.
-//! * [`Hosted`] is such a process, in which one instance runs case after case, and [`Worker`] any process that answers lines with lines.
-//! * [`exceptions`] are the cases that end otherwise there, each with its reason.
-//! * [`keeps_secrets`] looks for what one guest held in the memory of the next, from outside of the host's process.
-//! * [`page`] is the page that says which case passes where.
+//! * [`Host`] is a host, and starts its process.
+//! * [`Hosted`] is such a process, in which one instance runs case after case, and [`Worker`] any process that answers
+//!   lines with lines.
+//! * [`exceptions`] are the cases with another result there, each with its reason.
+//! * [`keeps_secrets`] searches the memory of a guest for what the previous one held, from outside the host's process.
+//! * [`page`] is the page that shows which case passes where.
 
 pub mod exceptions;
 

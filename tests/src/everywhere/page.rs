@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Case;
 
-/// The page, of what [`EXCEPTIONS`] say, which is what the trials hold every case in every host to.
+/// The page, made from [`EXCEPTIONS`], which the trials enforce for every case in every host.
 #[must_use]
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(INTRODUCTION);

@@ -6,7 +6,8 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-/// A stretch of a process's memory that it can read and write: a linear memory is one, up to its real end, whatever a guest is told.
+/// A range of a process's memory that it can read and write: a linear memory is one, up to its real end, whatever size
+/// a guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     start: u64,
@@ -14,23 +15,23 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// How long it is.
+    /// Its length.
     #[must_use]
     pub(super) fn bytes(self) -> u64 {
         self.end - self.start
     }
 }
 
-/// What `pagemap` and `mem` are read in: pages of the machine, an entry of eight bytes each.
+/// The unit of `pagemap` and `mem`: pages of the machine, with an entry of eight bytes each.
 const PAGE_BYTES: u64 = 4096;
 const ENTRY_BYTES: usize = 8;
-/// An entry's highest bits: the page is there, or was put away.
+/// An entry's highest bits: the page is present or swapped out.
 const IS_THERE: u8 = 0b1100_0000;
 
-/// The stretches that hold a word. What was never touched is not looked at: hosts reserve much more than they use.
+/// The ranges that contain a word. Untouched pages are skipped: hosts reserve much more than they use.
 ///
 /// # Errors
-/// The process cannot be looked into.
+/// The process's memory cannot be read.
 pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
@@ -39,7 +40,7 @@ pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
     Ok(maps.lines().filter_map(stretch).filter(holds).collect())
 }
 
-/// The runs of pages of a stretch that have been touched.
+/// The touched pages of a range, as runs.
 fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
     let count = usize::try_from(stretch.bytes() / PAGE_BYTES).map_err(io::Error::other)?;
     let mut entries = vec![0; count * ENTRY_BYTES];
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_word_is_found_where_it_is_and_nowhere_else() {
-        // Made here, so that it is in no file of this program.
+        // Reversed here, so that it is in no file of this program.
         let word: String = "drow-terces-a".chars().rev().collect();
         let mut held = vec![0_u8; 3 << 20];
         let at = (1 << 20) + 3;

@@ -1,4 +1,4 @@
-//! What one guest held, looked for in the memory of the next.
+//! Searches the memory of a guest for what the previous one held.
 
 use std::{
     collections::hash_map::RandomState,
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{Action, Case, Request, StepResult};
 
-/// Plants a secret in a large guest and looks for it wherever the next, small one has its memory, up to that memory's real end: after an
-/// execution, after a session, and while the session that has it is put away.
+/// Plants a secret in a large guest and searches for it wherever the next, small guest has its memory, up to that
+/// memory's real end: after an execution, after a session, and while the session that has it is evicted.
 ///
-/// Nobody else can have a secret or a mark in memory: scripts are given them backwards, and turn them around. So the stretch of memory
-/// with the small guest's mark in it is its own.
+/// Nothing else can have a secret or a mark in memory: scripts get them reversed, and reverse them again. So the range
+/// with the small guest's mark is its own.
 ///
 /// # Errors
-/// It is there, or is not found where it must be.
+/// The secret is found, or is not found where it must be.
 pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> {
     for after in ["an execution", "a session", "a session that is put away"] {
         let (secret, mark) = (Word::new("secret"), Word::new("mark"));
@@ -51,7 +51,7 @@ pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> 
     Ok(())
 }
 
-/// A word that is in no file and no message.
+/// A word that occurs in no file and no message.
 struct Word {
     backwards: String,
     word: String,
@@ -65,7 +65,7 @@ impl Word {
     }
 }
 
-/// A script that holds a word, mebibytes of it.
+/// A script that holds mebibytes of a word.
 fn held(language: Language, word: &Word, mebibytes: usize) -> String {
     let (backwards, times) = (&word.backwards, (mebibytes << 20) / (word.word.len() * 64));
     match language {

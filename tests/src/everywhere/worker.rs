@@ -1,4 +1,4 @@
-//! A process that answers one line with another.
+//! A process that answers each line with a line.
 
 use std::{
     fs::{self, File},
@@ -11,19 +11,20 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// How much of what a process said last is shown when it broke.
+/// How much of a process's last output is shown when it fails.
 const SHOWN_BYTES: usize = 2_000;
 
-/// What came of a line.
+/// The answer to a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A line.
     Line(String),
-    /// The process ended, or did not answer in time; what it said last. The next line goes to a new one.
+    /// The process ended, or did not answer in time; with its last output. The next line goes to a new process.
     Broke(String),
 }
 
-/// Runs a command that answers each line of its standard input with a line of its standard output, and again once it has ended.
+/// Runs a command that answers each line of its standard input with a line of its standard output, and restarts it
+/// after it has ended.
 #[derive(Debug)]
 pub struct Worker {
     command: Command,
@@ -40,13 +41,13 @@ struct Running {
 }
 
 impl Worker {
-    /// A worker that starts its process with the first line.
+    /// A worker that starts its process on the first line.
     #[must_use]
     pub fn new(command: Command) -> Self {
         Self { command, running: None, started: 0 }
     }
 
-    /// How many processes there have been: a change says that what an earlier one held is gone.
+    /// The number of processes so far: a change means that what an earlier one held is gone.
     #[must_use]
     pub fn started(&self) -> u32 {
         self.started
@@ -68,13 +69,13 @@ impl Worker {
         }
     }
 
-    /// Gives it a line and waits for the answer, no longer than this.
+    /// Sends it a line and waits for the answer, at most this long.
     pub fn ask(&mut self, line: &str, limit: Duration) -> Answer {
         let mut running = match self.running.take() {
             Some(running) => running,
             None => self.start(),
         };
-        // It may have ended: then there is no answer either.
+        // If it has ended, there is no answer either.
         let _ = writeln!(running.stdin, "{line}").and_then(|()| running.stdin.flush());
         match running.lines.recv_timeout(limit) {
             Ok(answer) => {
@@ -112,9 +113,9 @@ impl Worker {
 }
 
 impl Running {
-    /// Ends the process, if it has not ended, and tells how it went and what it said last.
+    /// Ends the process if needed, and returns its exit status and last output.
     fn end(mut self) -> String {
-        // It has closed its output: what is left of its end is waited for, but not for ever.
+        // It has closed its output and should end soon, but the wait is bounded.
         for _ in 0..100 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 break;

@@ -1,4 +1,4 @@
-//! Hibernated sessions that somebody made.
+//! Forged hibernated sessions.
 
 use std::sync::OnceLock;
 
@@ -11,10 +11,10 @@ use crate::sandbox;
 const PRELUDE_BYTES: usize = 16;
 const SEAL_BYTES: usize = 32;
 
-/// Whatever the bytes, resuming ends in an error that says something, or in a session that keeps to its policy.
+/// Whatever the bytes, resuming returns a meaningful error, or a session that obeys its policy.
 ///
-/// The first byte says how near they come: as they are; with a checksum that fits; as what a real session unpacks to, with
-/// the rest of the input written over it.
+/// The first byte selects how close they come: unchanged; with a matching checksum; as the decompressed body of a real
+/// session, overwritten with the rest of the input.
 pub fn hibernated(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let forged = match mode % 3 {
@@ -32,13 +32,13 @@ pub fn hibernated(data: &[u8]) {
             }
             assert!(session.info().memory_bytes <= base().0.policy().limits.memory_bytes);
         }
-        // A seal that fits must never look like another's fault.
+        // A matching seal must never be reported as another fault.
         Err(ResumeError::NotAuthentic | ResumeError::Unauthenticated) => panic!("there is no key"),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// A sandbox with little to spend, and a session of it.
+/// A sandbox with small limits, and a session of it.
 fn base() -> &'static (Sandbox, Vec<u8>) {
     static BASE: OnceLock<(Sandbox, Vec<u8>)> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -61,7 +61,7 @@ fn real() -> &'static [u8] {
     &base().1
 }
 
-/// The same bytes with a checksum that fits, in the place of their last 32.
+/// The same bytes with a matching checksum in place of their last 32.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes[..bytes.len().saturating_sub(SEAL_BYTES)].to_vec();
     let digest = Sha256::digest(&bytes);
@@ -69,7 +69,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A hibernated session with its body changed as `edits` say, packed and sealed so that it fits.
+/// A hibernated session with its body changed by `edits`, compressed and sealed so that it matches.
 #[must_use]
 pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
     let header_bytes = u32::from_le_bytes(real[12..PRELUDE_BYTES].try_into().expect("four bytes"));
@@ -77,7 +77,7 @@ pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut body = zstd::decode_all(&real[body_at..real.len() - SEAL_BYTES]).expect("it is a zstd frame");
     let mut edits = Bytes(edits);
     while !edits.is_empty() {
-        // Near the beginning and the end is what is looked at; in between are pages.
+        // The beginning and the end are parsed; in between are pages.
         let near = edits.number(1 << 12);
         let length = body.len();
         let at = match edits.below(3) {

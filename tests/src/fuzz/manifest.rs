@@ -1,9 +1,9 @@
-//! Reading manifests and policies: text that people write, and may get wrong.
+//! Parsing manifests and policies: text written by people, who make mistakes.
 
 use glovebox::Policy;
 use glovebox_runtimes::{Language, Manifest};
 
-/// Whatever the text, reading it gives a value that keeps its promises or an error that says something.
+/// Whatever the text, parsing returns a value that keeps its promises or a meaningful error.
 pub fn manifest(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Manifest::parse(&text) {

@@ -25,9 +25,9 @@ pub use wasi_args::wasi_args;
 pub struct Target {
     /// The name, as `cargo fuzz run` knows it.
     pub name: &'static str,
-    /// The body; a panic in it is a find.
+    /// The body; a panic in it is a finding.
     pub body: fn(&[u8]),
-    /// Inputs that get somewhere, for mutation.
+    /// Valid inputs, for mutation.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

@@ -9,7 +9,7 @@ use glovebox_runtimes::{
 
 use super::bytes::Bytes;
 
-/// Whatever the bytes, rewriting ends in an error or in bytes not much longer.
+/// Whatever the bytes, rewriting returns an error or bytes that are not much longer.
 pub fn snapshot(data: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<ImageRecord>(data) {
         let text = serde_json::to_string(&record).expect("a record is JSON");
@@ -25,7 +25,7 @@ pub fn snapshot(data: &[u8]) {
     };
     let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
     let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];
-    // A module that is unsound elsewhere may come through; it does not compile then. But it never gets out of hand.
+    // A module that is invalid elsewhere may get through; then it does not compile. But its size stays bounded.
     let check = |rewritten: &[u8]| {
         assert!(rewritten.len() <= data.len() + memory.len() + (64 << 10), "{} bytes", rewritten.len())
     };

@@ -1,7 +1,8 @@
-//! A component that does what a test tells it to: it calls any function of `glovebox:sandbox` with any bits for arguments.
+//! A component that does what a test tells it to: it calls any function of `glovebox:sandbox` with any bits as
+//! arguments.
 //!
-//! What a component in its own language could not say, forged handles, lists without memory behind them, memory given back
-//! out of bounds, a test says of it in JSON ([`Puppet::call`]).
+//! Tests use JSON ([`Puppet::call`]) to describe what a component in its own language could not express: forged
+//! handles, lists without memory behind them, memory returned out of bounds.
 
 mod codec;
 mod module;
@@ -20,31 +21,31 @@ pub use module::{END, component};
 use codec::Arena;
 use module::{ARGUMENTS, Import, Model, RESULT};
 
-/// So much that no call runs out of it but one that never ends.
+/// Enough fuel for every call except an endless one.
 const FUEL: u64 = 1_000_000_000;
 
-/// How the puppet gives memory to the host.
+/// How the puppet allocates memory for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misbehaviour {
-    /// As it should.
+    /// Correctly.
     None = 0,
     /// It traps.
     Trap = 1,
     /// At an odd address.
     Misaligned = 2,
-    /// Behind the end of its memory.
+    /// Past the end of its memory.
     OutOfBounds = 3,
     /// It calls the sandbox first.
     CallInRealloc = 4,
-    /// It never comes back.
+    /// It never returns.
     Endless = 5,
-    /// Where the result itself goes: over its own memory.
+    /// Over the result's own memory.
     Overlapping = 6,
-    /// It calls the sandbox when it is told that a result of its own was read.
+    /// It calls the sandbox in the post-return function of its own result.
     CallInPostReturn = 7,
 }
 
-/// An instance of the puppet in a store of its own.
+/// An instance of the puppet in its own store.
 pub struct Puppet {
     /// Its store, with the sandbox.
     pub store: Store<SandboxCtx>,
@@ -72,7 +73,7 @@ fn loaded() -> &'static Loaded {
 }
 
 impl Puppet {
-    /// A puppet with a sandbox of its own.
+    /// A puppet with its own sandbox.
     #[must_use]
     pub fn new(host: &SandboxHost) -> Self {
         let instance = &loaded().instance;
@@ -83,7 +84,7 @@ impl Puppet {
         Self { store, instance, how: Misbehaviour::None }
     }
 
-    /// Another instance in the same store, with the same sandbox, in the place of this one.
+    /// Another instance in the same store, with the same sandbox, replacing this one.
     #[must_use]
     pub fn beside(self) -> Self {
         let Self { mut store, .. } = self;
@@ -115,12 +116,12 @@ impl Puppet {
         bytes
     }
 
-    /// How it gives memory to the host from now on, in calls of the sandbox.
+    /// Sets how it allocates memory for the host from now on, in calls of the sandbox.
     pub fn misbehave(&mut self, how: Misbehaviour) {
         self.how = how;
     }
 
-    /// As [`enter`](Self::enter), while it misbehaves.
+    /// Like [`enter`](Self::enter), with the misbehaviour.
     fn enter_misbehaving(&mut self, function: &str, arguments: &[Val]) -> wasmtime::Result<Option<Val>> {
         if self.how == Misbehaviour::None {
             return self.enter(function, arguments);
@@ -131,7 +132,7 @@ impl Puppet {
         Ok(result)
     }
 
-    /// Calls a function of its own that returns an empty string, and tells it that this was read.
+    /// Calls one of its own functions that returns an empty string, including the post-return function.
     ///
     /// # Errors
     /// The trap.
@@ -140,8 +141,9 @@ impl Puppet {
     }
 
     /// Calls a function of the sandbox: `execute`, `session.open`, `blob.new`, `blob.drop`, `tools.call`. The arguments
-    /// are a list of JSON values: records are objects, whose options may be left out; a case of a variant is its name or an
-    /// object of one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, with nothing behind it.
+    /// are a list of JSON values: records are objects, whose options may be omitted; a case of a variant is its name or
+    /// an object with one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, with
+    /// nothing behind it.
     ///
     /// # Errors
     /// The trap that the component got.
@@ -158,7 +160,7 @@ impl Puppet {
                 _ => Value::Null,
             });
         }
-        // What is read is far apart, and most of it is near the result.
+        // The values are far apart, and most of them are near the result.
         let near = self.read(RESULT, 2_048);
         let mut read = |at: u32, len: u32| match near_part(&near, at, len) {
             Some(part) => part.to_vec(),
@@ -167,7 +169,7 @@ impl Puppet {
         Ok(model.codec.load(&mut read, RESULT, ty))
     }
 
-    /// Calls a function with these flat values, whatever they may mean; where its result goes is added.
+    /// Calls a function with these flat values, whatever they mean; the address of its result is added.
     ///
     /// # Errors
     /// The trap that the component got.
@@ -179,7 +181,7 @@ impl Puppet {
         self.enter_misbehaving(&import.caller, &values).map(drop)
     }
 
-    /// Puts arguments into its memory, and gives what the core function takes.
+    /// Writes arguments into its memory, and returns the arguments of the core function.
     fn lower(&mut self, import: &Import, arguments: &Value) -> Vec<Val> {
         let Loaded { model, .. } = loaded();
         let codec = &model.codec;

@@ -1,4 +1,4 @@
-//! The puppet's component: a core module that passes on whatever it is told to, and the world that it is of.
+//! The puppet's component: a core module that forwards whatever it is told to, and its world.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -15,11 +15,11 @@ use super::codec::Codec;
 pub(super) const RESULT: u32 = 64;
 /// Where arguments are put.
 pub(super) const ARGUMENTS: u32 = 4_096;
-/// From where on the puppet gives memory to the host. Before it is room for arguments.
+/// The address from which the puppet allocates memory for the host. The memory before it is for arguments.
 const HEAP: u32 = 16 << 20;
-/// All of its memory: 3 GiB, which are only zeros until they are written to, in pages of 64 KiB.
+/// The size of its memory: 3 GiB, which are only zeros until they are written, in pages of 64 KiB.
 const PAGES: u32 = 3 << 14;
-/// Behind its memory.
+/// Past the end of its memory.
 pub const END: u32 = PAGES << 16;
 
 /// A function that the puppet imports.
@@ -28,7 +28,7 @@ pub(super) struct Import {
     pub(super) caller: String,
     pub(super) parameters: Vec<Type>,
     pub(super) result: Option<Type>,
-    /// What its core function takes; the last may be where the result goes.
+    /// The parameters of its core function; the last may be the address of the result.
     pub(super) flat: Vec<WasmType>,
     pub(super) is_indirect: bool,
     pub(super) has_result_pointer: bool,
@@ -43,7 +43,7 @@ pub(super) struct Model {
 }
 
 impl Import {
-    /// Flat values as what its caller takes.
+    /// Flat values as its caller takes them.
     pub(super) fn values(&self, flat: Vec<u64>) -> Vec<Val> {
         assert_eq!(self.flat.len(), flat.len(), "as many values as the function takes");
         let values = self.flat.iter().zip(flat).map(|(ty, value)| match wasm(*ty) {
@@ -71,8 +71,8 @@ fn package() -> Resolve {
     resolve
 }
 
-/// Makes a component of a core module as text, and of what its world imports and exports as WIT. Its names are those of a module
-/// that was compiled with bindings; `glovebox:sandbox` and WASI can be imported.
+/// Builds a component from a core module as text, and its world's imports and exports as WIT. The names are those of a
+/// module that was compiled with bindings; `glovebox:sandbox` and WASI can be imported.
 #[must_use]
 pub fn component(world: &str, core: &str) -> Vec<u8> {
     encode(&mut package(), world, core)
@@ -176,9 +176,9 @@ fn add(
     writeln!(world, "export call{number}: func({}){gives};", named.join(", ")).unwrap();
 }
 
-/// The module. What `misbehave` says, `cabi_realloc` does: see [`Misbehaviour`](super::Misbehaviour).
+/// The module. `cabi_realloc` follows `misbehave`: see [`Misbehaviour`](super::Misbehaviour).
 fn module(imports: &str, callers: &str) -> String {
-    // The first function that is imported is `info`, with a pointer for its result.
+    // The first imported function is `info`, with a pointer for its result.
     format!(
         r#"(module
         {imports}

@@ -1,4 +1,4 @@
-//! Ways of doing harm that were found by trying, each with what keeps it from working.
+//! Attacks that were found by trying, each with the reason why it does not work.
 
 use std::{
     fs,
@@ -103,7 +103,7 @@ fn one_call_that_fills_a_hundred_megabytes_ends_at_the_deadline() {
     let sandbox = Sandbox::builder(engine()).runtime_path(path).policy(policy).build().unwrap();
     let execution = sandbox.execute("").unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
-    // A gigabyte takes seconds; the rest is for a busy machine.
+    // A gigabyte takes seconds; the limit leaves room for a busy machine.
     assert!(execution.duration.as_millis() < 1_000, "{:?}", execution.duration);
 }
 
@@ -111,7 +111,7 @@ fn one_call_that_fills_a_hundred_megabytes_ends_at_the_deadline() {
 fn no_byte_of_one_execution_is_seen_by_the_next() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("scan.wasm");
-    // Exits with 9 where memory is not all zero, and leaves none of it so.
+    // Exits with 9 unless memory is all zero, and leaves none of it zero.
     let text = r#"(module
         (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         (memory (export "memory") 16)

@@ -1,4 +1,4 @@
-//! Stopping an execution from another thread, and hearing its output while it runs.
+//! Cancelling an execution from another thread, and listening to its output while it runs.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -17,7 +17,7 @@ const SLEEPS: [(Language, &str); 4] = [
     (Language::JavaScript, "setTimeout(() => 0, 60000)"),
 ];
 
-/// Cancels `source` after 100 ms and says how long after that it ended.
+/// Cancels `source` after 100 ms and returns how long it then took to end.
 fn cancelled_after(language: Language, source: &str) -> Duration {
     let sandbox = sandbox(language, |policy| {
         policy.limits.timeout_ms = 60_000;
@@ -56,7 +56,7 @@ fn a_wait_is_cancelled() {
     }
 }
 
-/// What comes of `source` when it is cancelled after so long, under a time limit of a minute.
+/// The result of `source` when it is cancelled after this time, under a time limit of a minute.
 fn cancelled_by_itself(language: Language, source: &str, after: Duration) -> Execution {
     let sandbox = sandbox(language, |policy| {
         policy.limits.timeout_ms = 60_000;
@@ -89,7 +89,7 @@ except BaseException as error:
         policy.limits.timeout_reserve_ms = 60_000;
         policy.limits.fuel = 1_000_000_000_000;
     });
-    // A slow machine may not come to the script within the first of them.
+    // A slow machine may not reach the script within the first of them.
     for after_ms in [200, 2_000, 20_000] {
         let execution = sandbox.run(Request::new(source).cancel_after(Duration::from_millis(after_ms))).unwrap();
         assert_eq!(execution.outcome, Outcome::Cancelled);

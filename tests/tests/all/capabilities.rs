@@ -1,9 +1,10 @@
-//! `docs/python.md` and `docs/javascript.md` say what works and what does not: every row of their tables that has a script is run,
-//! and its outcome is the one in the row. `BLESS=1` writes the outcomes.
+//! `docs/python.md` and `docs/javascript.md` list what works and what does not: every row of their tables that has a
+//! script is run and must have the outcome in the row. `BLESS=1` writes the outcomes.
 //!
-//! A table is read if its head has `script` and `outcome`; one that has `then` as well is of sessions, in which that comes second.
-//! In a cell `<br>` stands between the lines of a script and `, ` between scripts of their own, which all have the row's outcome.
-//! The outcome is what [`told`] says, or its beginning up to a colon: a type without its message.
+//! A table is read if its head has `script` and `outcome`; one that also has `then` is about sessions, in which that
+//! script comes second. In a cell, `<br>` separates the lines of a script and `, ` separates scripts, which all have
+//! the row's outcome. The outcome is the result of [`told`], or its beginning up to a colon: a type without its
+//! message.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -16,7 +17,7 @@ fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
 }
 
-/// What the pages say scripts find: a file, a tool, a clock that stands still, and less fuel, so that none takes long.
+/// The environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that no script takes long.
 fn sandbox(language: Language) -> Sandbox {
     let mut policy = Policy::default();
     fixed(&mut policy);
@@ -31,7 +32,7 @@ fn sandbox(language: Language) -> Sandbox {
     Sandbox::builder(engine()).language(language).policy(policy).file("in.txt", "one\ntwo\n").tool(add).build().unwrap()
 }
 
-/// An outcome as the pages have it.
+/// An outcome in the format of the pages.
 fn told(execution: &Execution) -> String {
     let lines =
         |text: &str| text.trim_end().split('\n').map(|line| format!("`{line}`")).collect::<Vec<_>>().join("<br>");
@@ -47,7 +48,7 @@ fn told(execution: &Execution) -> String {
     }
 }
 
-/// A line of a table as its cells, without what escapes `|` in them; nothing for another line.
+/// The cells of a table line, with `|` unescaped; `None` for another line.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inside = line.strip_prefix("| ")?.strip_suffix('|')?;
     let escaped = inside.replace("\\|", "\0");
@@ -60,7 +61,7 @@ fn scripts(cell: &str) -> Vec<String> {
     separate.map(|script| script.split("`<br>`").collect::<Vec<_>>().join("\n")).collect()
 }
 
-/// A row that says what comes of a script.
+/// A row with a script and its outcome.
 struct Row {
     line: usize,
     scripts: Vec<String>,
@@ -89,7 +90,7 @@ fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// What comes of a row's script.
+/// The outcome of a row's script.
 fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     let Some(then) = then else { return told(&sandbox.execute(script).unwrap()) };
     let session = sandbox.session().unwrap();
@@ -97,7 +98,7 @@ fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     told(&session.execute(then).unwrap())
 }
 
-/// Runs a page's rows; how many there are.
+/// Runs a page's rows and returns their number.
 fn check(name: &str, language: Language) -> usize {
     let held = fs::read_to_string(path(name)).unwrap();
     let mut page: Vec<String> = held.lines().map(str::to_owned).collect();
@@ -135,7 +136,7 @@ fn every_row_about_javascript_is_so() {
     assert!(check("javascript.md", Language::JavaScript) >= 50);
 }
 
-/// What a page's rows import, without what is within modules.
+/// The imports of a page's rows, without those inside modules.
 fn imported(page: &str) -> BTreeSet<String> {
     let rows = rows(&fs::read_to_string(path(page)).unwrap());
     let lines = rows.iter().flat_map(|row| &row.scripts).flat_map(|script| script.split(['\n', ';']));

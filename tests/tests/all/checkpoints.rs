@@ -141,7 +141,7 @@ fn draw(session: &Session, source: &str) -> String {
     execution.value.expect("the script ends with an expression").repr
 }
 
-/// What a session, its forks and a fork's fork draw.
+/// The random numbers of a session, its forks and a fork's fork.
 fn draws(sandbox: &Sandbox, source: &str) -> Vec<String> {
     let session = sandbox.session().unwrap();
     let mut drawn = vec![draw(&session, source)];
@@ -266,7 +266,7 @@ fn variables_are_read_and_set_from_outside() {
 fn a_value_may_be_as_long_as_standard_input() {
     for (length, fits) in [(999, true), (1_000, true), (1_001, false)] {
         let session = sandbox(Language::JavaScript, |policy| policy.limits.stdin_bytes = 1_000).session().unwrap();
-        // Two of them are the quotation marks.
+        // The quotation marks add two bytes.
         let result = session.set_variable("x", &json!("a".repeat(length - 2)));
         assert_eq!(result.is_ok(), fits, "{length}");
         assert!(fits || matches!(result, Err(ExecuteError::ValueTooLarge { bytes: 1_001, most: 1_000, .. })));

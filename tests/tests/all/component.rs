@@ -15,8 +15,8 @@ use wasmtime::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Executes a JavaScript source and says whether it completed; appends bytes that are not looked at to a blob, and says
-/// how many it has then.
+/// Executes a JavaScript source and returns whether it completed; appends bytes that nobody reads to a blob, and
+/// returns its length.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.1.0" "execute" (func $execute (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.1.0" "[constructor]blob" (func $blob (result i32)))
@@ -67,7 +67,7 @@ fn app() -> Vec<u8> {
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
 }
 
-/// What an embedder's stores have in them.
+/// The data of an embedder's stores.
 struct State {
     sandbox: SandboxCtx,
 }
@@ -105,7 +105,7 @@ impl Embedder {
     }
 }
 
-/// Runs a future that never waits for anything but the thread.
+/// Runs a future that never waits for anything but this thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

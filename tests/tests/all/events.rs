@@ -1,4 +1,4 @@
-//! The engine's log events. One test program with one test: the subscriber is the process's.
+//! The engine's log events, in one test, because the process has a single subscriber.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use glovebox::{
 };
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 
-/// Runs a request under a session id of its own and returns the events that carry it.
+/// Runs a request under a unique session id and returns the events that carry it.
 fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
     let _ = captured.take();
     run();
@@ -140,7 +140,7 @@ fn executions_are_logged() {
         assert!(!named(&seen, "security.path_escape").is_empty(), "{seen:#?}");
     }
 
-    // A session's events carry its id without being told.
+    // A session's events carry its id automatically.
     let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
     let id = session.id().to_owned();
     let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));
@@ -172,7 +172,7 @@ fn kept_sessions_are_logged(captured: &Captured) {
         "execution.start",
         "execution.complete",
         "session.retrieved",
-        // By `fork`, of what it forks.
+        // From `fork`, for the session that it copies.
         "session.retrieved",
         "session.deleted",
     ];
@@ -181,10 +181,10 @@ fn kept_sessions_are_logged(captured: &Captured) {
 
     sessions.hibernate_all();
     let mut prune = Prune::default();
-    (prune.most_count, prune.dry_run) = (Some(0), true);
+    (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();
-    // Other tests of this process are being recorded, too.
+    // Other tests of this process are recorded too.
     let seen: Vec<_> =
         captured.take().into_iter().filter(|event| event.get("message").starts_with("session.prune.")).collect();
     let [deleted, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };

@@ -1,4 +1,4 @@
-//! Fuel: the same every time to the unit, exact at the limit, and held by goldens.
+//! Fuel: reproducible to the unit, exact at the limit, and held by goldens.
 
 use std::{collections::BTreeSet, thread};
 
@@ -7,7 +7,7 @@ use glovebox_tests::{
     Backend, EngineBackend, Goldens, StepResult, cases_dir, fixed, load_cases, lone_engine, sandbox, sandbox_on, short,
 };
 
-/// Scripts that touch what could differ between runs: hashes, time, randomness, files, exceptions, promises.
+/// Scripts that use what could differ between runs: hashes, time, randomness, files, exceptions, promises.
 const SCRIPTS: [(Language, &str); 6] = [
     (Language::Python, "print(1)"),
     (
@@ -37,11 +37,11 @@ fn twenty(sandbox: &Sandbox, source: &str) -> BTreeSet<u64> {
 fn the_same_script_costs_the_same_fuel_to_the_unit() {
     for (language, source) in SCRIPTS {
         let mut seen = twenty(&sandbox(language, fixed), source);
-        // A fresh engine, without a pool.
+        // A new engine without a pool.
         seen.extend(
             (0..3).map(|_| sandbox_on(&lone_engine(None), language, fixed).execute(source).unwrap().fuel_consumed),
         );
-        // Side by side, with others running between.
+        // Concurrently with others.
         let shared = sandbox(language, fixed);
         thread::scope(|scope| {
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| twenty(&shared, source))).collect();
@@ -117,7 +117,7 @@ fn the_budget_is_exact() {
         let needed = with(1_000_000_000).fuel_consumed;
         let enough = with(needed);
         assert_eq!((short(&enough.outcome).as_str(), enough.fuel_consumed), ("completed", needed), "{language}");
-        // Fuel is looked at when a function is entered and at loop heads: the last few operators pass unseen.
+        // Fuel is checked at function entries and loop heads: the last few operators are not checked.
         for budget in [needed - 500, needed / 2, 1] {
             let short_of_it = with(budget);
             let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: budget, used: budget };

@@ -1,4 +1,4 @@
-//! The fuzz targets' smoke run: every target's body on inputs made from a printed seed.
+//! The fuzz targets' smoke run: every target on inputs made from a printed seed.
 //!
 //! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` makes it longer. For real fuzzing, see `tests/fuzz/README.md`.
 
@@ -32,7 +32,7 @@ fn smoke(target: &Target) {
                 numbers.mutate(&base)
             }
         };
-        // Eight steps of mutation at most stand on each other: keep some of what was made.
+        // At most eight mutations build on one another: keep some of the results as inputs.
         if inputs.len() < 64 && run > 16 && numbers.below(16) == 0 {
             inputs.push(input.clone());
         }

@@ -1,15 +1,15 @@
-//! What becomes of a session whose guest was unwound.
+//! Sessions after their guest was unwound.
 
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
     CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, HibernateOptions, Language, OnUnwind, Policy,
-    Request, ResumeOptions, Sandbox, Session, WentBack,
+    Request, ResumeOptions, Rollback, Sandbox, Session,
 };
 use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
 use tempfile::TempDir;
 
-/// Short of fuel, and unwound without being asked to stop before.
+/// Little fuel, and unwinding without a soft limit.
 fn hard(policy: &mut Policy) {
     policy.limits.fuel = 300_000_000;
     policy.limits.fuel_reserve = 0;
@@ -23,7 +23,7 @@ fn unwinding(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     })
 }
 
-/// Sets `x` and a file to a number; the same and a word of output, and then never ends; shows both.
+/// Scripts that set `x` and a file to a number; that also print and then never end; that print both.
 struct Scripts {
     language: Language,
     set: fn(u32) -> String,
@@ -60,7 +60,7 @@ const BOTH: [Scripts; 2] = [
 ];
 
 fn lost(execution: &glovebox::Execution) -> Option<u64> {
-    execution.went_back.as_ref().map(|WentBack { executions_lost, .. }| *executions_lost)
+    execution.went_back.as_ref().map(|Rollback { executions_lost, .. }| *executions_lost)
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
 fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_since() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
-        // Each the file's content: of the host, as a failed script left it, as committed since, in the end. None: there is none.
+        // The file's content each: on the host, after a failed script, committed since, at the end. `None`: no file.
         (None, Some("1"), None, Some("1")),
         (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
         (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),
@@ -385,7 +385,7 @@ fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
         policy.limits.fuel_reserve = 0;
     });
     let session = python.session().unwrap();
-    // Linear memory does not shrink; the files may then take all that is left, the reserve for output too.
+    // Linear memory does not shrink; the files may then use all that is left, including the reserve for output.
     let grown = session.execute("x = bytearray(64 << 20); del x; kept = 1").unwrap();
     assert!(grown.is_success(), "{:?}", grown.outcome);
     let filled = session

@@ -1,4 +1,4 @@
-//! Directories of Glovebox's own are given to no script, whoever opens the sandbox.
+//! Directories of Glovebox itself are never given to a script, whoever opens the sandbox.
 
 use std::{fs, path::Path};
 

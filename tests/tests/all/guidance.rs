@@ -1,4 +1,5 @@
-//! What is said of the failures that scripts commonly come to: `docs/guidance.md` is made of it. And that it names what is there.
+//! The advice on common failures of scripts, from which `docs/guidance.md` is generated. Also checks that everything it
+//! names exists.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -7,7 +8,7 @@ use glovebox_tests::{Goldens, fixed, sandbox, short};
 
 const PAGE: &str = "docs/guidance.md";
 
-/// Scripts that fail as scripts of models do.
+/// Scripts that fail as those of language models do.
 const FAILURES: &[(&str, Language, &[&str])] = &[
     (
         "Limits",
@@ -244,7 +245,7 @@ fn the_modules_that_are_proposed_are_there() {
     let ran = sandbox(Language::Python, fixed).run(Request::new(source).stdin(names.join(" ").as_bytes())).unwrap();
     assert!(ran.is_success(), "{}", ran.stderr.text());
 
-    // Each is named: modules of Node are made for the sources that name them.
+    // Each is named, because modules of Node are created for the sources that name them.
     let mut source = String::new();
     for name in guidance::modules(Language::JavaScript) {
         writeln!(source, "console.log(typeof (await import('{name}')));").unwrap();
@@ -283,7 +284,7 @@ fn every_package_is_proposed_and_is_there() {
     names.sort_unstable();
     assert_eq!(guidance::packages().collect::<Vec<_>>(), names);
     let source = format!("import sys\nfor name in '{}'.split():\n    __import__(name)", names.join(" "));
-    // None of them is compiled now: each is kept ready.
+    // None of them is compiled now: each is ready in the image.
     let ran = sandbox(Language::Python, fixed).execute(&source).unwrap();
     assert!(ran.is_success() && ran.fuel_consumed < 40_000_000, "{}: {}", ran.fuel_consumed, ran.stderr.text());
 }

@@ -1,4 +1,4 @@
-//! Sessions as bytes: what comes back, in another process too, and what is refused.
+//! Sessions as bytes: what is restored, in another process too, and what is refused.
 
 use std::{
     process::Command,
@@ -29,8 +29,8 @@ fn run(session: &Session, source: &str) -> String {
     execution.stdout.text()
 }
 
-/// Everything that is said to live on: a variable, a function, a class, an import, a closure's state, a generator in the
-/// middle, an open file at its position, an unlinked open file, a directory's files.
+/// Everything that persists: a variable, a function, a class, an import, a closure's state, a suspended generator, an
+/// open file at its position, an unlinked open file, a directory's files.
 const LIFE: [(Language, &str, &str, &str); 2] = [
     (
         Language::Python,
@@ -68,7 +68,7 @@ fn everything_lives_on() {
         let session = sandbox.session().unwrap();
         run(&session, set);
         let saved = bytes(&session);
-        // The one it was made from goes its own way, and both begin where it stood.
+        // The original continues independently, and both start from the same state.
         for other in [again(&sandbox, &saved), session] {
             assert_eq!(run(&other, show), shown, "{language}");
         }
@@ -81,7 +81,7 @@ fn everything_lives_on() {
 /// Set for the child process of the test below: the file to resume, and the language.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_RESUME";
 
-/// Not a test of its own: what the child process runs.
+/// Run only as the child process of another test.
 #[test]
 fn resume_for_the_test_of_another_process() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
@@ -164,7 +164,7 @@ fn seeded_random_numbers_continue_and_forks_have_their_own() {
         let (one, two) = (run(&session, draw), run(&resumed, draw));
         assert_eq!(one, two, "{language}");
         assert!(first_fork != second_fork && first_fork != one && second_fork != one, "{language}");
-        // A fork's own stream goes on as well.
+        // A fork's own random stream also continues.
         let fork = session.fork().unwrap();
         let resumed = again(&sandbox, &bytes(&fork));
         assert_eq!(run(&fork, draw), run(&resumed, draw), "{language}");
@@ -226,7 +226,7 @@ fn limits_are_the_receiving_policys() {
         };
         let error = with(&|policy| policy.limits.memory_bytes = memory - 1).unwrap_err();
         assert!(matches!(error, ResumeError::TooLarge { key: "memory_bytes", .. }), "{language}: {error}");
-        // The files count besides.
+        // The files count in addition.
         with(&|policy| policy.limits.memory_bytes = memory).unwrap_err();
         with(&|policy| policy.limits.memory_bytes = memory + (2 << 20)).unwrap();
         let error = with(&|policy| policy.limits.workspace_bytes = 900_000).unwrap_err();
@@ -236,7 +236,7 @@ fn limits_are_the_receiving_policys() {
         with(&|policy| policy.limits.workspace_inodes = 2).unwrap();
         let error = with(&|policy| policy.limits.session_count = 0).unwrap_err();
         assert!(matches!(error, ResumeError::Session(ExecuteError::TooManySessions { .. })), "{error}");
-        // The new limits hold for what it does afterwards.
+        // The new limits apply to later executions.
         let short_of_fuel = with(&|policy| policy.limits.fuel = 50_000_000).unwrap();
         let source = if language == Language::Python { "while True: pass" } else { "while (true);" };
         assert_eq!(short(&short_of_fuel.execute(source).unwrap().outcome), "exhausted fuel");
@@ -340,7 +340,7 @@ fn an_ended_session_has_no_bytes() {
 
 #[test]
 fn a_guest_whose_memory_was_forged_is_a_guest_like_any_other() {
-    // Any page may be anything: it is what a script could have made of its own interpreter.
+    // Any page may have any content: a script could have changed its own interpreter like this.
     for (language, set, show, _) in LIFE {
         let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 2_000);
         let session = sandbox.session().unwrap();

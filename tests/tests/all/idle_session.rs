@@ -1,17 +1,17 @@
-//! What a kept session costs while it rests.
+//! The memory of an idle session.
 
 use std::{env, time::Duration};
 
 use glovebox::{Language, Session};
 use glovebox_tests::{fixed, process, sandbox};
 
-/// The private memory that one session holds after 10,000 trivial executions, in a process of its own.
-fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
+/// The private memory of one session after 10,000 trivial executions, in a separate process.
+fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
     }
     let sandbox = sandbox(language, fixed);
-    // What the engine itself holds is there before: a stack, a warm slot of the pool that keeps its pages.
+    // The engine's own memory is allocated first: a stack, a warm slot of the pool that keeps its pages.
     let first = sandbox.session().unwrap();
     for _ in 0..100 {
         assert!(first.execute(source).unwrap().is_success());
@@ -23,13 +23,13 @@ fn idle(test: &str, language: Language, source: &str, most_bytes: u64) {
     }
     let held = process::anonymous_bytes().saturating_sub(before);
     println!("{language}: an idle session holds {held} bytes after 10,000 executions");
-    assert!(held <= most_bytes, "{held} bytes; it was to be at most {most_bytes}");
+    assert!(held <= max_bytes, "{held} bytes; it was to be at most {max_bytes}");
 }
 
-/// Opens many sessions, says what one of them holds while it rests, and closes and opens as many again.
+/// Opens many sessions, reports the memory of an idle one, and closes and opens as many again.
 ///
-/// 40 by default; `GLOVEBOX_IDLE=1000` is what an engine keeps by default.
-fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
+/// 40 by default; `GLOVEBOX_IDLE=1000` is the engine's default limit.
+fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
     }
@@ -48,8 +48,8 @@ fn many(test: &str, language: Language, source: &str, most_bytes: u64) {
     let held = process::anonymous_bytes().saturating_sub(before);
     let each = held / u64::try_from(count).unwrap();
     println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
-    assert!(each <= most_bytes, "{each} bytes each; it was to be at most {most_bytes}");
-    // The pool keeps some of what is freed for the next ones: it must be used again, and not added to.
+    assert!(each <= max_bytes, "{each} bytes each; it was to be at most {max_bytes}");
+    // The pool keeps some of what is freed for the next ones: it must be reused and must not grow.
     for _ in 0..3 {
         for session in sessions.drain(..) {
             session.close().unwrap();

@@ -1,4 +1,4 @@
-//! Names of files, and all else that a guest or a file chose, write no lines of ours.
+//! Names of files, and other text chosen by a guest or a file, cannot forge lines of output.
 
 use std::{error::Error, fs, io, path::PathBuf};
 
@@ -12,9 +12,9 @@ use glovebox_runtimes::{
 };
 use glovebox_vfs::{Access, Vfs, VfsError, VfsLimits};
 
-/// A name with each kind of what must not come through.
+/// A name with every kind of character that must be escaped.
 const NAME: &str = "a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}`b";
-/// The same as it is to be shown.
+/// The same as it must be shown.
 const SHOWN: &str = r"a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}";
 
 fn name() -> String {
@@ -29,7 +29,7 @@ fn io_error() -> io::Error {
     io::ErrorKind::Other.into()
 }
 
-/// The error names the file, harmlessly.
+/// Checks that the error names the file in escaped form.
 fn shown(error: &dyn Error) {
     let text = error.to_string();
     assert!(text.contains(SHOWN), "{text:?}");
@@ -103,7 +103,7 @@ fn no_error_of_the_engine_shows_a_name_as_it_is() {
     let mut vfs = Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
     shown(&vfs.read_file(root, NAME, 1).unwrap_err());
-    // What a guest says about itself may quote names, and so keeps its backticks.
+    // A guest's text about itself may quote names, and so keeps its backticks.
     let said = ExecuteError::Variable { name: "v".into(), reason: format!("no `x`{NAME}") }.to_string();
     assert!(said.contains("no `x`a\\nerror: forged\\r") && !said.contains(char::is_control), "{said}");
 }
@@ -183,7 +183,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The attribute at the beginning of the text, and what follows it up to the next one.
+/// The attribute at the beginning of the text, and the text up to the next one.
 fn attribute(text: &str) -> (&str, &str) {
     let (mut depth, mut quoted, mut skip) = (1, false, false);
     for (at, c) in text.char_indices() {
@@ -203,7 +203,7 @@ fn attribute(text: &str) -> (&str, &str) {
     panic!("an attribute without an end: {text}");
 }
 
-/// The placeholders of a message that stand between backticks.
+/// The placeholders of a message between backticks.
 fn quoted(message: &str) -> Vec<&str> {
     let inside = message.split('`').skip(1).step_by(2);
     inside

@@ -1,4 +1,4 @@
-//! Globals that last, where a case cannot say it: host directories, and what refuses such a policy.
+//! Persisted globals that a case cannot express: host directories, and who refuses such a policy.
 
 use std::{fs, thread};
 
@@ -89,7 +89,7 @@ fn a_session_under_such_a_policy_keeps_its_globals_and_leaves_the_files_alone() 
         session.close().unwrap();
         resumed.close().unwrap();
         assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"a":7}"#);
-        // What the session's script does with the file itself is told like any other change.
+        // Changes that the session's script makes to the file itself are reported like any other.
         let session = sandbox.session().unwrap();
         let write = match language {
             Language::Python => format!("open('/app/{name}', 'w').write('{{}}')"),

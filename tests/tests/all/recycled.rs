@@ -1,11 +1,11 @@
-//! An instance that has run a script runs the next one as a new instance would: it is restored to its image, or dropped.
+//! A used instance runs the next script like a new one: it is restored to its image, or dropped.
 //!
-//! Whether it is the image, byte for byte, is asked after every conformance case and every hostile script as well.
+//! Every conformance case and every hostile script also checks that it equals the image, byte for byte.
 
 use glovebox::{BuildError, Engine, EngineConfig, ExecuteError, Language, Policy, Request, Sandbox};
 use glovebox_tests::{fixed, lone_engine, sandbox_on, shared_cache_dir, short};
 
-/// An engine whose instances nobody else uses.
+/// An engine whose instances are not shared.
 fn pooled(instance_count: u32) -> Engine {
     let mut config = EngineConfig::default();
     config.cache_dir = shared_cache_dir();
@@ -87,7 +87,7 @@ fn one_that_was_unwound_left_or_grew_is_dropped() {
     }
 }
 
-/// The bound is on pages: 2 MiB. What has more of its own costs more to restore than to make anew.
+/// The bound is on pages: 2 MiB. An instance with more private pages costs more to restore than to create.
 #[test]
 fn one_with_many_pages_of_its_own_is_dropped() {
     let sandbox = sandbox_on(&pooled(8), Language::JavaScript, |policy| policy.limits.memory_bytes = 512 << 20);
@@ -97,7 +97,7 @@ fn one_with_many_pages_of_its_own_is_dropped() {
     for (bytes, stays) in [(64 << 10, 1), (8 << 20, 0)] {
         sandbox.execute(&fills.replace("BYTES", &bytes.to_string())).unwrap();
         assert_eq!(waiting(&sandbox), stays, "{bytes}");
-        // What it left in the pool's place does not keep the next one from waiting.
+        // What it left in the pool does not keep the next one from being recycled.
         sandbox.execute("console.log(1)").unwrap();
         assert_eq!(waiting(&sandbox), 1, "{bytes}");
     }
@@ -115,7 +115,7 @@ fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
     let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 1 << 20) else {
         panic!("an image counts as more than that")
     };
-    // The image fits, and nothing beside it.
+    // The image fits, and nothing else.
     let refused = |engine: &Engine| {
         let small = limited(engine, needed_bytes).unwrap();
         match small.run(Request::new("1").stdin(&[0; 4096])) {
@@ -130,7 +130,7 @@ fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
 fn those_that_wait_make_room_when_the_pool_is_full() {
     let engine = pooled(1);
     let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
-    // More often than there are places beside those of the images.
+    // More often than there are slots beside those of the images.
     let mut sessions = Vec::new();
     for sandbox in &sandboxes {
         sandbox.execute(print_one(sandbox.language())).unwrap();
@@ -153,7 +153,7 @@ fn without_a_pool_none_waits() {
     assert_eq!(waiting(&sandbox), 0);
 }
 
-/// Scripts that change what the interpreter itself stands on: whatever each does, the next one finds the image.
+/// Scripts that change the interpreter's own foundations: whatever each does, the next one starts from the image.
 #[test]
 fn what_scripts_do_to_the_interpreter_itself_is_gone() {
     let python = [

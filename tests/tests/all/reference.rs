@@ -1,4 +1,4 @@
-//! The contract's page in `docs/` and its types in `bindings/python` are what `wit/` says.
+//! The contract's page in `docs/` and its types in `bindings/python` match `wit/`.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ fn made() -> String {
     page(&root().join("wit"))
 }
 
-/// The file is what was made of the contract, or becomes it.
+/// The file equals what is generated from the contract, or is written.
 fn is_held(file: &str, made: &str) {
     let path = root().join(file);
     if Goldens::blessing() {

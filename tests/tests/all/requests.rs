@@ -1,4 +1,4 @@
-//! What a request brings with it: a context, and standard input that is read when the script reads it.
+//! The parts of a request: a context, and standard input that is read when the script reads.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ fn a_script_finds_its_context_and_the_next_one_does_not() {
             let source = prints(language, "context");
             let execution = sandbox.run(Request::new(&source).context(&context)).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&execution.stdout.text()).unwrap(), context, "{language}");
-            // Nor does it when it gets the instance that this one ran in.
+            // Nor does it if it gets the instance that this one used.
             let without = sandbox.execute("context").unwrap();
             assert!(short(&without.outcome).starts_with("raised "), "{language}: {without:?}");
         }

@@ -1,4 +1,4 @@
-//! Runtimes by name, by path and as plain commands, and the cache that processes share.
+//! Runtimes by name, by path and as plain commands, and the cache shared by processes.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use glovebox::{BuildError, Engine, ExecuteError, Language, Outcome, Request, San
 use glovebox_tests::{Goldens, engine, lone_engine, process, sandbox, short};
 use tempfile::TempDir;
 
-/// A guest program in a file of its own.
+/// A guest program in a file.
 fn program(dir: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = dir.path().join(name);
     fs::write(&path, wat::parse_str(text).unwrap()).unwrap();
@@ -65,7 +65,7 @@ fn any_other_binary_runs_as_a_plain_command() {
 #[test]
 fn fuel_is_the_number_of_instructions_that_were_executed() {
     let dir = TempDir::new().unwrap();
-    // Five instructions a round.
+    // Five instructions per iteration.
     for (language, rounds) in [(Language::JavaScript, 100_000), (Language::Python, 200_000)] {
         let body = "(loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
         let text = format!(
@@ -84,7 +84,7 @@ fn fuel_is_the_number_of_instructions_that_were_executed() {
 #[test]
 fn a_plain_command_gets_the_script_as_its_argument() {
     let dir = TempDir::new().unwrap();
-    // Prints its arguments, one after the other, as they lie in memory.
+    // Prints its arguments, one after the other, as they are in memory.
     let path = program(
         &dir,
         "args.wasm",
@@ -135,7 +135,7 @@ fn a_hostile_binary_meets_the_limits() {
     let dir = TempDir::new().unwrap();
     let bodies = [
         ("loop", "(loop $l (br $l))", "exhausted fuel"),
-        // Growing by a page for ever: refused, and the loop then burns its fuel.
+        // Growing by a page for ever: refused, and the loop then uses its fuel.
         ("grow", "(loop $l (drop (memory.grow (i32.const 1))) (br $l))", "exhausted fuel"),
         ("grow_at_once", "(drop (memory.grow (i32.const 65535)))", "completed"),
         ("random", "(loop $l (drop (call $random (i32.const 0) (i32.const 65536))) (br $l))", "exhausted fuel"),
@@ -295,7 +295,7 @@ fn unprepared_runs_give_the_same_output() {
         for prepared in [true, false] {
             let mut builder = Sandbox::builder(engine()).language(language).prepared(prepared);
             if language == Language::JavaScript {
-                // The reactor build has no command to boot; the command build has both ways.
+                // The reactor build has no command to boot; the command build supports both.
                 let command = engine()
                     .runtimes()
                     .unwrap()
@@ -327,7 +327,7 @@ fn an_unprepared_failure_is_a_failure() {
     assert!(execution.stderr.text().contains("ValueError: x"));
 }
 
-/// A cache with the default JavaScript binary in it, the smallest, and nothing prepared.
+/// A cache with only the default JavaScript binary, the smallest, and nothing prepared.
 fn bare_cache() -> TempDir {
     bare_cache_of("javascript")
 }
@@ -377,7 +377,7 @@ fn processes_share_one_cache() {
     }
     let dir = bare_cache();
     let task = dir.path().to_str().unwrap();
-    // Three at once, with nothing prepared: all run, and one image is there afterwards.
+    // Three at once, with nothing prepared: all run, and one image exists afterwards.
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -395,8 +395,7 @@ fn processes_share_one_cache() {
     assert_eq!(fs::metadata(&first[0]).unwrap().modified().unwrap(), made, "the image was not made again");
 }
 
-/// The images' identities are pinned: one that changes unnoticed would no longer be the one that fuel figures and saved
-/// sessions belong to.
+/// The images' identities are pinned: a change that goes unnoticed would invalidate fuel figures and saved sessions.
 #[test]
 fn preparing_again_gives_the_same_image() {
     let mut seen = BTreeMap::new();
@@ -424,7 +423,7 @@ fn the_duration_does_not_count_preparing() {
     assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
 }
 
-/// What a script prints in an engine over `cache` that has nothing loaded yet.
+/// The output of a script in an engine over `cache` that has not loaded anything yet.
 fn prints_one(cache: &Path) -> Result<String, BuildError> {
     let sandbox = Sandbox::builder(&another(cache)).language(Language::JavaScript).build()?;
     Ok(sandbox.execute("console.log(1)").unwrap().stdout.text())
@@ -436,11 +435,11 @@ fn a_damaged_image_is_not_run() {
     assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
     let image = prepared_files(dir.path()).remove(0);
     let bytes = fs::read(&image).unwrap();
-    // Cut short, as by a full disk.
+    // Truncated, as by a full disk.
     fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
     let error = chain(&prints_one(dir.path()).unwrap_err());
     assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
-    // What it says to do can be done, and helps.
+    // The error's advice can be followed, and helps.
     let engine = another(dir.path());
     assert!(engine.runtimes().is_ok());
     assert!(engine.clear_prepared().unwrap() > 0);

@@ -1,4 +1,4 @@
-//! Every scenario of the requirements is shown by a case or a test, or says what is otherwise.
+//! Every scenario of the requirements is shown by a case or a test, or has a reason why not.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,10 +7,11 @@ use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_cases, lost_cit
 
 const PAGE: &str = "docs/scenarios.md";
 
-/// Where tests written in Rust say what they show.
+/// The directories whose Rust tests claim scenarios.
 const TESTS: [&str; 4] = ["tests/tests", "host/cli/tests", "host/engine/tests", "runtimes/tests"];
 
-/// How many scenarios each specification has. The specifications are not in the repository: a line that is lost shows here.
+/// The number of scenarios of each specification. The specifications are not in the repository: a lost line is detected
+/// here.
 const COUNTS: [(&str, usize); 5] = [
     ("add-javascript-change", 24),
     ("javascript-runtime", 53),
@@ -104,7 +105,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
 // scenario: javascript-runtime: Use separate host function for JavaScript
 #[test]
 fn the_boundaries_are_tested_in_both_languages() {
-    /// Beginnings of the names of cases that are about what a sandbox denies.
+    /// Prefixes of the names of cases about what a sandbox denies.
     const BOUNDARIES: [&str; 10] = [
         "deep-",
         "descriptors-",
@@ -117,7 +118,7 @@ fn the_boundaries_are_tested_in_both_languages() {
         "recursion-",
         "subprocess-",
     ];
-    /// What only Python has, with the case that stands for it in JavaScript.
+    /// Boundaries that only Python has, each with the corresponding case in JavaScript.
     const PYTHON_ONLY: [(&str, &str); 6] = [
         ("interrupt-python-asyncio", "javascript-interrupt-promises"),
         ("interrupt-python-fuel", "javascript-interrupt"),

@@ -165,7 +165,7 @@ fn the_guests_quota_is_ours_too() {
         assert!(matches!(error, FilesError::Refused { .. }), "{language}: {error:?}");
         session.files().write("fits", vec![0; 60 << 10], IfExists::Fail).unwrap();
         assert!(session.files().write("more", vec![0; 8 << 10], IfExists::Fail).is_err());
-        // The guest still works, and can make room.
+        // The guest still works, and can free space.
         let removed = session.execute(match language {
             Language::Python => "import os; os.remove('fits')",
             Language::JavaScript => "os.remove('fits')",
@@ -187,7 +187,8 @@ fn an_open_descriptor_goes_on_after_changes_from_outside() {
 
 #[test]
 fn a_guest_cannot_make_its_files_unusable() {
-    // Names that other programs stumble over, links to nowhere, to themselves and out, and a tree of the greatest depth.
+    // Names that cause trouble in other programs, links to nowhere, to themselves and out, and a tree of the maximum
+    // depth.
     let script = r#"
 import os
 for name in ['user_code.py', '.metadata.json', 'a\nb', 'a\\b', '-rf', '*', '[', 'CON', ' ', '\u202e', 'x' * 255]:

@@ -1,7 +1,7 @@
-//! Random programs of executions, exceptions, exhaustions, forks, undos, hibernations, resumes and changes of files, against
-//! a model that knows only what each of these should do.
+//! Random programs of executions, exceptions, exhaustions, forks, undos, hibernations, resumes and changes of files,
+//! compared with a simple model of each.
 //!
-//! Each program follows from its seed, which a failure names: `GLOVEBOX_MODEL_SEED=17` runs that one alone, and
+//! Each program is determined by its seed, which a failure names: `GLOVEBOX_MODEL_SEED=17` runs only that one, and
 //! `GLOVEBOX_MODEL_STEPS=5000` makes the programs longer.
 
 use std::{
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
-/// Few enough that each is looked at again and again.
-const SESSIONS_MOST: usize = 5;
-/// What must have happened in the programs together. Whether a loop is interrupted in time is the machine's affair.
+/// Few enough that each is used again and again.
+const MAX_SESSIONS: usize = 5;
+/// What must happen in all programs together. Whether a loop is interrupted in time depends on the machine.
 const WHAT: [&str; 16] = [
     "open",
     "execute",
@@ -42,7 +42,7 @@ const WHAT: [&str; 16] = [
     "look at files",
 ];
 
-/// A session with its model, and what it was at each of its checkpoints.
+/// A session with its model, and its state at each of its checkpoints.
 struct Pair {
     session: Session,
     state: State,
@@ -66,7 +66,8 @@ impl Pair {
         self.state = State { log_linked: true, ..State::default() };
     }
 
-    /// The session has been set back to this checkpoint. Before its setup a session can do none of the deeds: it is set up again.
+    /// The session was rolled back to this checkpoint. Without its setup a session supports none of the actions, so it
+    /// is set up again.
     fn is_back_at(&mut self, id: CheckpointId, language: Language) {
         self.saved.retain(|saved, _| *saved <= id);
         match self.saved[&id].clone() {
@@ -75,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// Takes note of checkpoints that the session has taken by itself since the last time, in this state.
+    /// Records the automatic checkpoints since the last call, with this state.
     fn note(&mut self, state: &State) {
         for info in self.session.checkpoints().unwrap() {
             self.saved.entry(info.id).or_insert_with(|| Some(state.clone()));
@@ -88,9 +89,9 @@ struct Program {
     sandbox: Sandbox,
     dice: Dice,
     pairs: Vec<Pair>,
-    /// Every random number that any session has drawn.
+    /// All random numbers of all sessions.
     random: BTreeSet<String>,
-    /// What happened, for a failure's report.
+    /// The history, for a failure's report.
     story: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -101,7 +102,7 @@ impl Program {
         let sandbox = sandbox(language, |policy| {
             policy.limits.fuel = 400_000_000;
             policy.limits.timeout_ms = 60_000;
-            // Without a reserve nothing is asked to stop: then every loop ends in going back.
+            // Without a reserve there is no soft limit: then every loop ends in a rollback.
             policy.limits.fuel_reserve = if dice.below(2) == 0 { 0 } else { 40_000_000 };
             policy.session.checkpoints = dice.pick(&[Checkpoints::Always, Checkpoints::Auto]);
         });
@@ -185,7 +186,7 @@ impl Program {
             (End::Loops | End::LoopsOn, Outcome::Exhausted { resource: Resource::Fuel, .. }) => {}
             (_, outcome) => panic!("{outcome:?}\n{}", execution.stderr.text()),
         }
-        // Whatever is new was saved before this execution.
+        // Every new checkpoint was taken before this execution.
         let before = pair.state.clone();
         pair.note(&before);
         match (end, execution.went_back, &execution.interrupted) {
@@ -204,7 +205,7 @@ impl Program {
     }
 
     fn fork(&mut self, at: usize) {
-        if self.pairs.len() == SESSIONS_MOST {
+        if self.pairs.len() == MAX_SESSIONS {
             let gone = self.dice.below(self.pairs.len());
             drop(self.pairs.remove(gone));
             self.tell("drop", gone.to_string());
@@ -221,7 +222,7 @@ impl Program {
         let known: Vec<_> = pair.session.checkpoints().unwrap().into_iter().map(|info| info.id).collect();
         match pair.session.undo() {
             Ok(id) => {
-                // The newest, or the one before where nothing has changed since.
+                // The newest, or the one before it if nothing has changed since.
                 let newest = &known[known.len().saturating_sub(2)..];
                 assert!(newest.contains(&id), "{id:?} of {known:?}");
                 pair.is_back_at(id, self.language);
@@ -286,7 +287,7 @@ impl Program {
         let files = pair.session.files();
         let told = match self.dice.below(4) {
             0 if pair.state.log_linked => {
-                // What the session has open it goes on writing, where nobody sees it.
+                // A session continues to write to an open file that has no name.
                 files.delete("log").unwrap();
                 pair.state.log_linked = false;
                 "delete the log".to_owned()
@@ -312,7 +313,7 @@ impl Program {
         self.tell("change files", format!("{at} {told}"));
     }
 
-    /// From inside.
+    /// Checks the session from inside.
     fn look(&mut self, at: usize) {
         self.tell("look", at.to_string());
         let pair = &mut self.pairs[at];
@@ -334,7 +335,7 @@ impl Program {
         assert!(self.random.insert(random.to_string()), "{random} was drawn twice");
     }
 
-    /// From outside.
+    /// Checks the session from outside.
     fn look_at_files(&mut self, at: usize) {
         self.tell("look at files", at.to_string());
         let pair = &self.pairs[at];

@@ -1,4 +1,4 @@
-//! Many threads and one session: nothing mixed, nothing lost. `turns.rs` has who waits for whom.
+//! Many threads and one session: no output is mixed or lost. `turns.rs` tests the order of waiting.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ fn session(language: Language) -> Session {
     session
 }
 
-/// What another sandbox did: of 24 runs in one session 18 got another thread's output.
+/// In another sandbox, 18 of 24 concurrent runs in one session got another thread's output.
 #[test]
 fn every_thread_gets_its_own_output() {
     for language in Language::ALL {
@@ -58,7 +58,7 @@ fn every_thread_gets_its_own_output() {
     }
 }
 
-/// Executions, forks, undos, files, variables and hibernation from many threads: each is whole.
+/// Executions, forks, undos, files, variables and hibernation from many threads: each is atomic.
 #[test]
 fn everything_at_once_is_still_one_at_a_time() {
     for language in Language::ALL {
@@ -67,7 +67,7 @@ fn everything_at_once_is_still_one_at_a_time() {
             policy.limits.fuel_reserve = 0;
         });
         let session = sandbox.session().unwrap();
-        // Two variables that every script leaves equal, and unequal for a while.
+        // Two variables that every script leaves equal, but makes unequal for a while.
         let step = match language {
             Language::Python => "a += 1\nb += 1\nassert a == b",
             Language::JavaScript => "a += 1; b += 1; if (a !== b) throw new Error('torn')",
@@ -102,7 +102,7 @@ fn everything_at_once_is_still_one_at_a_time() {
             scope.spawn(move || {
                 for _ in 0..10 {
                     forks.lock().unwrap().push(session.fork().unwrap());
-                    // Where nothing was executed since it went back last, there is nothing to undo.
+                    // If nothing was executed since the last rollback, there is nothing to undo.
                     let undone = session.undo();
                     assert!(matches!(undone, Ok(_) | Err(ExecuteError::NoCheckpoint { .. })), "{undone:?}");
                 }

@@ -1,4 +1,4 @@
-//! Kept sessions, beyond what data cases show.
+//! Sessions, beyond what data cases show.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,6 +1,6 @@
-//! Many executions: pages, fuel, recursion depth and the host's memory stay where they are.
+//! Many executions: pages, fuel, recursion depth and the host's memory stay constant.
 //!
-//! In a process of their own each, so that nobody else's memory is counted.
+//! Each in a separate process, so that only its own memory is counted.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! A script that is asked to stop, before it is unwound: what it sees, what stays, and what happens when it does not heed.
+//! A script that is asked to stop before it is unwound: what it sees, what stays, and what happens if it ignores the
+//! request.
 
 use std::{thread, time::Duration};
 
@@ -6,13 +7,13 @@ use glovebox::{CancelToken, Execution, Language, Outcome, Policy, Request, Resou
 use glovebox_tests::{engine, fixed, sandbox, short};
 use serde_json::json;
 
-/// Loops that never end, with what comes before.
+/// Endless loops, with the code before them.
 const LOOPS: [(Language, &str); 2] = [
     (Language::Python, "kept = 1\nwhile True:\n    pass"),
     (Language::JavaScript, "globalThis.kept = 1;\nfor (;;) {}"),
 ];
 
-/// Waits that never end.
+/// Endless waits.
 const SLEEPS: [(Language, &str); 4] = [
     (Language::Python, "import time\ntime.sleep(60)"),
     (Language::Python, "import asyncio\nasyncio.run(asyncio.sleep(60))"),
@@ -22,7 +23,7 @@ const SLEEPS: [(Language, &str); 4] = [
 
 const FUEL: u64 = 8_000_000_000;
 
-/// A tenth of it is kept back, which no interpreter uses up between two looks of a clock that is late.
+/// A tenth is reserved, which no interpreter uses up between two checks of a late clock.
 fn little_fuel(policy: &mut Policy) {
     policy.limits.fuel = FUEL;
     policy.limits.fuel_reserve = FUEL;
@@ -256,7 +257,7 @@ except KeyboardInterrupt as error:
 
 #[test]
 fn what_was_not_noticed_does_not_disturb_the_next_execution() {
-    // What is still in a buffer at the end reaches the listener when the script has run its last instruction.
+    // Output that is still buffered at the end reaches the listener after the script's last instruction.
     for (language, source, next) in [
         (Language::Python, "print('over', end='')", "n = 0\nfor i in range(1000):\n    n += i\nprint(n)"),
         (
@@ -270,7 +271,7 @@ fn what_was_not_noticed_does_not_disturb_the_next_execution() {
         let other = token.clone();
         let request = Request::new(source).cancel(&token).on_output(move |_, _| {
             other.cancel();
-            // So that the host has looked, and asked, before the guest has returned.
+            // So that the host has checked, and asked, before the guest returns.
             thread::sleep(Duration::from_millis(20));
         });
         let unnoticed = session.run(request).unwrap();

@@ -1,4 +1,5 @@
-//! Tools of the host, through the device itself, as any binary could use it. What the languages make of it is in `tests/cases`.
+//! Tools of the host, through the device itself, as any binary could use it. The languages' interfaces are tested in
+//! `tests/cases`.
 
 use std::{
     sync::{Barrier, mpsc},
@@ -10,7 +11,7 @@ use glovebox::{CancelToken, Language, Outcome, Policy, Request, Sandbox, Tool, T
 use glovebox_tests::{engine, fixed, short};
 use serde_json::json;
 
-/// Opens the device; `send` writes a message, `read` gives the next reply's text, or nothing.
+/// Opens the device; `send` writes a message, `read` returns the next reply's text, or nothing.
 const PYTHON: &str = r#"
 import os, json
 device = os.open('/dev/glovebox/tools', os.O_RDWR)
@@ -38,7 +39,7 @@ fn script(body: &str) -> String {
     format!("{PYTHON}{body}")
 }
 
-/// What a script that must complete wrote.
+/// The output of a script that must complete.
 fn output(sandbox: &Sandbox, source: &str) -> String {
     let execution = sandbox.execute(source).unwrap();
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
@@ -57,7 +58,7 @@ fn nap() -> Tool {
     })
 }
 
-/// Runs for a minute unless it is cancelled, and tells when that was.
+/// Runs for a minute unless it is cancelled, and sends the time of that.
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
     let (tell, told) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {
@@ -100,7 +101,7 @@ fn javascript_calls_a_tool() {
 
 #[test]
 fn several_run_at_once() {
-    // None returns before all ten are under way.
+    // None returns before all ten are running.
     let all = Barrier::new(10);
     let meet = Tool::new("meet", "Waits for the others.").handler(move |_, arguments| {
         all.wait();
@@ -198,8 +199,8 @@ fn what_tools_hold_is_under_the_memory_limit() {
         policy.limits.tool_record_bytes = 0;
     });
     // Sixteen results of 8 MiB do not fit; while those that do are unread, 40 MiB of the guest's own do not either.
-    // Only a guest that does not look leaves them unread, and so it cannot know when all are there: it waits, and longer
-    // where that was too short.
+    // They stay unread only if the guest does not check, so it cannot know when all have arrived: it waits, and longer
+    // if that was too short.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time

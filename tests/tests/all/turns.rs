@@ -11,7 +11,7 @@ use glovebox_tests::{sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// A script that says that it has begun, and then takes its time.
+/// A script that reports that it has begun, and then takes its time.
 fn slow(language: Language) -> &'static str {
     match language {
         Language::Python => "import time\nprint('begun', flush=True)\ntime.sleep(60)",
@@ -19,7 +19,7 @@ fn slow(language: Language) -> &'static str {
     }
 }
 
-/// Has a thread execute the slow script, and waits until it does. It ends when the token is cancelled.
+/// Starts a thread that executes the slow script, and waits until it runs. It ends when the token is cancelled.
 fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Session, cancel: &'scope CancelToken) {
     let (begun, has_begun) = mpsc::channel();
     scope.spawn(move || {
@@ -40,7 +40,7 @@ fn whoever_comes_first_is_served_first() {
         for number in 0..6 {
             let session = &session;
             scope.spawn(move || assert!(session.execute(&format!("order.append({number})")).unwrap().is_success()));
-            // Long against a thread's start, even where others use the processor.
+            // Long compared with starting a thread, even on a busy machine.
             thread::sleep(Duration::from_millis(200));
         }
         cancel.cancel();

@@ -1,11 +1,11 @@
-//! TypeScript: what removes types from hostile sources is held to the script's own limits, and the host goes on.
+//! TypeScript: removing types from hostile sources is subject to the script's own limits, and the host goes on.
 
 use std::thread;
 
 use glovebox::{CancelToken, Execution, Language, Limits, Outcome, Request, Resource, Sandbox, Stream};
 use glovebox_tests::{engine, short};
 
-/// What a source comes to that the parser cannot follow on a guest's stack.
+/// The result of a source that the parser cannot process on a guest's stack.
 const DEEP: &str = "SyntaxError: the script is nested too deeply for its types to be removed";
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,7 @@ fn run(sandbox: &Sandbox, source: &str) -> Execution {
     sandbox.run(Request::new(source).name("x.ts")).unwrap()
 }
 
-/// The same thing between the two, one inside the other.
+/// Nests `inside` between the two, `count` times.
 fn nested(open: &str, inside: &str, close: &str, count: usize) -> String {
     format!("{}{inside}{}", open.repeat(count), close.repeat(count))
 }

@@ -3,7 +3,7 @@
 use glovebox::Language;
 use glovebox_tests::sandbox;
 
-/// Scripts that are generated; at the default fuel they would be a few hundred.
+/// Generated scripts; with the default fuel there would be a few hundred.
 const SCRIPTS: usize = 6_000;
 
 #[test]

@@ -1,7 +1,7 @@
-//! What weaving makes of guests does what it says, executed: the functions that the shim calls, and what becomes of the guests' code.
+//! Weaving is correct when executed: the functions that the shim calls, and the code of the guests.
 //!
-//! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) gives everything away that the weaver gives it, so that the
-//! test itself stands where the shim would.
+//! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) exports everything that the weaver gives it, so that
+//! the test itself takes the shim's place.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const I64: i32 = 2;
 const UNWOUND: i32 = 3;
 const MISSING: i32 = 4;
 
-/// Where the test lays arguments and results in the shim's memory.
+/// Where the test puts arguments and results in the shim's memory.
 const ARGUMENTS: i32 = 1024;
 const RESULT: i32 = 2048;
 
@@ -94,7 +94,7 @@ impl Woven {
         self.instance.get_global(&mut self.store, global).unwrap().get(&mut self.store).unwrap_i32()
     }
 
-    /// Calls `call_export` or `call_table`: the status, and what lies where the result goes.
+    /// Calls `call_export` or `call_table`: the status, and the result.
     fn call_by(&mut self, how: &str, guest: i32, callee: i32, arguments: &[u64]) -> (i32, u64) {
         let bytes: Vec<u8> = arguments.iter().flat_map(|argument| argument.to_le_bytes()).collect();
         self.memory.write(&mut self.store, usize::try_from(ARGUMENTS).unwrap(), &bytes).unwrap();
@@ -111,7 +111,7 @@ impl Woven {
         self.call_by("call_export", 0, i32::try_from(number).unwrap(), arguments)
     }
 
-    /// What of the guest's memory says.
+    /// Bytes of the guest's memory.
     fn peek<const N: usize>(&mut self, guest: i32, at: i32) -> [u8; N] {
         self.run::<_, ()>("memory_read", (guest, at, 4096, i32::try_from(N).unwrap()));
         let mut bytes = [0; N];
@@ -129,14 +129,14 @@ fn shim() -> Vec<u8> {
     shim
 }
 
-/// What a call that returned nothing leaves in the place of its result.
+/// The content of the result's place after a call that returned nothing.
 const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
 
 #[test]
 fn exports_are_called_by_number_with_their_own_types() {
     let mut woven = Woven::new(1);
     assert_eq!(woven.call("add", &[40, 2]), (I32, 42));
-    // What is above an `i32` in its place is not looked at, and is zero in a result.
+    // The upper half of an `i32`'s place is ignored, and is zero in a result.
     assert_eq!(woven.call("add", &[u64::MAX, 0xffff_ffff_0000_0000]), (I32, 0xffff_ffff));
     assert_eq!(woven.call("wide", &[1 << 40]), (I64, (1 << 40) + 1));
     assert_eq!(woven.call("nothing", &[]), (NOTHING, UNTOUCHED));
@@ -151,7 +151,7 @@ fn a_callee_that_is_not_there_or_takes_other_arguments_is_missing_and_traps_noth
         ("call_export", 0, 10),
         ("call_export", 0, -1),
         ("call_export", 2, 0),
-        // Slots: 0 is empty, 3 takes an `f32`, 4 was never filled, 5 is behind the end.
+        // Slots: 0 is empty, 3 takes an `f32`, 4 was never filled, 5 is past the end.
         ("call_table", 0, 0),
         ("call_table", 0, 3),
         ("call_table", 0, 4),
@@ -206,7 +206,7 @@ fn unreachable_unwinds_and_says_so() {
 #[test]
 fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
     let mut woven = Woven::new(1);
-    // Under, at and over: the deepest call that returns is found by trying.
+    // Under, at and over: the deepest call that returns is found by bisection.
     let (mut returns, mut unwinds) = (1, 1 << 20);
     while unwinds - returns > 1 {
         let middle = u64::midpoint(returns, unwinds);
@@ -222,10 +222,10 @@ fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
             }
         }
     }
-    // A call takes 112 bytes, and 8 for the parameter and each of three operands; a little was taken beforehand.
+    // A call takes 112 bytes, and 8 for the parameter and each of three operands; a little was used beforehand.
     let stack = u64::from(WeaveOptions::default().stack_bytes);
     assert!((stack / 144 - 10..=stack / 144).contains(&returns), "{returns}");
-    // As deep as before, any number of times: whoever was unwound gave back what it took.
+    // As deep as before, any number of times: an unwound call releases what it took.
     for _ in 0..3 {
         assert_eq!(woven.call("deep", &[unwinds]).0, UNWOUND);
         assert_eq!(woven.call("deep", &[returns]), (I64, returns));
@@ -248,11 +248,11 @@ fn fuel_is_counted_and_at_its_end_the_shim_is_asked() {
     let (_, spun) = used(&mut woven, 1_000_000, "spin", &[1000]);
     woven.set("refuels", 1);
     assert_eq!(used(&mut woven, spun + 1, "spin", &[1000]), (NOTHING, spun));
-    // The last check comes before the last operators, so that a little less than all may do.
+    // The last check comes before the last operators, so that slightly less than the total may be enough.
     assert_eq!(used(&mut woven, spun / 2, "spin", &[1000]).0, UNWOUND);
     assert_eq!(woven.run::<_, i32>("unwound", ()), 0);
     assert_eq!(woven.get("asked"), 1);
-    // 0 from the shim: it has filled the counter up, and the guest goes on with that.
+    // 0 from the shim: it has refilled the counter, and the guest continues with that.
     woven.set("refuels", 0);
     woven.set("slice", 100);
     woven.run::<_, ()>("fuel_set", 1i64);
@@ -280,7 +280,7 @@ fn the_guest_sees_its_virtual_size_and_grows_as_the_shim_says() {
     assert_eq!(woven.run::<_, i32>("memory_size", 1), 1, "the other guest's is as it was");
     assert_eq!(woven.run::<_, i32>("memory_grow", (0, 65_536)), -1);
     woven.run::<_, ()>("set_virtual_size", (0, 2));
-    // The guest adds what `memory.grow` answered, times 1000, to what `memory.size` says.
+    // The guest adds 1000 times the result of `memory.grow` to that of `memory.size`.
     woven.set("grown", 7);
     assert_eq!(woven.call("grow", &[5]), (I32, 7002));
     assert_eq!(woven.get("argument"), 5);
@@ -348,7 +348,7 @@ fn the_image_lies_beside_the_guest_and_is_copied_in_parts() {
         woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mage\0");
     }
-    // Behind its end, and a guest that is not there: the shim's mistakes.
+    // Past its end, and a guest that does not exist: the shim's mistakes.
     woven.run::<_, ()>("image_to_guest", (0, 8, 8, 1));
     assert!(woven.try_run::<_, ()>("image_to_guest", (0, 8, 8, 2)).is_err());
     assert!(woven.try_run::<_, ()>("image_to_guest", (2, 0, 8, 1)).is_err());

@@ -1,5 +1,5 @@
-//! The provider stops a script where the engine does: at every budget the same outcome, the same output, the same fuel and the same
-//! memory. In the engine Wasmtime counts, in the provider the interpreter's own code does.
+//! The provider stops a script where the engine does: for every budget the same outcome, output, fuel and memory. In
+//! the engine Wasmtime counts, in the provider the interpreter's own code does.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
@@ -11,7 +11,7 @@ use wasmtime::{
     component::{Component, Func, Linker, Val},
 };
 
-/// What can be seen of an execution.
+/// The observable result of an execution.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Seen {
     outcome: String,
@@ -20,7 +20,7 @@ pub(crate) struct Seen {
     memory_bytes: u64,
 }
 
-/// Scripts that end by themselves, after a little and after some more.
+/// Scripts that end by themselves, after less or more work.
 const JAVASCRIPT: [&str; 3] = [
     "console.log(1)",
     "console.log([5, 3, 9].map(x => x * x).sort().join(), 'a-b'.replace(/-/g, '+'), JSON.stringify({ a: [1, { b: 2 }] }))",
@@ -39,7 +39,7 @@ fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     }
 }
 
-/// The engine's sandbox with this budget: on images without libraries, as providers have.
+/// The engine's sandbox with this budget: on images without libraries, as in providers.
 fn engine_with(language: Language, fuel: u64) -> Sandbox {
     sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);
@@ -116,7 +116,7 @@ impl Provider {
         seen(&execution)
     }
 
-    /// The names of all limits, as the component has them.
+    /// The names of all limits, as in the component.
     fn limits(&self) -> Vec<String> {
         let ty = self.execute.ty(&self.store);
         let policy = ty.params().nth(2).unwrap().1;
@@ -173,7 +173,7 @@ fn compare(path: &Path, language: Language, scripts: &[&str], (first, last, betw
     for (place, source) in scripts.iter().enumerate() {
         let whole = in_engine(&engine_with(language, 10_000_000_000), source);
         assert_eq!(whole, provider.execute(source, 10_000_000_000), "{source}");
-        // All of it for the first script, some of it for the others.
+        // All of them for the first script, some for the others.
         let budgets =
             if place == 0 { budgets(whole.fuel, first, last, between) } else { budgets(whole.fuel, 3, 8, 20) };
         println!("{language} {source:?}: {} fuel, {} budgets", whole.fuel, budgets.len());
@@ -193,7 +193,7 @@ fn trial(language: Language, scripts: &'static [&'static str], counts: (u64, u64
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    // A tenth of them at every push.
+    // A tenth of them on every push.
     let of = |first: u64, last: u64, between: usize| match whole_matrix() {
         true => (first, last, between),
         false => (first / 10, last / 10, between / 10),

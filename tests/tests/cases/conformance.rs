@@ -31,7 +31,7 @@ fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
     if results.len() != case.steps.len() {
         report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
     }
-    // Whatever the script did, what waits for the next one is as its image.
+    // Whatever the script did, the recycled instance must equal its image.
     if let Err(difference) = backend.compare_recycled(case) {
         report += &format!("a recycled instance differs: {difference}\n");
     }

@@ -1,13 +1,14 @@
-//! Every case in `cases/` again, at every push the smoke set, on every runtime of the manifest, from inside a component, through
-//! `glovebox:sandbox`.
+//! Every case in `cases/` again, on every push the smoke set, on every runtime of the manifest, from inside a
+//! component, through `glovebox:sandbox`.
 //!
-//! A trial runs its case three times: as the case says, with every execution stepped through, and under a fixed clock and seeded
-//! entropy, where all that the component is told must be what the engine says, fuel to the unit. The trials are those of
+//! A trial runs its case three times: unchanged, with every execution stepped through, and under a fixed clock and
+//! seeded entropy, where the component must get exactly the engine's results, fuel to the unit. The trials are those of
 //! `conformance`, under the same names.
 //!
-//! With another provider in between, which `CASES_PROGRAM` names a composition with, only the first two: they hold anybody's to the
-//! cases. `CASES_RUNTIMES` says what it calls its runtimes, as `python=NAME,javascript=NAME`; else they have the manifest's names.
-//! With `CASES_SAME_AS_ENGINE=1` it is the last two, for a provider that passes everything on to this engine.
+//! With another provider in between, a composition that `CASES_PROGRAM` names, only the first two: they hold any
+//! provider to the cases. `CASES_RUNTIMES` gives the names of its runtimes, as `python=NAME,javascript=NAME`; the
+//! default is the manifest's names. With `CASES_SAME_AS_ENGINE=1` it runs the last two, for a provider that forwards
+//! everything to this engine.
 
 use std::env;
 
@@ -35,7 +36,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// What the cases run on.
+/// The runtimes of the cases.
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");
@@ -63,7 +64,7 @@ fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
 }
 
-/// What the component is told otherwise than the engine tells it, under a fixed clock and seeded entropy.
+/// The differences between the component's and the engine's results under a fixed clock and seeded entropy.
 fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
     let mut report = String::new();
     fixed(&mut case.policy);

@@ -1,10 +1,11 @@
 //! Every case in `cases/` with the portable provider, in other hosts of components: trials `everywhere/wasmtime/python/hello` and so on.
 //!
-//! A host has a few processes, in each of which one instance of the case runner, composed with the provider, runs case after case. Each
-//! is run as it says, and under a fixed clock and seeded entropy, where all must be what the engine gives, fuel to the unit. What differs
-//! is in `everywhere::exceptions`, neither more nor less, of which `docs/cases.md` is made; `BLESS=1` makes that anew.
+//! A host has a few processes, in each of which one instance of the case runner, composed with the provider, runs case
+//! after case. Each case runs unchanged, and under a fixed clock and seeded entropy, where everything must equal the
+//! engine's result, fuel to the unit. The differences are exactly those in `everywhere::exceptions`, from which
+//! `docs/cases.md` is generated; `BLESS=1` regenerates it.
 //!
-//! At every push all cases run in one host, once, under the fixed clock, and the smoke set in the others.
+//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +27,7 @@ use glovebox_tests::{
 };
 use libtest_mimic::{Failed, Trial};
 
-/// The host in which all cases run at every push: one that is not ours.
+/// The host in which all cases run on every push: a third-party one.
 const MAIN: Host = Host::Wasmtime;
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
@@ -42,7 +43,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     // Providers are woven without packages.
     for case in cases.iter().filter(|case| !case.packages) {
         let shared = Arc::new(Shared::new(case));
-        // Case by case, so that the hosts work side by side.
+        // Case by case, so that the hosts work in parallel.
         for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || case.smoke || whole_matrix()) {
             for runtime in runtimes.iter().filter(|runtime| runtime.default && runtime.language == case.language) {
                 let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, case.name);
@@ -56,7 +57,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// A case, and what the engine gives for it under a fixed clock and seeded entropy, which is asked once per runtime.
+/// A case, and the engine's result under a fixed clock and seeded entropy, which is computed once per runtime.
 struct Shared {
     case: Case,
     fixed: Case,
@@ -82,7 +83,7 @@ impl Shared {
 
 fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
     let named = expected(host, &shared.case);
-    // What the engine gives it is held to by `conformance`: whoever gives the same need not run the case as it is.
+    // `conformance` checks the engine's results: with equal results there is no need to run the case unchanged.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
     let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();
     let (mut answers, _) = hosted.run(runtime, &cases);
@@ -102,7 +103,7 @@ fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(
     }
 }
 
-/// What is not as the case says.
+/// The differences from the case's expectations.
 fn wrong(case: &Case, results: &[StepResult]) -> String {
     let mut report = String::new();
     for (step, result) in case.steps.iter().zip(results) {
@@ -116,7 +117,7 @@ fn wrong(case: &Case, results: &[StepResult]) -> String {
     report
 }
 
-/// What is not as the engine gives it, up to the first step that depends on when things happened.
+/// The differences from the engine's results, up to the first step that depends on timing.
 fn differences(shared: &Shared, runtime: &str, results: &[StepResult]) -> String {
     let mut report = String::new();
     let case = &shared.fixed;

@@ -1,8 +1,10 @@
-//! The hostile scripts with the portable provider, in other hosts of components: trials `everywhere_hostile/wasmtime/peers/repeat` and so
-//! on. At every push they run in one host, and what a hostile caller does in all of them.
+//! The hostile scripts with the portable provider, in other hosts of components: trials
+//! `everywhere_hostile/wasmtime/peers/repeat` and so on. On every push they run in one host, and what a hostile caller
+//! does in all of them.
 //!
-//! Each must end as its row says, and the same instance must answer the next call. What ends otherwise is in `everywhere::exceptions`,
-//! neither more nor less: so is a trap that ends the instance, which the host has to report, and a new instance answers then.
+//! Each must end as its row says, and the same instance must answer the next call. The differences are exactly those in
+//! `everywhere::exceptions`, including traps that end the instance, which the host must report; a new instance must
+//! then answer.
 
 use std::process::Command;
 
@@ -20,9 +22,9 @@ use glovebox_tests::{
 use libtest_mimic::{Failed, Trial};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-/// For what never ends by itself: no less work is done in it than in seconds.
+/// For scripts that never end: they do the same in less time than in seconds.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// For what does, and not sooner in the slowest host on a busy machine.
+/// For scripts that end, long enough for the slowest host on a busy machine.
 const TIMEOUT_MS: u64 = 120_000;
 /// How long after its deadline a guest may end.
 const LATE_MS: f64 = 10_000.0;
@@ -36,7 +38,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }
     }
     for row in rows() {
-        // Row by row, so that the hosts work side by side.
+        // Row by row, so that the hosts work in parallel.
         for (host, hosted) in hosts.iter().filter(|(host, _)| *host == Host::Wasmtime || whole_matrix()) {
             let (host, hosted, row) = (*host, hosted.clone(), row.clone());
             let name = format!("everywhere_hostile/{}/{}", host.name(), row.name);
@@ -46,7 +48,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     for (host, _) in hosts {
         for language in Language::ALL {
             let name = format!("everywhere_hostile/{}/secrets/{}", host.name(), language.name());
-            // In a process of its own: others would run in between.
+            // In a separate process: others would run in between.
             trials.push(trial_with(name, Hosted::alone(host, "everywhere"), move |hosted| {
                 Ok(keeps_secrets(&hosted, language)?)
             }));
@@ -57,7 +59,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// The program that does what a hostile caller, and hostile tools, can do: what came of each attempt.
+/// The program that makes a hostile caller's and hostile tools' attempts, and reports the result of each.
 fn abuse(mut command: Command) -> Result<(), Failed> {
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -99,7 +101,7 @@ fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
             Ok(seen) => wrong.extend(compared(seen, row, wanted, timeout_ms)),
             Err(other) => wrong.push(other),
         },
-        // With its own words: an abort of the host would be no trap.
+        // By its message: an abort of the host would not be a trap.
         Err(broke) if wanted == INSTANCE_ENDS && is_reported(broke) => {}
         Err(broke) => wrong.push(format!("expected `{wanted}`: {broke}")),
     }
@@ -113,7 +115,7 @@ fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(Failed::from(wrong.join("\n"))) }
 }
 
-/// Whether a host that ended told of a trap.
+/// Whether a host that ended reported a trap.
 fn is_reported(broke: &str) -> bool {
     ["wasm trap", "RuntimeError", "RangeError", "trap"].iter().any(|word| broke.contains(word))
 }
@@ -136,7 +138,7 @@ fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<St
     wrong
 }
 
-/// What an execution of one step did.
+/// The result of an execution of one step.
 fn ran(results: &[StepResult]) -> Result<&Observed, String> {
     match results {
         [StepResult::Ran { observed, .. }] => Ok(observed),
@@ -144,7 +146,7 @@ fn ran(results: &[StepResult]) -> Result<&Observed, String> {
     }
 }
 
-/// The outcome as rows have it.
+/// The outcome in the format of the rows.
 fn short(seen: &Observed) -> String {
     let told = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
     let detail = ["code", "type", "resource", "trap"].into_iter().find_map(told);
@@ -159,7 +161,7 @@ fn cut(text: &str) -> String {
 fn case(row: &Row, source: &str, timeout_ms: u64) -> Case {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = timeout_ms;
-    // What is unwound is to be seen here, not who heeds a last word.
+    // These tests are about unwinding, not about reactions to the soft limit.
     policy.limits.timeout_reserve_ms = 0;
     policy.limits.fuel_reserve = 0;
     policy.limits.memory_bytes = MEMORY_BYTES;

@@ -1,5 +1,5 @@
-//! The providers themselves, as those meet them who take one: their size and what they import, what `wasmtime run --invoke` answers, and
-//! the types that jco generates.
+//! The providers themselves, as their users get them: size, imports, the results of `wasmtime run --invoke`, and the
+//! types that jco generates.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use wit_parser::Resolve;
 
 const MB: u64 = 1_000_000;
 
-/// Every provider: its name, its most bytes, and what of languages it has.
+/// Every provider: its name, its maximum size, and its languages.
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
@@ -24,7 +24,7 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox-javascript-closed", 3 * MB, &["javascript"]),
 ];
 
-/// What open ones may import: the tools with their types, a clock, and what it is waited for with.
+/// The allowed imports of open providers: the tools with their types, a clock, and waiting for it.
 const IMPORTS: [&str; 5] = [
     "glovebox:sandbox/types@0.1.0",
     "glovebox:sandbox/tools@0.1.0",
@@ -38,21 +38,21 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         return vec![missing_trial("everywhere_providers", line)];
     }
     let mut trials = Vec::new();
-    for (name, most_bytes, languages) in PROVIDERS {
+    for (name, max_bytes, languages) in PROVIDERS {
         let closed = name.ends_with("-closed");
         let trial = |what: &str| format!("everywhere_providers/{name}/{what}");
         trials.push(trial_with(trial("size"), provider_path(name), move |path| {
             let bytes = fs::metadata(path)?.len();
-            if bytes <= most_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {most_bytes}").into()) }
+            if bytes <= max_bytes { Ok(()) } else { Err(format!("{bytes} bytes, at most {max_bytes}").into()) }
         }));
         trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
         trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));
-        // The tools of an open one are nothing that a command line can give.
+        // A command line cannot provide the tools of an open one.
         for language in languages.iter().filter(|_| closed) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
         }
-        // Compiled anew for a pool, for a quarter of a minute where there is Python in it.
+        // Compiled separately for a pool, which takes a quarter of a minute with Python.
         if closed && (whole_matrix() || languages == ["javascript"]) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             let run = move |path: PathBuf| pooled(&path, languages[0], languages.len() + 1);
@@ -84,7 +84,7 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     }
 }
 
-/// It is what the contract's world says, to the types of every function: of the open ones `provider`, and the clocks beside it.
+/// It matches the contract's world, down to the types of every function: for the open ones `provider`, and the clocks.
 fn fits(path: &Path, closed: bool) -> Result<(), Failed> {
     let mut resolve = Resolve::default();
     let (contract, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))?;
@@ -107,7 +107,7 @@ const WITH_CLOCKS: &str = "
     }
 ";
 
-/// `execute` and `validate`, by the language WAVE, in which what is not said of a record is none, and `{:}` is one of which nothing is.
+/// `execute` and `validate`, in the language WAVE, where omitted fields are none and `{:}` is an empty record.
 fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     let (print, wrong) = match language {
         "python" => ("print(6 * 7)", "print("),
@@ -129,7 +129,7 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// `execute` with the pool that `wasmtime serve` has by default, and with room in it for a module of so many memories and tables.
+/// `execute` with the default pool of `wasmtime serve`, and with room for a module of this many memories and tables.
 fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> {
     let call = format!("execute({language}, {{source: \"\"}}, {{:}})");
     let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");
@@ -143,7 +143,7 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
     if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
 }
 
-/// The program `typed.mts` against the declarations, and what it prints.
+/// The program `typed.mts` against the declarations, and its output.
 fn typed() -> Result<(), Failed> {
     let mut check = Host::node()?;
     check.args(["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"]);
@@ -165,7 +165,7 @@ session 1 21
 error unknown-runtime
 ";
 
-/// What a large session or execution has in its memory is nowhere in the memory of the next, and there where it is its own.
+/// The memory of a large session or execution does not appear in the memory of the next, but does in its own.
 fn secret() -> Result<(), Failed> {
     let mut program = Host::node()?;
     program.args(["secret.mjs", "../../programs-node/glovebox"]);

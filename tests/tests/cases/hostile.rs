@@ -1,4 +1,4 @@
-//! Hostile scripts, each with its exact outcome, in a process of its own whose memory is measured.
+//! Hostile scripts, each with its exact outcome, in a separate process whose memory is measured.
 //!
 //! The rows are data, in `hostile/*.toml`. An abort, a hang or a host that grows is a failure, and so is any outcome but
 //! the one named.
@@ -14,14 +14,14 @@ use libtest_mimic::{Failed, Trial};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 80 * MIB;
-/// What the host may grow by beside the guest's own memory: a pool slot's page tables, stacks, this program's buffers.
+/// The host's growth apart from the guest's own memory: a pool slot's page tables, stacks, this program's buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// For what never ends by itself: no less work is done in it than in seconds.
+/// For scripts that never end: they do the same in less time than in seconds.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// For what does, and not sooner on a busy machine.
+/// For scripts that end, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
-/// How long after its deadline a guest may end: long, since no test fails because the machine was slow, and short against
-/// the half minute that other sandboxes take for some of these.
+/// How late after its deadline a guest may end: long, because no test may fail on a slow machine, but short compared
+/// with the half minute that other sandboxes take for some of these.
 const LATE_MS: u64 = 10_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
@@ -32,12 +32,12 @@ fn timeout_ms(row: &Row) -> u64 {
     if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS }
 }
 
-/// In the child: runs the script, prints outcome and growth on lines of their own, then what the script printed.
+/// In the child: runs the script, prints outcome and growth on separate lines, then the script's output.
 pub(crate) fn child(name: &str) {
     let row = &rows().into_iter().find(|row| row.name == name).expect("the parent names a row");
     let sandbox = sandbox(row.language, |policy| {
         policy.limits.timeout_ms = timeout_ms(row);
-        // What is unwound is to be seen here, not who heeds a last word.
+        // These tests are about unwinding, not about reactions to the soft limit.
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;
         policy.limits.memory_bytes = MEMORY_BYTES;

@@ -1,5 +1,5 @@
-//! What the pages in `docs/` show is what is there: code is that of files which are compiled and run, links lead somewhere, and the
-//! programs do what is said of them.
+//! The pages in `docs/` match the repository: code comes from files that are compiled and run, links have targets, and
+//! the programs behave as described.
 
 #[path = "../../../host/engine/examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is the example's")]
@@ -43,7 +43,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Languages of blocks that are programs, or parts of one.
+/// Languages of blocks that are programs or parts of one.
 const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 
 /// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in a programming language do,
@@ -69,7 +69,7 @@ fn code_is_that_of_files() -> Result<(), Failed> {
             let (code, _) = block.ok_or_else(|| format!("{}: a block of code comes after `{file}`", page.display()))?;
             let held = fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))?;
             count += 1;
-            // Left out is what a line of dots stands for.
+            // A line of dots stands for omitted code.
             for part in code.split("\n// …\n") {
                 if !format!("\n{held}").contains(&format!("\n{part}\n")) {
                     return Err(format!("{} shows what is not in {file}:\n{part}", page.display()).into());
@@ -116,7 +116,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The provider of `docs/implement.md`, under, at and over its rule, and what it tells of it.
+/// The provider of `docs/implement.md`, under, at and over its limit, and its messages.
 fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 120_000;

@@ -1,4 +1,5 @@
-//! The closed providers in a pool, as a server has them, `wasmtime serve` for one: each instance is put where another one was.
+//! The closed providers in a pool, as in a server such as `wasmtime serve`: each instance reuses the slot of another
+//! one.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ const INSTANCES: u32 = 2;
 const FUEL: u64 = 20_000_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    // Compiling the one of Python takes longer than all else here.
+    // Compiling the Python one takes longer than everything else here.
     let languages = Language::ALL.into_iter().filter(|language| *language == Language::JavaScript || whole_matrix());
     let trial = |language| {
         let provider = provider_path(&format!("glovebox-{language}-closed"));
@@ -24,12 +25,12 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     languages.map(trial).collect()
 }
 
-/// As `wasmtime serve` has it, but for the number of instances, and of the memories and tables in a module.
+/// As in `wasmtime serve`, apart from the number of instances, and of the memories and tables in a module.
 fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(INSTANCES * 20)
-        // One memory more for the heap of what is thrown, and one table by which the modules of a component are joined.
+        // One more memory for the heap of exceptions, and one table that joins the modules of a component.
         .total_memories(INSTANCES * (per_module + 1))
         .total_tables(INSTANCES * (per_module + 1))
         .max_memories_per_module(per_module)
@@ -40,7 +41,7 @@ fn pool(per_module: u32) -> Config {
 }
 
 fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
-    // Wasmtime's default, a memory and a table in a module, is too little: docs/embed-anywhere.md says so.
+    // Wasmtime's default, one memory and one table per module, is too small: docs/embed-anywhere.md says so.
     let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory for a module takes it")?;
     let refused = format!("{refused:?}");
     if !refused.contains("defined memories count of 2 exceeds the per-instance limit of 1") {
@@ -59,11 +60,11 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
             "for (;;);",
         ],
     };
-    // What an instance does whose memory is its own.
+    // The results of an instance with private memory.
     let mut alone = Compiled::new(Config::new(), path, language)?.instance()?;
     let expected: Vec<_> = scripts.iter().map(|source| alone.execute(source, FUEL)).collect();
     for round in 0..6 {
-        // Both places are taken, by instances of which the ones before have left traces.
+        // Both slots are taken, by instances whose predecessors have left traces.
         let (mut one, mut two) = (compiled.instance()?, compiled.instance()?);
         if compiled.instance().is_ok() {
             return Err("there is a third instance in a pool of two".into());

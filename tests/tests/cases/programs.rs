@@ -1,4 +1,5 @@
-//! The agents of `tests/programs/`: the same one in several languages, held to one golden. `BLESS=1` writes that from the one in Rust.
+//! The agents of `tests/programs/`: the same one in several languages, compared with one golden. `BLESS=1` writes it
+//! from the one in Rust.
 
 use std::{
     fs,
@@ -16,12 +17,12 @@ use wit_component::DecodedWasm;
 /// The agents by their language.
 const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
 
-/// What programs may import, by the beginning of the interface's name. A library in Rust imports what its bindings do, and nothing
-/// of a system.
+/// The allowed imports of programs, by the prefix of the interface's name. A library in Rust imports what its bindings
+/// do, and nothing of a system.
 const IMPORTS: [(&str, &[&str]); 6] = [
     ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
-    // Their tools know the whole of `wasi:cli/command`, and import it whether it is used or not.
+    // Their tools import the whole of `wasi:cli/command`, whether it is used or not.
     ("agent-javascript", &WHOLE_COMMAND),
     ("agent-python", &WHOLE_COMMAND),
     ("calculator", &["glovebox:sandbox/"]),
@@ -62,7 +63,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// The interpreters of the others take minutes to be made a component and compiled.
+/// Building and compiling the interpreters of the others takes minutes.
 fn built_at_every_push(language: &str) -> bool {
     !["javascript", "python"].contains(&language)
 }
@@ -74,7 +75,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Runs it; gives what it wrote to its two streams, too.
+    /// Runs it; returns also its standard output and standard error.
     fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(Ended, String, String), Failed> {
         let application = self.application.get_or_init(|| {
             Applications::new(engine()).unwrap().load_bytes(format!("agent-{}", self.language), bytes).unwrap()
@@ -101,7 +102,7 @@ impl Agent {
             let lines = similar::TextDiff::from_lines(&held, &stdout).unified_diff().to_string();
             return Err(format!("{}\n{lines}\nstderr: {stderr}", ended.outcome.describe()).into());
         }
-        // A program ends well without that, but one that goes on for long does not.
+        // A short program ends well even if it leaks, but one that runs for long does not.
         let left = (ended.sandbox.handles, ended.sandbox.sessions, ended.sandbox.held_bytes);
         if left != (0, 0, 0) {
             return Err(format!("handles, sessions and bytes that were not dropped: {left:?}").into());
@@ -109,14 +110,14 @@ impl Agent {
         Ok(())
     }
 
-    /// The second session, a fork, is one too many: no agent handles that. Each then fails in the way of its language, and says
-    /// why.
+    /// The second session, a fork, exceeds the quota, which no agent handles. Each then fails in the way of its
+    /// language, and says why.
     fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;
         let (ended, stdout, stderr) = self.run(bytes, quotas)?;
         let last = stdout.lines().last().unwrap_or_default();
-        // `quota-exceeded`, or as the language writes it.
+        // `quota-exceeded`, or as the language spells it.
         let said = format!("{stderr}{last}").replace('-', "").to_lowercase();
         if ended.outcome.exit_code() != 1 || !said.contains("quotaexceeded") {
             return Err(format!("{:?}\nstdout: {stdout}\nstderr: {stderr}", ended.outcome).into());
@@ -168,7 +169,8 @@ fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A host without the sandbox: the packaged command-line tool of Wasmtime. `docs/use-from-a-component.md` explains the message.
+/// A host without the sandbox: the packaged command-line tool of Wasmtime. `docs/use-from-a-component.md` explains its
+/// message.
 fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
     let output = Command::new(wasmtime).arg("run").arg(program).output()?;
     let stderr = String::from_utf8(output.stderr)?;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use glovebox_core::session::{GuestPages, PAGE_BYTES, Page};
 
-use crate::{GuestMemory, Guests, ImageRun, Runtime};
+use crate::{GuestMemory, ImageRun, Runtime};
 
 /// The pristine image of a runtime.
 #[derive(Debug)]
@@ -16,12 +16,18 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn new(guests: &Rc<dyn Guests>, runtime: &Rc<Runtime>) -> Self {
-        Self {
-            memory: GuestMemory::new(Rc::clone(guests), runtime.number),
-            runtime: Rc::clone(runtime),
-            part: Box::new([0; PAGE_BYTES]),
-        }
+    pub(super) fn new(memory: GuestMemory, runtime: &Rc<Runtime>) -> Self {
+        Self { memory, runtime: Rc::clone(runtime), part: Box::new([0; PAGE_BYTES]) }
+    }
+
+    /// The memory beside it.
+    pub(super) fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    /// Whose image it is.
+    pub(super) fn runtime(&self) -> &Rc<Runtime> {
+        &self.runtime
     }
 
     /// The runs that reach into a page.

@@ -1,13 +1,13 @@
 //! `resource session`: interpreters that are kept between executions.
 //!
 //! * [`Session`]: what the caller has.
-//! * `live`: what it is made of, and what becomes of it when its guest is unwound.
-//! * `kept`: its guest, in its runtime's memory or put away; `image`: that memory beside its image.
+//! * `backend`: what the component gives the session state machine of `glovebox-core`.
+//! * `resident`: its guest's memory, in that of its runtime or evicted; `image`: that memory beside its image.
 //! * `zstandard`: what packs hibernated sessions.
 
+mod backend;
 mod image;
-mod kept;
-mod live;
+mod resident;
 mod zstandard;
 
 #[cfg(test)]
@@ -20,30 +20,36 @@ use std::{
 };
 
 use glovebox_core::{
-    files::{IfExists, change},
+    CallCtx as _, GuestMachine as _,
+    files::{FileError, IfExists, change},
     hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
-    session::{Checkpoint, CheckpointId, CheckpointInfo, SessionLedger, TooMany},
+    session::{
+        Checkpoint, CheckpointId, CheckpointInfo, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport,
+        SessionState, TooMany,
+    },
 };
+use glovebox_vfs::{RootId, Vfs};
 use serde::de::IgnoredAny;
 
-pub(crate) use self::kept::Residence;
+pub(crate) use self::resident::{Residence, ResidentMemory};
 use self::{
+    backend::{ComponentBackend, change_files, globals},
     image::Image,
-    live::{Awaken, Live},
     zstandard::Zstandard,
 };
 use crate::{
-    Blob, Executed, Files, Sandbox, Started,
+    Blob, Executed, Files, GuestMemory, Sandbox, Started, Task,
     bindings::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError, TooLarge},
     },
     error::{clipped, key},
+    files::refused,
     provider::no_tools,
 };
 
 /// The longest name of a variable, in bytes.
-const NAME_BYTES_MOST: usize = 4_096;
+const MAX_NAME_BYTES: usize = 4_096;
 
 /// All sessions of a provider.
 #[derive(Debug, Default)]
@@ -61,12 +67,14 @@ impl Sessions {
     }
 }
 
+type State = SessionState<ComponentBackend>;
+
 /// An interpreter that is kept between executions. A clone is the same session.
 #[derive(Clone)]
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
-    live: Rc<RefCell<Live>>,
+    state: Rc<RefCell<State>>,
     /// Is there while an execution that was started has not run.
     started: Rc<RefCell<Weak<()>>>,
 }
@@ -82,8 +90,12 @@ impl Session {
     pub fn open(sessions: &Rc<Sessions>, sandbox: Sandbox, options: &SessionOptions) -> Result<Self, SandboxError> {
         check_options(options)?;
         let place = sessions.ledger.enter(&sandbox.policy.limits, 0)?;
-        let live = Live::open(sandbox, sessions.name(), place)?;
-        Self::around(sessions, live).with_context(options)
+        let id = sessions.name();
+        let mut guest = sandbox.guest(Vec::new(), sandbox.one_shot_ctx())?;
+        guest.machine.make_resident(Pages::default(), false);
+        let key = sandbox.policy.entropy.key();
+        let state = State::new(ComponentBackend::new(sandbox, &id), guest, key, place);
+        Self::around(sessions, id, state).with_context(options)
     }
 
     /// Makes a session of what [`hibernate`](Self::hibernate) gave, here or elsewhere.
@@ -100,7 +112,7 @@ impl Session {
         let mut wasi = sandbox.wasi(Vec::new())?;
         wasi.set_linear_memory_bytes(sandbox.runtime.memory_limit(limits).counted(saved.memory_bytes));
         wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
-        let state = Checkpoint {
+        let saved = Checkpoint {
             memory_bytes: saved.memory_bytes,
             pages: saved.pages,
             globals: saved.globals,
@@ -109,46 +121,46 @@ impl Session {
             entropy_key: resumed_key(sandbox.policy.entropy, saved.entropy_key),
             forks: saved.forks,
         };
-        Self::in_state(sessions, sandbox, &state, Awaken::Same)?.with_context(options)
+        Self::from_checkpoint(sessions, sandbox, saved, RandomNumbers::Same)?.with_context(options)
     }
 
-    fn in_state(
+    fn from_checkpoint(
         sessions: &Rc<Sessions>,
         sandbox: Sandbox,
-        state: &Checkpoint,
-        awaken: Awaken,
+        saved: Checkpoint,
+        numbers: RandomNumbers,
     ) -> Result<Self, SandboxError> {
-        let place = sessions.ledger.enter(&sandbox.policy.limits, state.held_bytes())?;
-        let live = Live::resumed(sandbox, sessions.name(), place, state, awaken)?;
-        Ok(Self::around(sessions, live))
+        let place = sessions.ledger.enter(&sandbox.policy.limits, saved.held_bytes())?;
+        let id = sessions.name();
+        let state = State::resume(ComponentBackend::new(sandbox, &id), saved, numbers, place)?;
+        Ok(Self::around(sessions, id, state))
     }
 
-    fn around(sessions: &Rc<Sessions>, live: Live) -> Self {
-        let id = Rc::clone(&live.id);
-        Self { sessions: Rc::clone(sessions), id, live: Rc::new(RefCell::new(live)), started: Rc::default() }
+    fn around(sessions: &Rc<Sessions>, id: Rc<str>, state: State) -> Self {
+        Self { sessions: Rc::clone(sessions), id, state: Rc::new(RefCell::new(state)), started: Rc::default() }
     }
 
     fn with_context(self, options: &SessionOptions) -> Result<Self, SandboxError> {
         if let Some(json) = &options.context {
-            self.set(|live| {
-                check_value(live, json)?;
-                live.set_variable("context", json)
+            self.set(|state| {
+                check_value(state, json)?;
+                state.set_variable("context", json)
             })?;
         }
         Ok(self)
     }
 
     /// Does something with the session, unless it has ended or an execution of it has not.
-    fn set<R>(&self, work: impl FnOnce(&mut Live) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
-        let mut live = self.idle()?;
-        live.check_alive()?;
-        work(&mut live)
+    fn set<R>(&self, work: impl FnOnce(&mut State) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
+        let mut state = self.idle()?;
+        state.check_alive()?;
+        work(&mut state)
     }
 
-    fn idle(&self) -> Result<RefMut<'_, Live>, SandboxError> {
+    fn idle(&self) -> Result<RefMut<'_, State>, SandboxError> {
         let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
-        let live = self.live.try_borrow_mut().ok().filter(|_| !is_started);
-        live.ok_or_else(|| {
+        let state = self.state.try_borrow_mut().ok().filter(|_| !is_started);
+        state.ok_or_else(|| {
             let text = "an execution that was started in it has not ended: let `continue` come to `done`, or drop it";
             SandboxError::SessionBusy(text.into())
         })
@@ -164,105 +176,140 @@ impl Session {
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
         // Nobody can ask while it executes: an instance is not entered twice.
-        self.live.try_borrow().map_or_else(|_| live::info_of(&self.id), |live| live.info())
+        let mut report = SessionReport::default();
+        if let Ok(state) = self.state.try_borrow() {
+            state.report(&mut report);
+        }
+        let SessionReport {
+            executions, memory_bytes, private_bytes, held_bytes, checkpoints, rollbacks, ended, ..
+        } = report;
+        types::SessionInfo {
+            id: self.id(),
+            executions,
+            memory_bytes,
+            private_bytes,
+            held_bytes,
+            checkpoints: u32::try_from(checkpoints).unwrap_or(u32::MAX),
+            went_back: rollbacks,
+            ended,
+        }
     }
 
     /// Runs a script in the kept interpreter.
     pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
-        self.set(|live| {
-            let task = live.sandbox.task(request)?.wanting_value();
-            live.run(&task)
+        self.set(|state| {
+            let task = state.backend().sandbox.task(request)?.wanting_value();
+            self.run(state, &task)
         })
+    }
+
+    fn run(&self, state: &mut State, task: &Task) -> Result<Executed, SandboxError> {
+        let (mut executed, rollback) = state.run(&task.stdin, |SessionCall { backend, guest, .. }| {
+            guest.machine.ctx_mut().renew(backend.sandbox.start(task));
+            backend.sandbox.execute_in(guest, task, false)
+        })?;
+        executed.went_back = rollback;
+        executed.session_id = Some(self.id());
+        Ok(executed)
     }
 
     /// Begins what `execute` does.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
-        let task = self.set(|live| Ok(live.sandbox.task(request)?.wanting_value()))?;
+        let task = self.set(|state| Ok(state.backend().sandbox.task(request)?.wanting_value()))?;
         let waits = Rc::new(());
         self.started.replace(Rc::downgrade(&waits));
         let session = self.clone();
         let begin = Box::new(move |is_cancelled| {
             drop(waits);
-            session.set(|live| live.run(&if is_cancelled { task.cancelled() } else { task }))
+            session.set(|state| session.run(state, &if is_cancelled { task.cancelled() } else { task }))
         });
         Ok(Started::new(begin).in_session())
     }
 
     /// A global variable; none where there is no such one.
     pub fn get_variable(&self, name: &str) -> Result<Option<types::GuestValue>, SandboxError> {
-        Ok(self.set(|live| live.get_variable(name))?.map(Into::into))
+        Ok(self.set(|state| state.get_variable(name))?.map(Into::into))
     }
 
     /// Sets a global variable to what JSON text says.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
         check_name(name)?;
         check_json("json", json)?;
-        self.set(|live| {
-            check_value(live, json)?;
-            live.set_variable(name, json)
+        self.set(|state| {
+            check_value(state, json)?;
+            state.set_variable(name, json)
         })
+    }
+
+    /// Lets the host change the files; what is refused is about `path`.
+    fn change(
+        &self,
+        path: &str,
+        work: impl FnOnce(&mut Vfs, RootId) -> Result<(), FileError>,
+    ) -> Result<(), SandboxError> {
+        self.set(|state| state.with_files(|call| change_files(call, work).map_err(refused(path))))
     }
 
     /// The files as they are now.
     pub fn files(&self) -> Result<Files, SandboxError> {
-        self.set(Live::files)
+        Ok(Files::new(self.set(State::files)?))
     }
 
     /// Writes a file, and makes the directories above it.
     pub fn write_file(&self, path: &str, bytes: &[u8], if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
-        self.set(|live| live.with_files(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists)))
+        self.change(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists))
     }
 
     /// Gives a file, directory or link another name.
     pub fn rename_file(&self, from: &str, to: &str, if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
-        self.set(|live| live.with_files(from, |vfs, root| change::rename(vfs, root, from, to, if_exists)))
+        self.change(from, |vfs, root| change::rename(vfs, root, from, to, if_exists))
     }
 
     /// Removes a file, a link or an empty directory; with `recursive`, all that is below a directory as well.
     pub fn delete_file(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let delete = if recursive { change::delete_all } else { change::delete };
-        self.set(|live| live.with_files(path, |vfs, root| delete(vfs, root, path)))
+        self.change(path, |vfs, root| delete(vfs, root, path))
     }
 
     /// Makes a second session of this one.
     pub fn fork(&self) -> Result<Self, SandboxError> {
-        let (sandbox, state) = self.set(|live| Ok((live.sandbox.clone(), live.save_for_fork()?)))?;
-        Self::in_state(&self.sessions, sandbox, &state, Awaken::Fork)
+        let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save_for_fork()?)))?;
+        Self::from_checkpoint(&self.sessions, sandbox, saved, RandomNumbers::Fork)
     }
 
     /// Saves the state, to come back to it.
     pub fn checkpoint(&self) -> Result<u64, SandboxError> {
-        Ok(self.set(Live::checkpoint)?.0)
+        Ok(self.set(State::checkpoint)?.0)
     }
 
     /// The states that the session can be set back to, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<types::CheckpointInfo>, SandboxError> {
-        self.set(|live| Ok(live.checkpoints().into_iter().map(Into::into).collect()))
+        self.set(|state| Ok(state.checkpoints().into_iter().map(Into::into).collect()))
     }
 
     /// Restores the last checkpoint that differs from what the session is now.
     pub fn undo(&self) -> Result<u64, SandboxError> {
-        Ok(self.set(|live| live.undo(None))?.0)
+        Ok(self.set(|state| state.undo(None))?.0)
     }
 
     /// Restores a checkpoint. Later ones are forgotten.
     pub fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
-        self.set(|live| live.undo(Some(CheckpointId(id)))).map(drop)
+        self.set(|state| state.undo(Some(CheckpointId(id)))).map(drop)
     }
 
     /// The session as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
-        let (sandbox, state) = self.set(|live| Ok((live.sandbox.clone(), live.save()?)))?;
+        let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
         let saved = hibernate::Saved {
-            wasi: state.wasi.save(),
-            executions: state.executions,
-            memory_bytes: state.memory_bytes,
-            globals: state.globals,
-            entropy_key: state.entropy_key,
-            forks: state.forks,
-            pages: state.pages,
+            wasi: saved.wasi.save(),
+            executions: saved.executions,
+            memory_bytes: saved.memory_bytes,
+            globals: saved.globals,
+            entropy_key: saved.entropy_key,
+            forks: saved.forks,
+            pages: saved.pages,
         };
         let mut bytes = Vec::new();
         let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
@@ -280,7 +327,7 @@ impl Session {
 /// Shows a sandbox's image to `work`.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R {
     let Sandbox { world, runtime, .. } = sandbox;
-    let image = Image::new(&world.guests, runtime);
+    let image = Image::new(GuestMemory::new(Rc::clone(&world.guests), runtime.number), runtime);
     work(&ImageView {
         identity: &runtime.image_sha256,
         runtime: &runtime.name,
@@ -288,7 +335,7 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         language: runtime.language,
         memory_bytes: runtime.memory_bytes(),
         page: &|number| image.original(number),
-        globals: &live::globals(sandbox),
+        globals: &globals(sandbox),
     })
 }
 
@@ -302,7 +349,7 @@ fn check_options(options: &SessionOptions) -> Result<(), SandboxError> {
 fn check_name(name: &str) -> Result<(), SandboxError> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
-        || name.len() > NAME_BYTES_MOST
+        || name.len() > MAX_NAME_BYTES
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(is_part)
     {
@@ -319,8 +366,8 @@ fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
 }
 
 /// Refuses a value that is larger than standard input may be.
-fn check_value(live: &Live, json: &str) -> Result<(), SandboxError> {
-    let (bytes, most) = (json.len() as u64, live.sandbox.policy.limits.stdin_bytes);
+fn check_value(state: &State, json: &str) -> Result<(), SandboxError> {
+    let (bytes, most) = (json.len() as u64, state.backend().sandbox.policy.limits.stdin_bytes);
     if bytes > most {
         return Err(SandboxError::StdinTooLarge(TooLarge { bytes, most }));
     }

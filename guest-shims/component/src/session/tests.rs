@@ -272,7 +272,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
         Err(SandboxError::NotResumable(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert!(refused(b"", no_policy()).contains("no hibernated session"));
+    assert!(refused(b"", no_policy()).contains("not a hibernated session"));
     let mut damaged = bytes.as_slice().to_vec();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
@@ -282,7 +282,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
     // The memory that it takes must be there, too.
     for (pages, fits) in [(4, true), (3, true), (2, false)] {
         let other = Space::new();
-        other.fake.pages_most.set(pages);
+        other.fake.max_pages.set(pages);
         assert_eq!(other.resume(bytes.as_slice(), no_policy()).is_ok(), fits, "{pages}");
     }
 }

@@ -40,9 +40,9 @@ fn a_size_that_no_memory_has_is_refused() {
 #[test]
 fn what_the_host_refuses_the_guest_does_not_get() {
     let (fake, sandbox) = closed(no_policy());
-    fake.pages_most.set(3);
+    fake.max_pages.set(3);
     assert_eq!(printed(&execute(&sandbox, "grow 2\ngrow 1\ngrow 0")), "1\n-1\n3\n");
-    fake.pages_most.set(4);
+    fake.max_pages.set(4);
     assert_eq!(printed(&execute(&sandbox, "grow 3\ngrow 0")), "1\n4\n");
 }
 
@@ -61,7 +61,7 @@ fn memory_that_is_there_already_is_grown_into() {
 fn calls_reach_no_further_than_the_guest_is_told() {
     let (_, sandbox) = closed(no_policy());
     execute(&sandbox, "grow 9");
-    let mut guest = sandbox.guest(Vec::new(), sandbox.passing_run()).unwrap();
+    let mut guest = sandbox.guest(Vec::new(), sandbox.one_shot_ctx()).unwrap();
     let memory = guest.machine.memory().clone();
     let mut bytes = [0; 2];
     for (at, fits) in [(65_533, true), (65_534, true), (65_535, false), (65_536, false), (u32::MAX, false)] {

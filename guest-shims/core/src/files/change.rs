@@ -1,10 +1,10 @@
-//! Single changes of a workspace. Each is made to a copy that takes the workspace's place if it succeeds.
+//! Single changes of a workspace. Each is made to a copy, which replaces the workspace on success.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
 use super::{FileError, IfExists, path};
 
-/// Makes a change: all of it or nothing.
+/// Makes a change completely or not at all.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;
@@ -17,19 +17,19 @@ pub fn top(vfs: &Vfs, root: RootId) -> Result<InodeId, FileError> {
     vfs.root_dir(root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))
 }
 
-/// Refuses when something has the name, be it a link to nowhere.
+/// Refuses a name that exists, even as a dangling link.
 fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> Result<(), FileError> {
     if if_exists == IfExists::Replace {
         return Ok(());
     }
     match vfs.lookup(top, path.as_bytes(), Follow::No) {
         Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
-        // What else is wrong with it, the operation itself will say.
+        // The operation itself reports any other error.
         Err(_) => Ok(()),
     }
 }
 
-/// Writes a file, and makes the directories above it.
+/// Writes a file and creates its parent directories.
 pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
     let path = path::below(path)?;
     let top = top(vfs, root)?;
@@ -50,13 +50,13 @@ pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> 
     .map_err(refused())
 }
 
-/// Removes whatever is there, with all that is below it.
+/// Removes a file or directory with everything below it.
 pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;
     vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))
 }
 
-/// Gives a file, directory or link another name.
+/// Renames a file, directory or link.
 pub fn rename(vfs: &mut Vfs, root: RootId, from: &str, to: &str, if_exists: IfExists) -> Result<(), FileError> {
     let (from, to) = (path::below(from)?, path::below(to)?);
     let top = top(vfs, root)?;

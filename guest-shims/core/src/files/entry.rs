@@ -1,4 +1,4 @@
-//! What is told of files, and how an operation treats what is there.
+//! Entries of a workspace, and how an operation treats existing ones.
 
 use glovebox_vfs::{FileKind, Stat};
 use serde::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 pub struct FileEntry {
     /// Its path, relative to the workspace; `""` is the workspace itself.
     pub path: String,
-    /// What it is. As JSON `file`, `directory` or `symlink`.
+    /// Its type. As JSON `file`, `directory` or `symlink`.
     #[serde(serialize_with = "kind_name")]
     pub kind: FileKind,
     /// Bytes of a file, or of a link's target; 0 for a directory.
@@ -18,7 +18,7 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    /// Of what the file system says.
+    /// An entry for a path and its attributes.
     #[must_use]
     pub fn new(path: String, stat: &Stat) -> Self {
         Self { path, kind: stat.kind, size_bytes: stat.size_bytes, modified_ns: stat.modified_ns }
@@ -33,12 +33,12 @@ fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::
     })
 }
 
-/// What becomes of a file that has the name of a new one.
+/// How an operation treats an existing file of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
-    /// The operation fails, an empty file is no exception. Directories are entered all the same.
+    /// The operation fails, even if the file is empty. Existing directories are still entered.
     #[default]
     Fail,
-    /// The new one takes its place. A directory is never replaced by a file, nor a file by a directory.
+    /// The new file replaces it. A directory is never replaced by a file, nor a file by a directory.
     Replace,
 }

@@ -3,35 +3,35 @@
 use glovebox_vfs::VfsError;
 use glovebox_vfs::escaped;
 
-/// An operation on a workspace's files was refused. The workspace is as it was.
+/// An operation on a workspace's files was refused. The workspace is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// The path is none inside the workspace.
+    /// The path is not a path inside the workspace.
     #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
-        /// As it was given.
+        /// The path as given.
         path: String,
-        /// What is wrong with it, and what to give instead.
+        /// What is wrong, and what to use instead.
         reason: &'static str,
     },
-    /// The pattern is none.
-    #[error("`{pattern}` is no pattern of file names: {reason}", pattern = escaped(.pattern))]
+    /// The pattern is invalid.
+    #[error("`{pattern}` is not a valid file name pattern: {reason}", pattern = escaped(.pattern))]
     Pattern {
-        /// As it was given.
+        /// The pattern as given.
         pattern: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Something has this name already, an empty file included.
+    /// The name exists, even if only as an empty file.
     #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// Relative to the workspace.
         path: String,
     },
-    /// The file system refused it: nothing is there, it is a directory, a quota is reached.
+    /// The file system refused it: the file does not exist, it is a directory, a quota is reached.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
         /// Relative to the workspace.
         path: String,
@@ -41,16 +41,16 @@ pub enum FileError {
     },
 }
 
-/// What kind of refusal it is, in the contract's terms.
+/// The kind of refusal, in the contract's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileErrorKind {
-    /// The path is none inside the workspace, or the pattern is none.
+    /// The path is not a path inside the workspace, or the pattern is invalid.
     InvalidPath,
-    /// Nothing is there.
+    /// The file does not exist.
     NotFound,
-    /// Something has this name already.
+    /// The name exists.
     Exists,
-    /// A directory was wanted and a file is there, the other way round, or a directory is not empty.
+    /// A file where a directory is required, or the reverse, or a directory that is not empty.
     WrongKind,
     /// A quota is reached.
     NoSpace,
@@ -65,7 +65,7 @@ impl FileError {
         move |source| Self::Refused { action, path, source }
     }
 
-    /// What kind it is.
+    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> FileErrorKind {
         match self {
@@ -82,13 +82,13 @@ impl FileError {
         }
     }
 
-    /// The same in words, for whoever has the path besides.
+    /// The message without the path, for a caller that shows the path itself.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
             Self::Path { reason, .. } => format!("the path {reason}"),
-            Self::Pattern { reason, .. } => format!("no pattern: {reason}"),
-            Self::Exists { .. } => "something has this name already".into(),
+            Self::Pattern { reason, .. } => format!("invalid pattern: {reason}"),
+            Self::Exists { .. } => "the name exists".into(),
             Self::Refused { action, source, .. } => format!("could not {action} it: {source}"),
         }
     }

@@ -1,8 +1,8 @@
 //! The files of a workspace, seen and changed from outside the guest.
 //!
-//! * *Paths* are relative to the workspace, `/app` in the guest. Absolute ones and such with `..` are refused.
-//! * *Links* that a guest made are followed inside the workspace, as the guest would.
-//! * *All or nothing*: a change that fails, at a quota say, leaves the workspace as it was.
+//! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are refused.
+//! * *Links* that a guest created are followed inside the workspace, as the guest would.
+//! * *All or nothing*: a change that fails, for example at a quota, leaves the workspace unchanged.
 
 pub mod change;
 mod entry;

@@ -4,8 +4,8 @@ use super::FileError;
 
 /// The path without `.` and doubled slashes; `""` for the workspace itself.
 ///
-/// The file system would resolve `..` inside the workspace and refuse it where it leads out. It is refused wholly: what
-/// a path with `..` means depends on the links that the guest made.
+/// The file system would resolve `..` inside the workspace and refuse it where it leads out. It is always refused here,
+/// because the meaning of `..` depends on links that the guest created.
 pub fn inside(path: &str) -> Result<String, FileError> {
     if let Some(reason) = fault(path) {
         return Err(FileError::Path { path: path.to_owned(), reason });
@@ -14,7 +14,7 @@ pub fn inside(path: &str) -> Result<String, FileError> {
     Ok(names.join("/"))
 }
 
-/// As [`inside`], for what the workspace itself cannot be.
+/// Like [`inside`], for operations that do not apply to the workspace itself.
 pub fn below(path: &str) -> Result<String, FileError> {
     let inner = inside(path)?;
     if inner.is_empty() {
@@ -24,7 +24,7 @@ pub fn below(path: &str) -> Result<String, FileError> {
     Ok(inner)
 }
 
-/// Why a path, or a pattern of paths, leads out of the workspace or nowhere.
+/// Why a path or pattern is outside the workspace or invalid.
 #[must_use]
 pub fn fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
@@ -38,7 +38,7 @@ pub fn fault(path: &str) -> Option<&'static str> {
     }
 }
 
-/// The path in the file system's terms.
+/// The path as the file system takes it.
 #[must_use]
 pub fn bytes(path: &str) -> &[u8] {
     if path.is_empty() { b"." } else { path.as_bytes() }

@@ -1,13 +1,13 @@
-//! A workspace as it was at one moment.
+//! A snapshot of a workspace.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{FileEntry, FileError, path, pattern::Pattern, walk};
 
-/// The most bytes that are brought into memory at once.
-const READ_BYTES_MOST: u64 = 1 << 30;
+/// The maximum number of bytes read into memory at once.
+const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// A workspace as it was at one moment. A copy that shares what has not changed since.
+/// A snapshot of a workspace: a copy that shares everything that has not changed since.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     vfs: Vfs,
@@ -15,25 +15,25 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The workspace that is a file system's root; without one there is nothing to be had.
+    /// The workspace at a file system's root; without a root it is empty.
     #[must_use]
     pub fn new(vfs: Vfs, root: Option<RootId>) -> Self {
         Self { vfs, root }
     }
 
-    /// Those of what has no workspace.
+    /// The snapshot of a session without a workspace.
     #[must_use]
     pub fn none() -> Self {
         Self { vfs: Vfs::new(VfsLimits::default()), root: None }
     }
 
-    /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
-    /// too. No links are gone through.
+    /// The entries that match a pattern, in ascending order of paths: files, directories and links, including names
+    /// with a leading dot. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
-        let Pattern { matcher, prefix, depth_most } = Pattern::parse(pattern)?;
+        let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
-            // Beneath a link there is nothing: it is no directory itself.
+            // A link has nothing below it: it is not a directory.
             top = match vfs.lookup(top, name.as_bytes(), Follow::No) {
                 Ok(inode) => inode,
                 Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(Vec::new()),
@@ -43,7 +43,7 @@ impl Snapshot {
         if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
             return Ok(Vec::new());
         }
-        let found = walk::below(&mut vfs, top, depth_most);
+        let found = walk::below(&mut vfs, top, max_depth);
         let mut entries = Vec::new();
         for walk::Walked { path, inode, .. } in
             found.map_err(|(path, error)| FileError::refused("list", &path)(error))?
@@ -57,7 +57,7 @@ impl Snapshot {
         Ok(entries)
     }
 
-    /// What is known of a path. A link at its end is described itself; those before it are followed.
+    /// The attributes of a path. A link at its end is not followed; links before it are.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::inside(path)?;
@@ -66,8 +66,8 @@ impl Snapshot {
         Ok(FileEntry::new(path, &stat))
     }
 
-    /// At most `len_bytes` of a file, from the byte `offset` on: fewer only at its end, none behind it. Without a length, all of
-    /// it.
+    /// At most `len_bytes` of a file, from the byte `offset` on: fewer only at its end, none past it. Without a length,
+    /// the rest of the file.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::below(path)?;
@@ -75,7 +75,7 @@ impl Snapshot {
         let inode = vfs.lookup(root, path.as_bytes(), Follow::Yes).map_err(refused())?;
         let left = vfs.stat(inode).map_err(refused())?.size_bytes.saturating_sub(offset);
         let len = len_bytes.unwrap_or(u64::MAX).min(left);
-        if len > READ_BYTES_MOST {
+        if len > MAX_READ_BYTES {
             return Err(refused()(VfsError::FileTooBig));
         }
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| refused()(VfsError::FileTooBig))?];
@@ -84,13 +84,13 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// What the files take, in bytes.
+    /// The bytes that the files occupy.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.vfs.bytes_used()
     }
 
-    /// A file system to read from, which remembers what it looked up, and the workspace's directory.
+    /// A file system for reading, which caches lookups, and the workspace's directory.
     pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
         let top = self.root.and_then(|root| self.vfs.root_dir(root));
         let top = top.ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
@@ -101,7 +101,7 @@ impl Snapshot {
 /// Reads until the buffer is full or the file ends.
 pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
     let mut done = 0_usize;
-    // Zero bytes of a directory are still not to be had.
+    // Reading zero bytes of a directory is still an error.
     while let Some(rest) = into.get_mut(done..) {
         let read = vfs.read_at(inode, offset.saturating_add(done as u64), rest)?;
         if read == 0 {

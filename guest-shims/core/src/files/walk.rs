@@ -1,25 +1,25 @@
-//! All that is below a directory.
+//! Walking the tree below a directory.
 
 use glovebox_vfs::{FileKind, InodeId, Vfs, VfsError};
 
-/// What a walk meets.
+/// An entry found by a walk.
 #[derive(Clone, Debug)]
 pub struct Walked {
-    /// Relative to where the walk began.
+    /// Relative to the start of the walk.
     pub path: String,
-    /// What it is in the file system.
+    /// Its inode.
     pub inode: InodeId,
-    /// Its kind; a link's own.
+    /// Its type; links are not followed.
     pub kind: FileKind,
 }
 
-/// All that is below `top`, at most `depth_most` names deep, in ascending order of paths, so that a directory comes before
-/// what it contains. Goes through no link. What is met is bounded by the file system's quotas.
-pub fn below(vfs: &mut Vfs, top: InodeId, depth_most: usize) -> Result<Vec<Walked>, (String, VfsError)> {
+/// Everything below `top`, at most `max_depth` names deep, in ascending order of paths, so that a directory comes
+/// before its entries. Follows no link. The file system's quotas bound the result.
+pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     let mut left = vec![(String::new(), top, 0_usize)];
     while let Some((dir, inode, depth)) = left.pop() {
-        if depth >= depth_most {
+        if depth >= max_depth {
             continue;
         }
         let mut cookie = 0;

@@ -1,29 +1,29 @@
-//! What an execution did with its fuel.
+//! How an execution used its fuel.
 
 use serde::Serialize;
 
 use super::Facts;
 use crate::{Language, Outcome, Resource};
 
-/// How much of its fuel an execution used, and what limit would be right.
+/// How much of its fuel an execution used, and a suggested limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FuelAnalysis {
-    /// What it used.
+    /// The fuel used.
     pub used: u64,
-    /// What it could use: `limits.fuel`.
+    /// The fuel available: `limits.fuel`.
     pub limit: u64,
-    /// The part that it used, in whole percent.
+    /// The share used, in whole percent.
     pub utilization_percent: u64,
-    /// What that means.
+    /// The meaning of that share.
     pub status: FuelStatus,
-    /// The `limits.fuel` that gives it room, where this one did not or hardly did: twice what ran out, or one and a half times
-    /// what nearly did.
+    /// A `limits.fuel` with enough room, if this one was exceeded or nearly so: twice the exhausted limit, or one and a
+    /// half times the one that was nearly used up.
     pub suggested_limit: Option<u64>,
-    /// Where the fuel may have gone, where it ran out.
+    /// Where the fuel may have gone, if it ran out.
     pub likely_causes: Vec<String>,
 }
 
-/// How near an execution came to its limit.
+/// How close an execution came to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
@@ -66,9 +66,9 @@ fn percent(used: u64, limit: u64) -> u64 {
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Loops that nothing but their body ends.
+/// Loops that only their body can end.
 fn causes(facts: &Facts<'_>) -> Vec<String> {
-    const LOOPS_MOST: usize = 3;
+    const MAX_LOOPS: usize = 3;
     let is_endless = |line: &str| {
         let line: String = line.chars().filter(|char| !char.is_whitespace()).take(32).collect();
         match facts.language {
@@ -78,6 +78,6 @@ fn causes(facts: &Facts<'_>) -> Vec<String> {
             }
         }
     };
-    let endless = (1u64..).zip(facts.source.lines()).filter(|(_, line)| is_endless(line)).take(LOOPS_MOST);
+    let endless = (1u64..).zip(facts.source.lines()).filter(|(_, line)| is_endless(line)).take(MAX_LOOPS);
     endless.map(|(number, _)| format!("the loop at line {number} ends only where its body ends it")).collect()
 }

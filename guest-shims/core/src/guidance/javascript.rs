@@ -1,4 +1,4 @@
-//! What JavaScript scripts run into.
+//! Common failures of JavaScript scripts.
 
 use super::{
     Advice, AdviceKind, Failure, is_fenced, limits,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Language;
 
-/// What belongs to other environments, and what to do instead.
+/// Globals of other environments, and what to use instead.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
@@ -25,7 +25,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const WHOLE_FILES: &str =
     "Read files whole, `fs.readFileSync(file, 'utf8')`, and write them by `fs.writeFileSync` and `fs.appendFileSync`.";
 
-/// Modules that are not there, of Node and of others, and what to do instead.
+/// Modules that do not exist here, of Node and others, and what to use instead.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["stream", "stream/promises", "through2"], WHOLE_FILES),
     (
@@ -61,9 +61,9 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["jest", "mocha", "chai", "test", "vitest"], "`assert` is there: a script that throws has failed."),
 ];
 
-/// What an exception is about; none where nothing better is to be said than it says itself.
+/// Advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
-    // The lines around it may as well be a template, which is called.
+    // The lines around it could also be a template literal, which is called.
     if is_fenced(failure.source) {
         return Some(syntax(failure));
     }
@@ -138,7 +138,7 @@ const PYTHON_FUNCTIONS: [&str; 16] = [
     "zip",
 ];
 
-/// A file that the functions of `fs`, or those made of them, did not find or may not touch.
+/// A file that a function of `fs`, or one built on it, did not find or may not access.
 fn file(failure: &Failure<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
     if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
@@ -149,7 +149,7 @@ fn file(failure: &Failure<'_>) -> Option<Advice> {
     limits::path(path)
 }
 
-/// A vendored package that is not there.
+/// A vendored package that does not exist.
 fn vendored(name: &str) -> Advice {
     let missing = format!("There is no vendored package {} here.", quoted(name));
     if names::of(Language::JavaScript).any(|module| module == name) {
@@ -201,7 +201,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
         "worker_threads" => return Advice { summary: format!("{missing} Nor are there threads."), ..threads() },
         _ => {}
     }
-    // What is imported is named without the `./` that it had.
+    // The interpreter names imports without their leading `./`.
     let is_file = [".js", ".mjs", ".cjs", ".json"].iter().any(|extension| bare.ends_with(extension));
     if is_file || bare.starts_with(['.', '/']) {
         return Advice::new(
@@ -233,7 +233,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     advice
 }
 
-/// A module is there, and lacks what is imported from it.
+/// A module exists but lacks the import.
 fn export(failure: &Failure<'_>) -> Option<Advice> {
     let name = failure.within("Could not find export '", "'")?;
     let module = failure.within("in module '", "'")?;
@@ -256,13 +256,13 @@ fn no_stream(name: &str) -> Advice {
     )
 }
 
-/// A stream of a file: nothing says which call was of no function but the line.
+/// A file stream: only the line shows which call was not a function.
 fn stream(failure: &Failure<'_>) -> Option<Advice> {
     let line = failure.line().filter(|_| failure.message() == "not a function")?;
     ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
-/// What opens a file gives `null` where there is none.
+/// Functions that open a file return `null` if there is none.
 fn null_file(failure: &Failure<'_>) -> Option<Advice> {
     let is_null = failure.message().ends_with(" of null");
     let line = failure.line().filter(|_| is_null)?;
@@ -274,7 +274,7 @@ fn null_file(failure: &Failure<'_>) -> Option<Advice> {
     limits::path(path)
 }
 
-/// `os.readdir` and its like give two things: what was asked for, and the error.
+/// `os.readdir` and similar functions return two values: the result and the error.
 fn directory_entries(failure: &Failure<'_>) -> Option<Advice> {
     let line = failure.line().filter(|_| failure.message() == "not a function")?;
     let call =
@@ -315,7 +315,7 @@ fn syntax(failure: &Failure<'_>) -> Advice {
 fn looks_like_python(line: &str) -> bool {
     let line = line.trim();
     let after = |words: &[&str]| words.iter().find_map(|word| line.strip_prefix(word)?.strip_prefix(' '));
-    // In JavaScript their conditions are in parentheses.
+    // In JavaScript conditions are in parentheses.
     let is_head = after(&["if", "for", "while", "with"])
         .is_some_and(|rest| rest.ends_with(':') || !(rest.starts_with('(') || rest.starts_with("await ")));
     let is_block =

@@ -1,9 +1,9 @@
-//! Limits that were reached.
+//! Advice on limits that were reached.
 
 use super::{Advice, AdviceKind, Facts, Failure, quoted};
 use crate::{Language, Outcome, Resource, TrapKind, WORKSPACE};
 
-/// What of an outcome is about a limit.
+/// Advice for an outcome that is about a limit.
 pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     match facts.outcome {
         Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
@@ -46,7 +46,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     }
 }
 
-/// The advice, and at its end to raise the limit, if it can be.
+/// Adds the step of raising the limit, if it can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
     let raised = facts.limits.raised(limit, 200);
     advice.steps.extend(raised.map(|raised| format!("If it needs that much, raise `limits.{limit}` to {raised}.")));
@@ -79,7 +79,7 @@ fn call_depth() -> Advice {
     )
 }
 
-/// What of the output is missing.
+/// Advice on truncated output.
 pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     let streams = [
         ("Standard output", facts.stdout_bytes, facts.limits.stdout_bytes, "stdout_bytes"),
@@ -94,7 +94,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
-/// Whether a path leads into the workspace, which is the working directory.
+/// Whether a path is in the workspace, which is the working directory.
 fn is_in_workspace(path: &str) -> bool {
     let from = if path.starts_with('/') { "" } else { WORKSPACE };
     let mut parts = Vec::new();
@@ -108,7 +108,7 @@ fn is_in_workspace(path: &str) -> bool {
     parts.first().is_some_and(|first| Some(*first) == WORKSPACE.strip_prefix('/'))
 }
 
-/// Why a file is not there: it is none of the sandbox's, or it was never put there.
+/// Why a file does not exist: it is outside the sandbox, or it was never put there.
 pub(super) fn path(path: &str) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);

@@ -1,8 +1,8 @@
-//! What a failure means, and what to do about it: for the people and the models who write the scripts.
+//! Explanations of failures and what to do about them, for the people and models who write the scripts.
 //!
-//! Everything here is drawn from what is known anyway: the outcome, the limits, the source. Nothing is read out of what a script
-//! printed. What a script chose (names, paths, messages) is quoted short and without control characters, and a line of its source
-//! comes back only where one change is certain to be what was meant.
+//! All of it is derived from the outcome, the limits and the source, never from what a script printed. Text chosen by a
+//! script (names, paths, messages) is quoted short and without control characters. A source line is returned only where
+//! one correction is certain to be what was meant.
 
 mod fuel;
 mod javascript;
@@ -17,81 +17,81 @@ pub use fuel::{FuelAnalysis, FuelStatus};
 
 use crate::{Language, Limits, Outcome, RaisedOutcome};
 
-/// Advice on an execution, and what it did with its fuel.
+/// Advice on an execution, and an analysis of its fuel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Guidance {
-    /// How much of the fuel it used, and what limit would be right.
+    /// How much of the fuel it used, and a suggested limit.
     pub fuel: FuelAnalysis,
-    /// What went wrong that is known how to get around, the most important first; often nothing.
+    /// Known problems and their solutions, the most important first; often empty.
     pub advice: Vec<Advice>,
 }
 
-/// What went wrong and what to do.
+/// A problem and its solution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it is about.
+    /// The topic.
     pub kind: AdviceKind,
     /// What happened, in one sentence.
     pub summary: String,
-    /// What can be done, each step by itself.
+    /// Possible solutions, each on its own.
     pub steps: Vec<String>,
-    /// The line as it should be, where that is certain.
+    /// The corrected line, if it is certain.
     pub correction: Option<Correction>,
 }
 
-/// What advice is about.
+/// The topic of an advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceKind {
-    /// All fuel was used.
+    /// The fuel ran out.
     Fuel,
-    /// It took too long.
+    /// The time ran out.
     Time,
-    /// There was no more memory.
+    /// The memory ran out.
     Memory,
-    /// Calls went too deep.
+    /// The call stack overflowed.
     CallDepth,
-    /// Output was cut off.
+    /// Output was truncated.
     Output,
-    /// A module is not there.
+    /// A module does not exist.
     Module,
-    /// The source is not of its language.
+    /// The source is not valid in its language.
     Syntax,
-    /// The source is TypeScript that is more than types, or types where JavaScript is expected.
+    /// TypeScript syntax beyond types, or types in JavaScript.
     TypescriptSyntax,
-    /// A file is not there, or not to be reached.
+    /// A file does not exist or is not accessible.
     Path,
     /// There is no network.
     Network,
-    /// There are no other processes.
+    /// There are no subprocesses.
     Subprocess,
     /// There are no threads.
     Threads,
-    /// There is no more standard input.
+    /// Standard input is at its end.
     Input,
-    /// Something of another environment: a browser's, another runtime's.
+    /// A feature of another environment, such as a browser or another runtime.
     Environment,
 }
 
-/// A line of the script, corrected.
+/// A corrected line of the script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Correction {
     /// The line's number, from 1.
     pub line: u32,
-    /// The line as it should be.
+    /// The corrected line.
     pub text: String,
 }
 
-/// What advice is drawn from.
+/// The input of the analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The script's language.
     pub language: Language,
     /// The script.
     pub source: &'a str,
-    /// What it did.
+    /// Its outcome.
     pub outcome: &'a Outcome,
-    /// The limits it was held to.
+    /// Its limits.
     pub limits: &'a Limits,
     /// The fuel it used.
     pub fuel_consumed: u64,
@@ -101,17 +101,17 @@ pub struct Facts<'a> {
     pub stderr_bytes: u64,
 }
 
-/// The modules that a script finds without bringing them: what a misspelt name is compared with.
+/// The modules that exist without installation, for comparison with a misspelt name.
 pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
     names::of(language)
 }
 
-/// The packages that a Python script finds at `/app/site-packages`, by the names it imports them by.
+/// The packages at `/app/site-packages`, by their import names.
 pub fn packages() -> impl Iterator<Item = &'static str> {
     names::packages()
 }
 
-/// Draws it.
+/// Analyses an execution.
 #[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
@@ -126,14 +126,14 @@ pub fn guidance(facts: &Facts<'_>) -> Guidance {
     Guidance { fuel: FuelAnalysis::of(facts), advice }
 }
 
-/// An exception that reached the top, and the script it came from.
+/// An uncaught exception, and its script.
 struct Failure<'a> {
     raised: &'a RaisedOutcome,
     source: &'a str,
 }
 
-/// Lines that are longer are not shown again.
-const LINE_CHARS_MOST: usize = 300;
+/// Longer lines are not repeated.
+const MAX_LINE_CHARS: usize = 300;
 
 impl<'a> Failure<'a> {
     fn is(&self, type_name: &str) -> bool {
@@ -144,25 +144,25 @@ impl<'a> Failure<'a> {
         &self.raised.message
     }
 
-    /// What of the message stands between these; they and all of it have to be there.
+    /// The part of the message between these; both must be present and make up the whole message with it.
     fn within(&self, before: &str, after: &str) -> Option<&'a str> {
         let (_, rest) = self.message().split_once(before)?;
         rest.split_once(after).map(|(inside, _)| inside)
     }
 
-    /// The line that it was raised at, if the script has it and it is short enough.
+    /// The line that raised it, if the script has it and it is short enough.
     fn line(&self) -> Option<&'a str> {
         let number = usize::try_from(self.raised.line?).ok()?;
         let line = self.source.lines().nth(number.checked_sub(1)?)?;
-        (line.chars().count() <= LINE_CHARS_MOST).then_some(line)
+        (line.chars().count() <= MAX_LINE_CHARS).then_some(line)
     }
 
-    /// That line as it should be.
+    /// The corrected version of that line.
     fn corrected(&self, text: String) -> Option<Correction> {
         Some(Correction { line: self.raised.line?, text })
     }
 
-    /// That line with one word for another, where it has the word exactly once.
+    /// That line with one word replaced, if the word occurs exactly once.
     fn with_word(&self, word: &str, other: &str) -> Option<Correction> {
         let line = self.line()?;
         let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
@@ -191,16 +191,16 @@ impl Advice {
     }
 }
 
-/// Whether the script stands between the lines that Markdown has around code.
+/// Whether the script is fenced as a Markdown code block.
 fn is_fenced(source: &str) -> bool {
     source.trim_start().starts_with("```")
 }
 
-/// What a script chose, for the middle of a sentence: short, on one line, between backquotes.
+/// Quotes text chosen by a script for use in a sentence: short, on one line, between backquotes.
 fn quoted(text: &str) -> String {
-    const CHARS_MOST: usize = 100;
+    const MAX_CHARS: usize = 100;
     let mut chars = text.chars();
-    let shown: String = chars.by_ref().take(CHARS_MOST).collect();
+    let shown: String = chars.by_ref().take(MAX_CHARS).collect();
     let rest = if chars.next().is_some() { "…" } else { "" };
     format!("`{}{rest}`", glovebox_vfs::escaped(&shown))
 }

@@ -1,8 +1,8 @@
-//! Names that scripts look for, and the nearest that are there.
+//! Names that scripts look for, and the closest existing ones.
 
 use crate::Language;
 
-/// The standard library, without what is on its way out of it or not for scripts.
+/// The standard library, without deprecated modules and those that are not for scripts.
 const PYTHON: &str = "\
     abc argparse array ast asyncio atexit base64 bdb binascii bisect builtins bz2 cProfile calendar cmath cmd code \
     codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy copyreg csv \
@@ -16,21 +16,21 @@ const PYTHON: &str = "\
     threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata unittest \
     urllib uuid warnings wave weakref wsgiref xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// What the packages at `/app/site-packages` are imported by.
+/// The import names of the packages at `/app/site-packages`.
 const PACKAGES: &str = "\
     PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 mammoth markdown markupsafe \
     openpyxl sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
-/// What `import` and `require` find, and the interpreter's own.
+/// The modules of `import` and `require`, and the interpreter's own.
 const JAVASCRIPT: &str = "\
     assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
     querystring std string_decoder timers timers/promises url util util/types";
 
-/// What `require` and `requireVendor` find beside it.
+/// The vendored packages of `require` and `requireVendor`.
 pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
 
-/// The modules that a script finds without bringing them. That they are there, and that none is missing here, is tested with the
-/// interpreters.
+/// The modules that exist without installation. Tests with the interpreters check that they exist and that the list is
+/// complete.
 pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     match language {
         Language::Python => PYTHON,
@@ -39,18 +39,18 @@ pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     .split(' ')
 }
 
-/// The packages that a Python script finds, if it finds any. That none is missing here is tested with the list of packages.
+/// The packages available to Python scripts, if any. A test with the list of packages checks that it is complete.
 pub(super) fn packages() -> impl Iterator<Item = &'static str> {
     PACKAGES.split(' ')
 }
 
 /// Longer names are not compared.
-const CHARS_MOST: usize = 64;
+const MAX_CHARS: usize = 64;
 
-/// The name that a misspelt one most likely stands for: the nearest, not further than a third of its letters.
+/// The closest name to a misspelt one, at a distance of at most a third of its letters.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
-    if length > CHARS_MOST {
+    if length > MAX_CHARS {
         return None;
     }
     let most = (length / 3).max(1);

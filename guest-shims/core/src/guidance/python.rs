@@ -1,4 +1,4 @@
-//! What Python scripts run into.
+//! Common failures of Python scripts.
 
 use super::{
     Advice, AdviceKind, Correction, Failure, is_fenced,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Language;
 
-/// What to use instead of well-known modules that are not there.
+/// Replacements for well-known modules that do not exist here.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["requests", "httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"],
@@ -90,7 +90,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
 
-/// What an exception is about; none where nothing better is to be said than it says itself.
+/// Advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
@@ -207,7 +207,7 @@ fn input() -> Advice {
     )
 }
 
-/// What is at the end of the message is as Python writes a string.
+/// The message ends with a string in Python's notation.
 fn path(failure: &Failure<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
@@ -215,7 +215,7 @@ fn path(failure: &Failure<'_>) -> Option<Advice> {
     super::limits::path(&path.replace(r"\\", r"\"))
 }
 
-/// Names that JavaScript has, called or asked for something.
+/// Names from JavaScript, called or accessed.
 fn name(failure: &Failure<'_>) -> Option<Advice> {
     const VALUES: [(&str, &str); 4] = [("null", "None"), ("undefined", "None"), ("true", "True"), ("false", "False")];
     const OBJECTS: [&str; 15] = [
@@ -271,7 +271,7 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     advice(&[step, check]).with(correction)
 }
 
-/// Whether what is inside can be an argument as it stands: complete, and nothing behind it.
+/// Whether the text can be used as an argument as it is: complete, with nothing after it.
 fn is_whole(text: &str) -> bool {
     let closed = |open: char, close: char| text.matches(open).count() == text.matches(close).count();
     let quotes = |quote: char| text.matches(quote).count().is_multiple_of(2);
@@ -283,7 +283,7 @@ fn is_whole(text: &str) -> bool {
         && quotes('\'')
 }
 
-/// `print x` with its parentheses. Not where something is printed without its end of line or elsewhere, which these do not say.
+/// `print x` with parentheses. Not if it suppresses the newline or prints elsewhere, which parentheses do not express.
 fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     let (before, inside) = line.split_once("print ")?;
     let inside = inside.trim();
@@ -292,7 +292,7 @@ fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
 }
 
-/// The head of a block with its colon, where that is all that it lacks.
+/// The head of a block with its colon, if that is all it lacks.
 fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];

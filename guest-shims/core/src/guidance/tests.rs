@@ -1,4 +1,4 @@
-//! What is said of what; the texts as a whole are in the goldens of `glovebox-tests`.
+//! Advice per failure; the full texts are in the goldens of `glovebox-tests`.
 
 use super::*;
 use crate::{Resource, TrapKind};

@@ -1,8 +1,8 @@
-//! What TypeScript scripts run into: types are taken out of them, and what is more than a type stays what it is.
+//! Common failures of TypeScript scripts: types are removed, anything beyond types is left in place.
 
 use super::{Advice, AdviceKind, Failure};
 
-/// What of TypeScript makes code, by what the remover of types says of it, and what to write instead.
+/// TypeScript syntax that generates code, by the type remover's message, and what to write instead.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
@@ -41,7 +41,7 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What the remover of types did not take; none where it is not what raised it.
+/// Advice on what the type remover refused; `None` if it did not raise the exception.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {
@@ -55,14 +55,14 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
 }
 
-/// Whether it is not the script that is wrong, but a TypeScript file that it loads.
+/// Whether the fault is in a TypeScript file that the script loads, not in the script.
 fn is_in_module(failure: &Failure<'_>) -> bool {
     let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
     let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
     failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
-/// `import name = require('…')` as JavaScript has it.
+/// `import name = require('…')` in JavaScript.
 fn required(failure: &Failure<'_>) -> Option<super::Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
@@ -77,7 +77,7 @@ fn required(failure: &Failure<'_>) -> Option<super::Correction> {
     failure.corrected(format!("{}const {rest}", line.get(..indent)?))
 }
 
-/// Types where JavaScript is expected.
+/// Whether a line has types where JavaScript is expected.
 pub(super) fn looks_like(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);

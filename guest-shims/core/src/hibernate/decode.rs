@@ -1,4 +1,4 @@
-//! From bytes to a session. The bytes are anybody's.
+//! Decoding a session from untrusted bytes.
 
 use std::{io::Read, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::MemoryLimit;
 
-/// Reads a session, if it is authentic, of this image, and within the caps.
+/// Reads a session if it is authentic, belongs to this image, and is within the caps.
 pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,
@@ -45,7 +45,7 @@ pub fn decode(
     let entropy_key = match body.array()? {
         [0] => None,
         [1] => Some(body.array()?),
-        _ => return Err(damaged("its entropy is of no known kind")),
+        _ => return Err(damaged("its entropy has an unknown type")),
     };
     let forks = u64::from_le_bytes(body.array()?);
     let pages = body.pages(info.page_count, info.memory_bytes, image)?;
@@ -54,7 +54,7 @@ pub fn decode(
     Ok(Saved { executions: info.executions, memory_bytes: info.memory_bytes, globals, entropy_key, forks, pages, wasi })
 }
 
-/// Seals authentic bytes anew, under another key or another name, without unpacking them.
+/// Reseals authentic bytes under another key or another name, without decompressing them.
 pub fn reseal(
     bytes: &[u8],
     key: Option<&SessionKey>,
@@ -69,7 +69,7 @@ pub fn reseal(
     Ok(resealed)
 }
 
-/// Takes the bytes apart and checks the seal.
+/// Splits the bytes into their parts and checks the seal.
 fn opened<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Envelope<'a>, ResumeError> {
     let envelope = Envelope::split(bytes)?;
     match (envelope.seal, key) {
@@ -81,7 +81,7 @@ fn opened<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Resu
     seal.update(envelope.sealed);
     match (seal.verify(envelope.trailer), envelope.seal) {
         (true, _) => Ok(envelope),
-        (false, SealKind::Sha256) => Err(damaged("its checksum does not fit")),
+        (false, SealKind::Sha256) => Err(damaged("its checksum does not match")),
         (false, SealKind::HmacSha256) => Err(ResumeError::NotAuthentic),
     }
 }
@@ -90,7 +90,7 @@ fn damaged(reason: &str) -> ResumeError {
     ResumeError::Damaged { reason: reason.to_owned() }
 }
 
-/// The body, being unpacked. Nothing is allocated before the bytes for it have come out.
+/// The body, being decompressed. Nothing is allocated before its bytes have been decompressed.
 struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
 
 impl<'a> Body<'a> {
@@ -108,10 +108,10 @@ impl<'a> Body<'a> {
         Ok(bytes)
     }
 
-    /// The globals, which rest at the image's values between executions: anything else is no session of ours, and a
-    /// stack pointer of a stranger's choice.
+    /// The globals, which have the image's values between executions: anything else was not written by a sandbox and
+    /// would let a stranger choose the stack pointer.
     fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
-        let wrong = || damaged("its globals are not the image's");
+        let wrong = || damaged("its globals differ from the image's");
         let [count] = self.array()?;
         if usize::from(count) != image.globals.len() {
             return Err(wrong());
@@ -137,7 +137,7 @@ impl<'a> Body<'a> {
         for _ in 0..range_count {
             let first = u32::from_le_bytes(self.array()?);
             let length = u32::from_le_bytes(self.array()?);
-            // There is one way only to write a set of pages: ranges that touch are one.
+            // Each set of pages has exactly one encoding: adjacent ranges are merged.
             let follows = if ranges.is_empty() { first >= next } else { first > next };
             let stop = first.checked_add(length).filter(|stop| follows && length > 0 && *stop <= end);
             next = stop.ok_or_else(wrong)?;
@@ -165,10 +165,10 @@ impl<'a> Body<'a> {
         if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
     }
 
-    /// Nothing may follow, in the body or after it.
+    /// Nothing may follow, inside the body or after it.
     fn end(mut self) -> Result<(), ResumeError> {
         let mut more = [0];
         let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;
-        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("something follows its end")) }
+        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("there are bytes after its end")) }
     }
 }

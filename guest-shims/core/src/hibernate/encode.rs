@@ -1,4 +1,4 @@
-//! From a session to bytes.
+//! Encoding a session.
 
 use std::{
     io::{self, Read, Write},
@@ -11,7 +11,7 @@ use super::{
     seal::{Seal, SealKind},
 };
 
-/// Writes a session.
+/// Encodes a session.
 pub fn encode(
     saved: &Saved,
     image: &ImageView<'_>,
@@ -51,7 +51,7 @@ fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
     Ok(into)
 }
 
-/// Pages as their differences from the image's, one after the other.
+/// The differences of the pages from the image's, one after the other.
 struct Differences<'a, 'i, I> {
     image: &'a ImageView<'i>,
     pages: I,
@@ -74,7 +74,7 @@ impl<'a, I: Iterator<Item = (u32, &'a Arc<Page>)>> Read for Differences<'_, '_, 
     }
 }
 
-/// Ascending numbers as ranges of first number and count.
+/// Ascending numbers as ranges, each with its first number and its length.
 fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -86,7 +86,7 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Passes bytes on and seals them.
+/// Forwards bytes and updates the seal.
 struct Sealing<'a> {
     seal: Seal,
     into: &'a mut dyn Write,

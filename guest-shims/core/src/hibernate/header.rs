@@ -1,11 +1,11 @@
-//! The beginning of a hibernated session: what it is and whose, before anything of it is unpacked.
+//! The header of a hibernated session: what it is and where it belongs, readable without decompressing anything.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ImageView, MEMORY_UNIT_BYTES, PAGE_BYTES, ResumeError, Saved, seal::SealKind};
 use crate::Language;
 
-/// What every hibernated session begins with.
+/// The first bytes of every hibernated session.
 pub(super) const MAGIC: &[u8; 8] = b"GLOVEBOX";
 
 /// The version that is written, and the only one that is read.
@@ -14,19 +14,19 @@ pub(super) const VERSION: u16 = 1;
 /// Magic, version, seal, reserved byte, header length.
 const PRELUDE_BYTES: usize = 16;
 
-/// The most a header may take; ours take 300 bytes.
-const HEADER_BYTES_MOST: usize = 4096;
+/// The maximum size of a header; those written here take 300 bytes.
+const MAX_HEADER_BYTES: usize = 4096;
 
-/// The most bytes of a label.
-const LABEL_BYTES_MOST: usize = 200;
+/// The maximum size of a label.
+const MAX_LABEL_BYTES: usize = 200;
 
-/// What a hibernated session's bytes say about themselves. Labels: whoever made the bytes may have written anything.
-/// Held against the image and the policy when the session is resumed.
+/// The description in a hibernated session's header. It consists of labels: whoever made the bytes may have written
+/// anything. Resuming checks it against the image and the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HibernatedInfo {
-    /// The identity of the image it belongs to: the SHA-256 of the prepared module, in hexadecimal.
+    /// The image it belongs to: the SHA-256 of the prepared module, in hexadecimal.
     pub image_sha256: String,
     /// The runtime's name.
     pub runtime: String,
@@ -45,7 +45,7 @@ pub struct HibernatedInfo {
 }
 
 impl HibernatedInfo {
-    /// Reads the beginning of a hibernated session. Nothing is unpacked and no seal is checked.
+    /// Reads the header of a hibernated session. Nothing is decompressed and no seal is checked.
     pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
         Ok(Envelope::split(bytes)?.info)
     }
@@ -53,7 +53,8 @@ impl HibernatedInfo {
     pub(super) fn new(image: &ImageView<'_>, saved: &Saved) -> Self {
         Self {
             image_sha256: image.identity.to_owned(),
-            // A custom binary's is a path, which says more about the machine than it should, and may hold anything.
+            // The name of a custom binary is a path, which reveals more about the machine than it should, and may
+            // contain anything.
             runtime: if is_label(image.runtime) { image.runtime.to_owned() } else { "custom".to_owned() },
             version: image.version.map(str::to_owned),
             language: image.language,
@@ -64,21 +65,21 @@ impl HibernatedInfo {
         }
     }
 
-    /// Checks what holds for every session of every image.
+    /// Checks the invariants of every session of every image.
     fn check(&self) -> Result<(), ResumeError> {
         let wrong = |reason: &'static str| Err(ResumeError::Damaged { reason: reason.into() });
         let is_digest = |text: &str| {
             text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         if !is_digest(&self.image_sha256) {
-            return wrong("its image's identity is no SHA-256");
+            return wrong("its image's identity is not a SHA-256");
         }
-        // They stand in messages, and so on terminals.
+        // They appear in messages, and so on terminals.
         if !is_label(&self.runtime) || !self.version.as_deref().is_none_or(is_label) {
-            return wrong("its runtime's name cannot be one");
+            return wrong("its runtime's name is invalid");
         }
         if !self.memory_bytes.is_multiple_of(MEMORY_UNIT_BYTES) {
-            return wrong("its memory is no multiple of 64 KiB");
+            return wrong("its memory is not a multiple of 64 KiB");
         }
         if u64::from(self.page_count) > self.memory_bytes / PAGE_BYTES as u64 {
             return wrong("it has more pages than memory");
@@ -89,12 +90,12 @@ impl HibernatedInfo {
 
 fn is_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    !text.is_empty() && text.len() <= LABEL_BYTES_MOST && text.bytes().all(plain)
+    !text.is_empty() && text.len() <= MAX_LABEL_BYTES && text.bytes().all(plain)
 }
 
 /// Writes everything before the body.
 pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
-    // Plain strings and numbers: this cannot fail.
+    // Only strings and numbers: this cannot fail.
     let header = serde_json::to_vec(info).unwrap_or_default();
     let mut head = Vec::with_capacity(PRELUDE_BYTES + header.len());
     head.extend_from_slice(MAGIC);
@@ -105,7 +106,7 @@ pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
     head
 }
 
-/// A hibernated session's parts, unopened.
+/// The parts of a hibernated session, before decompression.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     pub(super) info: HibernatedInfo,
@@ -118,7 +119,7 @@ pub(super) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Takes the bytes apart and reads the header.
+    /// Splits the bytes into their parts and reads the header.
     pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
         let short = || ResumeError::Damaged { reason: "it ends too early".into() };
         let (magic, rest) = bytes.split_first_chunk().ok_or(ResumeError::NotASession)?;
@@ -132,10 +133,10 @@ impl<'a> Envelope<'a> {
         }
         let ([seal, reserved], rest) = rest.split_first_chunk().ok_or_else(short)?;
         let seal = SealKind::from_byte(*seal).filter(|_| *reserved == 0);
-        let seal = seal.ok_or_else(|| ResumeError::Damaged { reason: "its seal is of no known kind".into() })?;
+        let seal = seal.ok_or_else(|| ResumeError::Damaged { reason: "its seal has an unknown type".into() })?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let length = u32::from_le_bytes(*length) as usize;
-        if length > HEADER_BYTES_MOST {
+        if length > MAX_HEADER_BYTES {
             return Err(ResumeError::Damaged { reason: "its header is too long".into() });
         }
         let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;

@@ -1,4 +1,4 @@
-//! A session as bytes: to be kept in a file and continued in another process or on another machine.
+//! A session as bytes, to be stored in a file and continued in another process or on another machine.
 //!
 //! # Format, version 1
 //!
@@ -11,7 +11,7 @@
 //! | seal | 1 byte: 1 SHA-256, 2 HMAC-SHA-256 |
 //! | reserved | 1 byte: 0 |
 //! | header length | 4 bytes |
-//! | header | JSON: what [`HibernatedInfo`] tells |
+//! | header | JSON: the fields of [`HibernatedInfo`] |
 //! | body | one zstd frame |
 //! | trailer | the seal's 32 bytes over everything before it |
 //!
@@ -24,11 +24,12 @@
 //!
 //! # Trust
 //!
-//! Bytes may come from anybody. Nothing in them sets a limit, a quota, an id, or a right: those are the receiving policy's.
-//! What they say is held against the image and the policy while it is read, and nothing is allocated for sizes that
-//! are only claimed. What can be forged is what a script could have written itself: the guest's memory and its files. So
-//! without a key, resuming strangers' bytes is running strangers' code, inside the sandbox as ever. With a
-//! [`SessionKey`], bytes that were not sealed with it are refused before anything of them is interpreted.
+//! The bytes are untrusted. Nothing in them sets a limit, a quota, an id, or a right: those come from the receiving
+//! policy. Their claims are checked against the image and the policy while they are read, and nothing is allocated for
+//! sizes that are only claimed. What can be forged is what a script could have written itself: the guest's memory and
+//! its files. Without a key, resuming a stranger's bytes is therefore running a stranger's code, inside the sandbox as
+//! always. With a [`SessionKey`], bytes that were not sealed with it are refused before anything in them is
+//! interpreted.
 
 mod codec;
 mod decode;
@@ -51,10 +52,10 @@ use crate::{
     session::{PAGE_BYTES, Page, Pages},
 };
 
-/// Memory grows by this: WebAssembly's own page size.
+/// The unit of memory growth: WebAssembly's page size.
 const MEMORY_UNIT_BYTES: u64 = 64 << 10;
 
-/// Everything of a session that its image does not hold.
+/// The part of a session that its image does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// Executions so far: a label.
@@ -63,17 +64,17 @@ pub struct Saved {
     pub memory_bytes: u64,
     /// The mutable globals by export name, in order.
     pub globals: Vec<(String, u64)>,
-    /// What seeded entropy is drawn from.
+    /// The key of seeded entropy.
     pub entropy_key: Option<[u8; 32]>,
     /// How often the session was forked: seeds of later forks follow from it.
     pub forks: u64,
     /// The pages that differ from the image's.
     pub pages: Pages,
-    /// What `Wasi::save` gave.
+    /// The result of `Wasi::save`.
     pub wasi: Vec<u8>,
 }
 
-/// The image that a session is the difference to.
+/// The image that a session differs from.
 #[derive(Clone, Copy)]
 pub struct ImageView<'a> {
     /// The digest of the prepared module, in hexadecimal.
@@ -84,16 +85,16 @@ pub struct ImageView<'a> {
     pub version: Option<&'a str>,
     /// The runtime's language.
     pub language: Language,
-    /// The memory of an instance that nobody has run.
+    /// The memory size of a new instance.
     pub memory_bytes: u64,
     /// Its pages.
     pub page: &'a dyn Fn(u32) -> Option<Page>,
-    /// What the mutable globals are between executions, by export name, in order.
+    /// The mutable globals between executions, by export name, in order.
     pub globals: &'a [(String, u64)],
 }
 
 impl ImageView<'_> {
-    /// Turns a page into its difference from the image's, and back.
+    /// Converts a page to its difference from the image's, and back.
     fn difference(&self, number: u32, page: &mut Page) {
         if let Some(original) = (self.page)(number) {
             for (byte, original) in page.iter_mut().zip(original) {
@@ -103,28 +104,28 @@ impl ImageView<'_> {
     }
 }
 
-/// The key that a resumed session draws from: whether random numbers can be foretold is the policy's to say, never the bytes'.
+/// The entropy key of a resumed session: the policy decides whether random numbers are predictable, never the bytes.
 #[must_use]
 pub fn resumed_key(policy: Entropy, saved: Option<[u8; 32]>) -> Option<[u8; 32]> {
     let own = policy.key()?;
     Some(saved.unwrap_or(own))
 }
 
-/// The most that a saved session may claim, from the receiving policy.
+/// The maximum that a saved session may claim, from the receiving policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     /// Linear memory: `limits.memory_bytes`.
     pub memory_bytes: u64,
-    /// The WASI state as bytes.
+    /// The size of the WASI state.
     pub wasi_bytes: u64,
 }
 
 impl Caps {
-    /// What a policy's limits leave.
+    /// The caps that follow from a policy's limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
-        // Files are held to their quotas when they are restored; this only keeps what is unpacked in proportion. Beside them
-        // the WASI state has standard input and descriptors, which are small.
+        // Files are checked against their quotas when they are restored; this only keeps the decompressed size in
+        // proportion. Standard input and descriptors, the rest of the WASI state, are small.
         const MORE_BYTES: u64 = 4 << 20;
         let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
         Self { memory_bytes: limits.memory_bytes, wasi_bytes }

@@ -1,42 +1,42 @@
-//! The seal over a hibernated session: a digest, or a key's authentication code.
+//! The seal of a hibernated session: a digest or an authentication code.
 
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The bytes of either seal.
+/// The size of either seal.
 pub(super) const SEAL_BYTES: usize = 32;
 
-/// A key that hibernated sessions are sealed with (HMAC-SHA-256), so that nobody else's are resumed.
+/// A key for sealing hibernated sessions (HMAC-SHA-256), so that only sessions sealed with it are resumed.
 ///
-/// It authenticates and hides nothing: what a session holds can be read from its bytes without it.
+/// It authenticates but does not encrypt: a session's content can be read from its bytes without the key.
 #[derive(Clone)]
-pub struct SessionKey([u8; Self::BYTES_MOST]);
+pub struct SessionKey([u8; Self::MAX_BYTES]);
 
-/// The bytes are no key.
+/// The bytes are not a valid key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a session key cannot have {bytes} bytes; give {} to {} random ones",
     SessionKey::BYTES_LEAST,
-    SessionKey::BYTES_MOST
+    SessionKey::MAX_BYTES
 )]
 pub struct KeyError {
-    /// How many there are.
+    /// Their number.
     pub bytes: usize,
 }
 
 impl SessionKey {
-    /// The least bytes of a key: as many as the authentication code has.
+    /// The minimum length of a key: that of the authentication code.
     pub const BYTES_LEAST: usize = 32;
-    /// The most bytes of a key: the block of SHA-256. More would not make it stronger.
-    pub const BYTES_MOST: usize = 64;
+    /// The maximum length of a key: the block size of SHA-256. More would not make it stronger.
+    pub const MAX_BYTES: usize = 64;
 
     /// A key of these bytes. They must be random: a password is not.
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
         let wrong = KeyError { bytes: bytes.len() };
-        let mut block = [0; Self::BYTES_MOST];
-        // Filling up with zeros is what HMAC does with a short key (RFC 2104, section 2).
+        let mut block = [0; Self::MAX_BYTES];
+        // HMAC pads a short key with zeros (RFC 2104, section 2).
         let start = block.get_mut(..bytes.len()).filter(|start| start.len() >= Self::BYTES_LEAST).ok_or(wrong)?;
         start.copy_from_slice(bytes);
         Ok(Self(block))
@@ -49,7 +49,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// What seals: as the format's byte has it.
+/// The type of seal, as encoded in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealKind {
     /// Against damage only.
@@ -68,7 +68,7 @@ impl SealKind {
     }
 }
 
-/// A seal in the making.
+/// A seal being computed.
 #[derive(Debug)]
 pub(super) enum Seal {
     Sha256(Sha256),
@@ -76,7 +76,7 @@ pub(super) enum Seal {
 }
 
 impl Seal {
-    /// With a key, the code covers `bound_to` besides: bytes sealed for one name are no others'.
+    /// With a key, the code also covers `bound_to`: bytes sealed under one name are invalid under any other.
     pub(super) fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
         let mut code = Hmac::<Sha256>::new(key.into());
@@ -99,7 +99,7 @@ impl Seal {
         }
     }
 
-    /// Compares; an authentication code in constant time.
+    /// Compares the seal; an authentication code in constant time.
     pub(super) fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
         match self {
             Self::Sha256(digest) => digest.finalize().as_slice() == trailer,

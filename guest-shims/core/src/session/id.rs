@@ -1,13 +1,13 @@
 //! What sessions are called.
 
 /// The most bytes of a session's id.
-pub const SESSION_ID_BYTES_MOST: usize = 64;
+pub const MAX_SESSION_ID_BYTES: usize = 64;
 
 /// Whether this can be a session's id: 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front.
 #[must_use]
 pub fn is_session_id(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=SESSION_ID_BYTES_MOST).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
+    (1..=MAX_SESSION_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct CheckpointInfo {
 
 /// What a session did after an execution that was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct WentBack {
+pub struct Rollback {
     /// How many executions before the unwound one are lost with it. None are where a checkpoint was taken right before it.
     pub executions_lost: u64,
 }

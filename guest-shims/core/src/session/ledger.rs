@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_hold_together_has_a_most() {
+    fn what_they_hold_together_has_a_maximum() {
         let ledger = SessionLedger::default();
         let limits = bytes(100);
         let mut one = ledger.enter(&limits, 60).unwrap();

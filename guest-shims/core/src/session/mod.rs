@@ -1,9 +1,11 @@
 //! Sessions: interpreters that are kept between executions.
 //!
+//! * [`SessionState`]: the state machine, over what a [`SessionBackend`] gives; what becomes of it when its guest is lost (`recovery`).
 //! * [`Checkpoint`]: a saved state; [`Pages`]: the memory of it, as its difference to the image.
 //! * [`History`]: the states that a session can be set back to, when one is due and which one undoing takes.
 //! * [`SessionLedger`]: what all sessions hold together.
 
+mod backend;
 mod checkpoint;
 mod history;
 mod id;
@@ -11,11 +13,15 @@ mod info;
 mod ledger;
 mod pages;
 mod policy;
+mod recovery;
+mod state;
 
+pub use backend::{CtxOf, Executed, SessionBackend, SessionCall};
 pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
-pub use id::{SESSION_ID_BYTES_MOST, is_session_id};
-pub use info::{CheckpointId, CheckpointInfo, WentBack};
+pub use id::{MAX_SESSION_ID_BYTES, is_session_id};
+pub use info::{CheckpointId, CheckpointInfo, Rollback};
 pub use ledger::{Place, Reservation, SessionLedger, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
+pub use state::{RandomNumbers, SessionReport, SessionState};

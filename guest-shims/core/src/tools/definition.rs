@@ -1,4 +1,4 @@
-//! A tool as it is described, and its schema ready to be held against arguments.
+//! A tool's definition, and its schema compiled for checking arguments.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -6,20 +6,21 @@ use serde_json::{Value, json};
 
 use super::{Failure, ToolDefinitionError, ToolErrorKind, plain::Plain, schema::Costs};
 
-/// The most bytes of names, descriptions and schemas. A guest reads them whole.
-pub const CATALOGUE_BYTES_MOST: usize = 1 << 20;
+/// The maximum bytes of names, descriptions and schemas together. A guest reads them all.
+pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 
 /// The longest name.
-const NAME_BYTES_MOST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
-/// The most compiled bytes of one pattern, and of the cache it matches with.
+/// The maximum compiled size of one pattern, and of its matching cache.
 #[cfg(feature = "patterns")]
-const PATTERN_BYTES_MOST: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The same where the schema is somebody's who is not trusted. Classes of Unicode, such as `\w`, take some ten thousand.
-pub const FOREIGN_PATTERN_BYTES_MOST: usize = 64 << 10;
+/// The same for untrusted schemas. Unicode classes, such as `\w`, take some ten thousand.
+pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
-/// What cannot be written after a dot or as a keyword argument though it looks like a name, and what `tools` has itself.
+/// Words that cannot be written after a dot or as a keyword argument although they look like names, and the attributes
+/// of `tools`.
 const RESERVED: [&str; 42] = [
     "False",
     "None",
@@ -56,7 +57,7 @@ const RESERVED: [&str; 42] = [
     "while",
     "with",
     "yield",
-    // An object that has it is taken for a promise, or for another class.
+    // An object with this attribute is taken for a promise, or for another class.
     "then",
     "constructor",
     "ToolError",
@@ -71,18 +72,18 @@ const RESERVED: [&str; 42] = [
 pub struct Definition<'a> {
     /// The name that scripts call it by.
     pub name: &'a str,
-    /// What it does, in words.
+    /// What it does, for people and models.
     pub description: &'a str,
-    /// What its arguments must be, as JSON Schema.
+    /// The JSON Schema of its arguments.
     pub schema: &'a Value,
-    /// Whether the schema comes from somebody who is not trusted.
+    /// Whether the schema is untrusted.
     pub is_foreign: bool,
 }
 
-/// What arguments are held to: the reason in words if they do not fit.
+/// Checks arguments; the error says why they do not match.
 type Validator = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
-/// A tool whose description is sound.
+/// A tool with a valid definition.
 pub struct Checked {
     costs: Costs,
     validator: Validator,
@@ -101,23 +102,23 @@ impl Definition<'_> {
         if is_name(self.name) {
             return Ok(());
         }
-        Err(ToolDefinitionError::Name(self.name.chars().take(NAME_BYTES_MOST + 1).collect()))
+        Err(ToolDefinitionError::Name(self.name.chars().take(MAX_NAME_BYTES + 1).collect()))
     }
 
-    /// Compiles the schema, regular expressions in it too.
+    /// Compiles the schema with its regular expressions.
     #[cfg(feature = "patterns")]
     pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
-        let pattern_bytes = if self.is_foreign { FOREIGN_PATTERN_BYTES_MOST } else { PATTERN_BYTES_MOST };
+        let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };
         let patterns = jsonschema::PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
         let mut options = jsonschema::options().with_pattern_options(patterns).offline();
         if self.is_foreign {
-            // Of a text whose format is `regex` an expression would be made.
+            // The `regex` format would compile expressions out of arguments.
             options = options.should_validate_formats(false);
         }
         self.checked_by(|schema| {
             let validator = options.build(schema).map_err(|error| error.to_string())?;
             Ok(Box::new(move |arguments| {
-                // The value itself is left out: it may be as long as the arguments.
+                // Without the value: it may be as long as the arguments.
                 let told = |error: jsonschema::ValidationError<'_>| {
                     at(&error.instance_path().to_string(), &error.masked().to_string())
                 };
@@ -126,7 +127,7 @@ impl Definition<'_> {
         })
     }
 
-    /// The same without regular expressions: a schema that has them is refused.
+    /// Like [`check`](Self::check), but refuses a schema with regular expressions.
     pub fn check_plain(&self) -> Result<Checked, ToolDefinitionError> {
         self.checked_by(|schema| {
             let plain = Plain::of(schema)?;
@@ -169,12 +170,12 @@ impl Checked {
     }
 }
 
-/// What is wrong, with its place where that is not the whole.
+/// What is wrong, with the location unless it is the whole value.
 fn at(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
 
-/// What a guest learns about its tools, as JSON text.
+/// The guest's list of tools, as JSON text.
 #[must_use]
 pub fn catalogue<'a>(tools: impl Iterator<Item = &'a Checked>) -> String {
     let tools: Vec<&Value> = tools.map(|tool| &tool.description).collect();
@@ -185,11 +186,11 @@ fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.len() <= NAME_BYTES_MOST
+        && name.len() <= MAX_NAME_BYTES
         && !RESERVED.contains(&name)
 }
 
-/// The names of the arguments in the order in which they are taken when they have none.
+/// The argument names in the order of positional arguments.
 fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);

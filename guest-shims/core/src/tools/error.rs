@@ -1,11 +1,11 @@
-//! How tools and their calls fail.
+//! Failures of tools and their calls.
 
 use glovebox_vfs::escaped;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a tool's handler says when it has no result. The guest sees the message, as `tools.ToolError`.
+/// The failure of a tool's handler. The guest sees the message, as `tools.ToolError`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -14,26 +14,26 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// A failure in words for the script. Keep out of them what a script may not know.
+    /// A failure with a message for the script. Leave out what a script must not know.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)
     }
 
-    /// The same as a failure of this kind, whose class is what the guest sees: for whoever passes on what another host or component
-    /// has said.
+    /// A failure of this kind, which decides the class that the guest sees: for forwarding the failure of another host
+    /// or component.
     #[must_use]
     pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }
     }
 
-    /// What kind of failure it is. Default: [`ToolErrorKind::Failed`].
+    /// The kind of failure. Default: [`ToolErrorKind::Failed`].
     #[must_use]
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
-    /// The words.
+    /// The message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -52,23 +52,23 @@ impl From<&str> for ToolError {
     }
 }
 
-/// Why a call gave the guest no result.
+/// Why a call returned no result to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolErrorKind {
-    /// The handler said so, or panicked.
+    /// The handler failed or panicked.
     Failed,
-    /// A limit: `tool_calls`, `tool_bytes`, `memory_bytes`, or what the host runs at once.
+    /// A limit: `tool_calls`, `tool_bytes`, `memory_bytes`, or the number of concurrent calls of the host.
     Limit,
-    /// It took longer than `tool_timeout_ms`.
+    /// The call took longer than `tool_timeout_ms`.
     Timeout,
-    /// No tool has this name.
+    /// There is no tool of this name.
     Unknown,
-    /// The arguments are not what the tool's schema asks for.
+    /// The arguments do not match the tool's schema.
     InvalidArguments,
 }
 
 impl ToolErrorKind {
-    /// The name of the class that the guest sees.
+    /// The class name that the guest sees.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,25 +87,25 @@ impl Serialize for ToolErrorKind {
     }
 }
 
-/// The longest message of a failure that a guest gets, in bytes.
-const MESSAGE_BYTES_MOST: usize = 4096;
+/// The maximum length of a failure's message for a guest, in bytes.
+const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// Why a call failed, as the guest and the record are told.
+/// Why a call failed, for the guest and the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How.
+    /// The kind.
     pub kind: ToolErrorKind,
-    /// In words, at most 4 KiB of them.
+    /// The message, at most 4 KiB.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure; more words than fit are cut.
+    /// A failure; a message that is too long is truncated.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        if message.len() > MESSAGE_BYTES_MOST {
-            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MOST));
+        if message.len() > MAX_MESSAGE_BYTES {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
             message.push('…');
         }
         Self { kind, message }
@@ -122,16 +122,16 @@ impl From<ToolError> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolDefinitionError {
-    /// The name is none that scripts could write.
+    /// The name is not valid in scripts.
     #[error(
         "tool `{name}`: a name is 1 to 64 letters, digits and underscores, begins with a letter, and is neither a \
          keyword nor what `tools` has itself", name = escaped(.0)
     )]
     Name(String),
-    /// Two tools have this name.
+    /// Two tools have the same name.
     #[error("tool `{name}` is registered twice; give one of them another name", name = escaped(.0))]
     Duplicate(String),
-    /// The schema cannot be.
+    /// The schema is invalid or unsupported.
     #[error("tool `{name}`: its schema cannot be used: {reason}", name = escaped(.name))]
     Schema {
         /// The tool.
@@ -139,17 +139,17 @@ pub enum ToolDefinitionError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Nothing answers its calls.
+    /// The tool has no handler.
     #[error(
         "tool `{name}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`", name = escaped(.0)
     )]
     NoHandler(String),
     /// All descriptions and schemas together are too long.
-    #[error("the tools' descriptions and schemas take {bytes} bytes together; the most is {most}")]
+    #[error("the tools' descriptions and schemas take {bytes} bytes together; the maximum is {most}")]
     TooLarge {
-        /// What they take.
+        /// Their size.
         bytes: usize,
-        /// What they may take.
+        /// The maximum.
         most: usize,
     },
 }

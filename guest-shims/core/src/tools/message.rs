@@ -1,32 +1,32 @@
-//! What a guest writes to the device.
+//! The messages that a guest writes to the device.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// A message of a guest's.
+/// A message of a guest.
 #[derive(Debug, PartialEq)]
 pub enum Message {
-    /// It wants the catalogue.
+    /// Requests the catalogue.
     List,
-    /// It calls a tool.
+    /// Calls a tool.
     Call {
-        /// Its own name for the call.
+        /// The guest's id for the call.
         id: u64,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// An object, unless the guest sent something else.
         arguments: Value,
     },
-    /// How long its next read may wait; none: until a reply is due.
+    /// Sets the timeout of its next read; `None` waits until a reply is due.
     Wait(Option<Duration>),
 }
 
-/// The largest integer that JSON carries through JavaScript unharmed.
-const ID_MOST: u64 = (1 << 53) - 1;
+/// The largest integer that JSON preserves in JavaScript.
+const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
-    /// Reads a message; the reason where it is none. Nesting is bounded by the parser, at 128 levels.
+    /// Parses a message, or says why it is invalid. The parser bounds nesting at 128 levels.
     pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is no JSON object, or nested more than 128 levels deep");
@@ -47,18 +47,18 @@ impl Message {
         if fields.is_empty() { Ok(message) } else { Err("it has a key that no message has") }
     }
 
-    /// A call's id alone, without making values of the rest.
+    /// A call's id alone, without parsing the rest into values.
     #[must_use]
     pub fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
         struct Envelope {
             id: u64,
         }
-        serde_json::from_slice::<Envelope>(text).ok().map(|envelope| envelope.id).filter(|id| *id <= ID_MOST)
+        serde_json::from_slice::<Envelope>(text).ok().map(|envelope| envelope.id).filter(|id| *id <= MAX_ID)
     }
 
     fn call(fields: &mut Map<String, Value>) -> Result<Self, &'static str> {
-        let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= ID_MOST);
+        let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= MAX_ID);
         let id = id.ok_or("`id` is a whole number below 2^53")?;
         let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` is a string") };
         let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
@@ -66,16 +66,17 @@ impl Message {
     }
 }
 
-/// What the host takes to hold a JSON text as values, in bytes: more than it really does. For whoever is to parse what
-/// somebody untrusted has written, before it is parsed.
+/// An upper bound of the host memory for a JSON text as values, in bytes. For checking untrusted text before it is
+/// parsed.
 ///
 /// ```
 /// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);
 /// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
 /// ```
 ///
-/// A value is 32 bytes; an object's first entry takes a node of a tree for eleven, some 640 bytes; a list's takes four values. So a text of seven
-/// bytes an object becomes ninety times its size, and what is held for a guest must be counted before it is made.
+/// A value is 32 bytes; an object's first entry allocates a tree node for eleven, some 640 bytes; a list's first entry
+/// takes four values. A text with seven bytes per object grows to ninety times its size, and memory for a guest must be
+/// counted before it is allocated.
 #[must_use]
 pub fn weight(text: &[u8]) -> u64 {
     const VALUE: u64 = 64;
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_text_weighs_more_than_what_it_becomes() {
-        // The worst there are: objects of one entry, empty strings, small numbers, empty lists.
+        // The worst cases: objects of one entry, empty strings, small numbers, empty lists.
         for (unit, real) in [(r#"{"":0}"#, 632 + 32), (r#""""#, 32), ("0", 32), ("[]", 32), ("[0]", 32 + 4 * 32)] {
             let text = format!("[{}]", vec![unit; 1000].join(","));
             assert!(weight(text.as_bytes()) >= 1000 * real, "{unit}: {}", weight(text.as_bytes()));

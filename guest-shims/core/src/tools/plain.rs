@@ -1,18 +1,18 @@
 //! JSON Schema without regular expressions, for providers that have to be small.
 //!
-//! The library that the engine checks with is larger than an interpreter once it is compiled to WebAssembly: 2.6 MB, most of it
-//! regular expressions and their tables. This knows the keywords of draft 2020-12 that arguments of tools are described with, and
-//! refuses by name those that it does not hold values to; whatever else a schema says is an annotation, `format` too, as
-//! that draft has it. What both know means the same to both: the tests hold one against the other.
+//! The library that the engine uses is larger than an interpreter when compiled to WebAssembly: 2.6 MB, most of it
+//! regular expressions and their tables. This validator implements the keywords of draft 2020-12 that describe
+//! arguments of tools, and refuses by name those that it does not enforce; all other keywords, including `format`, are
+//! annotations, as in that draft. Keywords that both implement mean the same in both: the tests compare them.
 
 use std::{collections::HashMap, ptr};
 
 use serde_json::{Map, Value};
 
-/// How deep one schema may lead to another in a check, by values and in place. Each level takes a little of the stack.
-const LEVELS_MOST: usize = 400;
+/// How many schemas one check may recurse through, by values and in place. Each level uses a little of the stack.
+const MAX_LEVELS: usize = 400;
 
-/// Keywords that values would have to be held to.
+/// Keywords that would have to be enforced.
 const REFUSED: [&str; 9] = [
     "pattern",
     "patternProperties",
@@ -25,18 +25,18 @@ const REFUSED: [&str; 9] = [
     "$dynamicRef",
 ];
 
-/// A schema that values can be held to.
+/// A compiled schema.
 pub(super) struct Plain(Vec<Vec<Rule>>);
 
-/// What does not fit.
+/// Why a value is invalid.
 #[derive(Debug)]
-pub(super) struct Misfit {
-    /// Where, innermost first.
+pub(super) struct ValidationError {
+    /// The location, innermost name first.
     place: Vec<String>,
     message: String,
 }
 
-impl Misfit {
+impl ValidationError {
     fn here(message: impl Into<String>) -> Self {
         Self { place: Vec::new(), message: message.into() }
     }
@@ -46,16 +46,16 @@ impl Misfit {
         self
     }
 
-    /// The place as a JSON pointer, and what is wrong there.
+    /// The location as a JSON pointer, and what is wrong there.
     pub(super) fn words(&self) -> (String, &str) {
         let place = self.place.iter().rev().fold(String::new(), |place, part| place + "/" + part);
         (place, &self.message)
     }
 }
 
-type Held = Result<(), Misfit>;
+type Validity = Result<(), ValidationError>;
 
-/// One thing that a value must be. Schemas are numbers in the list of all.
+/// One rule for a value. Schemas are indices into the list of all.
 enum Rule {
     Never,
     Type(Vec<String>),
@@ -78,7 +78,7 @@ enum Rule {
     If { condition: usize, then: Option<usize>, otherwise: Option<usize> },
 }
 
-/// What has a size.
+/// Values that have a size.
 #[derive(Clone, Copy)]
 enum Sized {
     Text,
@@ -87,7 +87,7 @@ enum Sized {
 }
 
 impl Plain {
-    /// Reads a schema whose extent, depth and references were checked already.
+    /// Compiles a schema whose size, depth and references were checked already.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new() };
         reader.add(schema);
@@ -98,27 +98,28 @@ impl Plain {
         Ok(Self(rules))
     }
 
-    /// Whether a value fits.
-    pub(super) fn check(&self, value: &Value) -> Held {
-        self.hold(0, value, LEVELS_MOST)
+    /// Checks a value.
+    pub(super) fn check(&self, value: &Value) -> Validity {
+        self.validate(0, value, MAX_LEVELS)
     }
 
-    fn hold(&self, schema: usize, value: &Value, left: usize) -> Held {
-        let left = left.checked_sub(1).ok_or_else(|| Misfit::here("it nests too deep to be held to the schema"))?;
+    fn validate(&self, schema: usize, value: &Value, left: usize) -> Validity {
+        let left =
+            left.checked_sub(1).ok_or_else(|| ValidationError::here("it nests too deep to be held to the schema"))?;
         let rules = self.0.get(schema).map_or(&[][..], Vec::as_slice);
-        rules.iter().try_for_each(|rule| self.hold_to(rule, value, left))
+        rules.iter().try_for_each(|rule| self.apply(rule, value, left))
     }
 
     fn fits(&self, schema: usize, value: &Value, left: usize) -> bool {
-        self.hold(schema, value, left).is_ok()
+        self.validate(schema, value, left).is_ok()
     }
 
-    fn hold_to(&self, rule: &Rule, value: &Value, left: usize) -> Held {
+    fn apply(&self, rule: &Rule, value: &Value, left: usize) -> Validity {
         let wrong = |is_wrong: bool, message: &dyn Fn() -> String| {
-            if is_wrong { Err(Misfit::here(message())) } else { Ok(()) }
+            if is_wrong { Err(ValidationError::here(message())) } else { Ok(()) }
         };
         match rule {
-            Rule::Never => Err(Misfit::here("nothing is allowed here")),
+            Rule::Never => Err(ValidationError::here("nothing is allowed here")),
             Rule::Type(names) => {
                 let fits = names.iter().any(|name| is_of_type(value, name));
                 wrong(!fits, &|| format!("value is not of type {}", listed(names)))
@@ -150,13 +151,13 @@ impl Plain {
             Rule::Properties { named, others } => self.properties(value, named, *others, left),
             Rule::PropertyNames(schema) => {
                 let mut names = value.as_object().into_iter().flat_map(Map::keys);
-                names.try_for_each(|name| self.hold(*schema, &Value::String(name.clone()), left))
+                names.try_for_each(|name| self.validate(*schema, &Value::String(name.clone()), left))
             }
             Rule::Items { first, others } => {
                 let schemas = first.iter().copied().map(Some).chain(std::iter::repeat(*others));
                 let items = value.as_array().into_iter().flatten();
                 items.zip(schemas).enumerate().try_for_each(|(at, (item, schema))| {
-                    schema.map_or(Ok(()), |schema| self.hold(schema, item, left).map_err(|wrong| wrong.within(at)))
+                    schema.map_or(Ok(()), |schema| self.validate(schema, item, left).map_err(|wrong| wrong.within(at)))
                 })
             }
             Rule::Contains { schema, least, most } => {
@@ -165,7 +166,7 @@ impl Plain {
                 let fits = value.as_array().is_none_or(|items| (*least..=*most).contains(&count(items)));
                 wrong(!fits, &|| "value has too few or too many elements of the kind that it must contain".into())
             }
-            Rule::All(schemas) => schemas.iter().try_for_each(|schema| self.hold(*schema, value, left)),
+            Rule::All(schemas) => schemas.iter().try_for_each(|schema| self.validate(*schema, value, left)),
             Rule::Any(schemas) => {
                 let fits = schemas.iter().any(|schema| self.fits(*schema, value, left));
                 wrong(!fits, &|| "value is not valid under any of the given schemas".into())
@@ -177,20 +178,28 @@ impl Plain {
             Rule::Not(schema) => wrong(self.fits(*schema, value, left), &|| "value is what it must not be".into()),
             Rule::If { condition, then, otherwise } => {
                 let next = if self.fits(*condition, value, left) { then } else { otherwise };
-                next.map_or(Ok(()), |schema| self.hold(schema, value, left))
+                next.map_or(Ok(()), |schema| self.validate(schema, value, left))
             }
         }
     }
 
-    fn properties(&self, value: &Value, named: &HashMap<String, usize>, others: Option<usize>, left: usize) -> Held {
+    fn properties(
+        &self,
+        value: &Value,
+        named: &HashMap<String, usize>,
+        others: Option<usize>,
+        left: usize,
+    ) -> Validity {
         for (name, property) in value.as_object().into_iter().flatten() {
             let Some(schema) = named.get(name).copied().or(others) else { continue };
             let is_never = self.0.get(schema).is_some_and(|rules| matches!(rules.as_slice(), [Rule::Never]));
             if is_never && !named.contains_key(name) {
                 let name: String = name.chars().take(64).collect();
-                return Err(Misfit::here(format!("additional properties are not allowed ('{name}' was unexpected)")));
+                return Err(ValidationError::here(format!(
+                    "additional properties are not allowed ('{name}' was unexpected)"
+                )));
             }
-            self.hold(schema, property, left).map_err(|wrong| wrong.within(name))?;
+            self.validate(schema, property, left).map_err(|wrong| wrong.within(name))?;
         }
         Ok(())
     }
@@ -214,11 +223,11 @@ impl Sized {
     }
 }
 
-/// Reads schemas, each once.
+/// Compiles schemas, each once.
 struct Reader<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address: what several refer to is one.
+    /// By address: a schema with several references is compiled once.
     index: HashMap<*const Value, usize>,
 }
 
@@ -306,7 +315,7 @@ impl<'a> Reader<'a> {
         Ok(rules)
     }
 
-    /// What several keywords say together.
+    /// The rules that several keywords define together.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
         let wrong = |keyword: &str| format!("`{keyword}` is not what it must be");
         if keywords.contains_key("properties") || keywords.contains_key("additionalProperties") {
@@ -319,7 +328,7 @@ impl<'a> Reader<'a> {
             let others = keywords.get("additionalProperties").map(|schema| self.add(schema));
             rules.push(Rule::Properties { named, others });
         }
-        // Before draft 2020-12 the first elements' schemas stood in `items`, and that of the others in `additionalItems`.
+        // Before draft 2020-12, `items` held the first elements' schemas and `additionalItems` that of the others.
         let (first, others) = match keywords.get("items") {
             Some(first @ Value::Array(_)) => (Some(first), keywords.get("additionalItems")),
             others => (keywords.get("prefixItems"), others),
@@ -347,10 +356,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn require(value: &Value, name: &str) -> Held {
+fn require(value: &Value, name: &str) -> Validity {
     match value {
         Value::Object(members) if !members.contains_key(name) => {
-            Err(Misfit::here(format!("\"{name}\" is a required property")))
+            Err(ValidationError::here(format!("\"{name}\" is a required property")))
         }
         _ => Ok(()),
     }
@@ -366,7 +375,7 @@ fn texts(said: &Value) -> Option<Vec<String>> {
     said.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// A number of things. A schema may write it with a fraction of 0.
+/// A number of things. A schema may write it with a zero fraction.
 fn count(said: &Value) -> Option<u64> {
     said.as_u64()
         .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())
@@ -401,7 +410,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether two values are equal as JSON Schema has it: 1 is 1.0.
+/// Whether two values are equal in JSON Schema: 1 equals 1.0.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -416,7 +425,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Sorted by their text first, so that a long array is not compared each with each.
+/// Sorts by text first, so that a long array is not compared pairwise.
 fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
     let mut texts: Vec<String> = items.iter().map(|item| plainly(item).to_string()).collect();
@@ -424,8 +433,8 @@ fn has_equals(value: &Value) -> bool {
     texts.windows(2).any(|pair| matches!(pair, [one, other] if one == other))
 }
 
-/// The value with each number as a fraction, so that equal ones are written alike. The order of an object's members is
-/// that of their names already.
+/// The value with each number as a fraction, so that equal numbers are written alike. An object's members are already
+/// sorted by name.
 fn plainly(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),

@@ -84,7 +84,7 @@ impl Serialize for ToolRecord {
 }
 
 /// The longest name in a record, in characters.
-const NAME_CHARS_MOST: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// The calls of an execution as they are written down. Times are counted from its beginning.
 #[derive(Debug)]
@@ -95,15 +95,15 @@ pub(super) struct Records {
 
 impl Records {
     /// None yet; their contents may take so much together.
-    pub(super) fn new(bytes_most: u64) -> Self {
-        Self { list: Vec::new(), bytes_left: bytes_most }
+    pub(super) fn new(max_bytes: u64) -> Self {
+        Self { list: Vec::new(), bytes_left: max_bytes }
     }
 
     /// Writes a call down, unfinished, and says which one it is.
     pub(super) fn begin(&mut self, name: &str, arguments: String, now: Duration) -> usize {
         let arguments = self.keep(arguments);
         self.list.push(ToolRecord {
-            name: name.chars().take(NAME_CHARS_MOST).collect(),
+            name: name.chars().take(MAX_NAME_CHARS).collect(),
             arguments,
             outcome: ToolOutcome::Unfinished,
             started: now,

@@ -53,10 +53,10 @@ pub fn not_understood(reason: &str) -> String {
 }
 
 /// A result that is no longer than it may be.
-pub fn within(text: String, bytes_most: u64) -> Answer {
+pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
-    if bytes > bytes_most {
-        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {bytes_most}");
+    if bytes > max_bytes {
+        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {max_bytes}");
         return Err(Failure::new(ToolErrorKind::Limit, message));
     }
     Ok(text)
@@ -72,8 +72,8 @@ pub fn json_text(text: String) -> Answer {
 
 /// That a call took too long.
 #[must_use]
-pub fn timeout(most_ms: u64) -> Failure {
-    Failure::new(ToolErrorKind::Timeout, format!("it took longer than {most_ms} ms (`limits.tool_timeout_ms`)"))
+pub fn timeout(max_ms: u64) -> Failure {
+    Failure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
 }
 
 /// Takes room for an answer; one that there is no room for becomes a failure that says so. A failure's own few bytes are held
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_has_a_most() {
+    fn a_result_has_a_maximum() {
         for (length, fits) in [(3, true), (4, true), (5, false)] {
             let result = within("x".repeat(length), 4);
             assert_eq!(result.is_ok(), fits, "{length}");

@@ -1,9 +1,9 @@
-//! What it costs to hold arguments to a schema.
+//! The cost of checking arguments against a schema.
 //!
-//! A script chooses the arguments, nobody can stop a check that has begun, and a schema that refers to itself from several
-//! places takes exponential time: each level of the arguments multiplies what the one below it costs. So the schema is
-//! gone through once as a graph, for the most that a value at each depth can cost, and before arguments are checked, that is
-//! added up over their values.
+//! A script chooses the arguments, a check that has begun cannot be stopped, and a schema that refers to itself from
+//! several places takes exponential time: each level of the arguments multiplies the cost of the one below it. So the
+//! schema is analysed once as a graph, for the maximum cost of a value at each depth; before arguments are checked,
+//! these costs are summed over their values.
 
 use std::{collections::HashMap, ptr};
 
@@ -11,34 +11,34 @@ use serde_json::{Map, Value};
 
 use super::{Failure, ToolErrorKind};
 
-/// The most schemas that one tool's consists of.
-const SCHEMAS_MOST: usize = 1_000;
+/// The maximum number of schemas in one tool's schema.
+const MAX_SCHEMAS: usize = 1_000;
 
-/// The most regular expressions of one tool.
-const PATTERNS_MOST: usize = 64;
+/// The maximum number of regular expressions of one tool.
+const MAX_PATTERNS: usize = 64;
 
-/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. With the arguments' own depth it bounds how deep
-/// a check recurses.
-const IN_PLACE_MOST: usize = 32;
+/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. Together with the arguments'
+/// own depth, it bounds the recursion of a check.
+const MAX_IN_PLACE: usize = 32;
 
-/// How deep a schema's text nests: as deep as JSON text that is read.
-const DEPTH_MOST: usize = 127;
+/// How deep a schema's text may nest: as deep as parsed JSON text.
+const MAX_DEPTH: usize = 127;
 
-/// The most that one check may cost: about a schema, an element of an `enum` or a name of `required` each. A second or so.
-const COST_MOST: u64 = 100_000_000;
+/// The maximum cost of one check: about one per schema, element of an `enum` or name in `required`. A second or so.
+const MAX_COST: u64 = 100_000_000;
 
 /// Keywords whose schemas depend on where they are reached from, or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
-/// The most that the check of one value costs, by its depth in the arguments.
+/// The maximum cost of checking one value, by its depth in the arguments.
 pub(super) struct Costs(Vec<u64>);
 
 /// One schema of the graph: the others that it applies, by index.
 #[derive(Default)]
 struct Node {
-    /// What it costs by itself.
+    /// Its own cost.
     own: u64,
-    /// How often what it applies is gone through.
+    /// How often the schemas it applies are checked.
     times: u64,
     /// Those that it applies to the same value.
     here: Vec<usize>,
@@ -48,19 +48,19 @@ struct Node {
     also: Vec<usize>,
 }
 
-/// The graph while it is made.
+/// The graph under construction.
 struct Graph<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address: a schema that several refer to is one.
+    /// By address: a schema with several references is one node.
     index: HashMap<*const Value, usize>,
     patterns: usize,
 }
 
 impl Costs {
-    /// Goes through a schema.
+    /// Analyses a schema.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        check_depth(schema, DEPTH_MOST, true)?;
+        check_depth(schema, MAX_DEPTH, true)?;
         let mut graph = Graph { root: schema, found: Vec::new(), index: HashMap::new(), patterns: 0 };
         graph.add(schema)?;
         let mut nodes = Vec::new();
@@ -77,7 +77,7 @@ impl Costs {
         let mut sum = 0_u64;
         for cost in &self.0 {
             sum = sum.saturating_add(cost.saturating_mul(level.len() as u64));
-            if sum > COST_MOST {
+            if sum > MAX_COST {
                 break;
             }
             level = level.into_iter().flat_map(below).collect();
@@ -98,10 +98,11 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Refuses what nests too deep, and what gives a part of the schema a name of its own, which would change what references mean.
+/// Refuses text that nests too deep, and parts with an `$id` of their own, which would change the meaning of
+/// references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
-        return Err(format!("it nests more than {DEPTH_MOST} levels deep"));
+        return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
     };
     if !is_root && value.get("$id").is_some_and(Value::is_string) {
         return Err("only the whole schema can have an `$id`".into());
@@ -109,7 +110,7 @@ fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> 
     below(value).try_for_each(|value| check_depth(value, left, false))
 }
 
-/// How many values one is.
+/// The number of values in a value.
 fn size(value: &Value) -> u64 {
     below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
 }
@@ -120,8 +121,8 @@ impl<'a> Graph<'a> {
             return Ok(*index);
         }
         let index = self.found.len();
-        if index == SCHEMAS_MOST {
-            return Err(format!("it consists of more than {SCHEMAS_MOST} schemas"));
+        if index == MAX_SCHEMAS {
+            return Err(format!("it consists of more than {MAX_SCHEMAS} schemas"));
         }
         self.found.push(schema);
         self.index.insert(ptr::from_ref(schema), index);
@@ -166,8 +167,8 @@ impl<'a> Graph<'a> {
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
-                    // Each schema in place may be gone through once more for each that it is in.
-                    node.times = IN_PLACE_MOST as u64 + 1;
+                    // Each schema in place may be checked once more for each one that contains it.
+                    node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }
                 "pattern" => self.add_patterns(1)?,
@@ -180,17 +181,17 @@ impl<'a> Graph<'a> {
 
     fn add_patterns(&mut self, more: usize) -> Result<(), String> {
         self.patterns = self.patterns.saturating_add(more);
-        if self.patterns > PATTERNS_MOST {
-            return Err(format!("it has more than {PATTERNS_MOST} regular expressions"));
+        if self.patterns > MAX_PATTERNS {
+            return Err(format!("it has more than {MAX_PATTERNS} regular expressions"));
         }
         Ok(())
     }
 
-    /// What a reference leads to.
+    /// The target of a reference.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
-        // An encoded pointer would have to be read as the validator reads it.
+        // An encoded pointer would have to be decoded exactly as the validator does.
         if pointer.contains('%') {
             return Err(format!("`$ref` {reference}: it must be written without `%`"));
         }
@@ -212,7 +213,7 @@ fn named(value: &Value) -> impl Iterator<Item = &Value> {
 /// The schemas in an order in which each comes after those that it applies in place.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
-    for _ in 0..=IN_PLACE_MOST {
+    for _ in 0..=MAX_IN_PLACE {
         let deeper = |node: &Node| node.here.iter().filter_map(|at| depths.get(*at)).max().map_or(0, |most| most + 1);
         let next: Vec<usize> = nodes.iter().map(deeper).collect();
         if next == depths {
@@ -222,14 +223,14 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
         }
         depths = next;
     }
-    Err(format!("more than {IN_PLACE_MOST} schemas apply to one value through one another, or one refers to itself"))
+    Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
 }
 
-/// What the first schema costs at most for one value, by how deep in the arguments that is.
+/// The maximum cost of the first schema for one value, by the value's depth in the arguments.
 fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     let mut above = vec![0_u64; nodes.len()];
     let mut costs = Vec::new();
-    for depth in 0..=DEPTH_MOST {
+    for depth in 0..=MAX_DEPTH {
         let mut level = vec![0_u64; nodes.len()];
         for at in order {
             let Some(node) = nodes.get(*at) else { continue };

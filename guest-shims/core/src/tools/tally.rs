@@ -13,8 +13,8 @@ pub const NO_ROOM: &str = "the host has no room for the arguments: `limits.memor
 /// The calls of one execution. Times are counted from its beginning.
 #[derive(Debug)]
 pub struct Tally {
-    calls_most: u64,
-    bytes_most: u64,
+    max_calls: u64,
+    max_bytes: u64,
     counted: u64,
     refused: u64,
     records: Records,
@@ -34,8 +34,8 @@ impl Tally {
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Self {
-            calls_most: limits.tool_calls,
-            bytes_most: limits.tool_bytes,
+            max_calls: limits.tool_calls,
+            max_bytes: limits.tool_bytes,
             counted: 0,
             refused: 0,
             records: Records::new(limits.tool_record_bytes),
@@ -44,8 +44,8 @@ impl Tally {
 
     /// The most bytes that a result may have.
     #[must_use]
-    pub fn bytes_most(&self) -> u64 {
-        self.bytes_most
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
     /// Counts one that there is no room for.
@@ -62,9 +62,9 @@ impl Tally {
 
     /// Counts a call and writes it down, unfinished; one too many is refused.
     pub fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
-        if self.counted >= self.calls_most {
+        if self.counted >= self.max_calls {
             self.refused += 1;
-            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.calls_most);
+            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
             return Err(Failure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;
@@ -79,8 +79,8 @@ impl Tally {
             let shown: String = name.chars().take(64).collect();
             Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
         })?;
-        if bytes > self.bytes_most {
-            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bytes_most);
+        if bytes > self.max_bytes {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes);
             return Err(Failure::new(ToolErrorKind::Limit, message));
         }
         if !arguments.is_object() {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_a_most() {
+    fn calls_have_a_maximum() {
         let mut tally = tally(|limits| limits.tool_calls = 2);
         let arguments = json!({});
         for index in 0..2 {

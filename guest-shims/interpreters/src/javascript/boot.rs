@@ -1,4 +1,4 @@
-//! From the unprepared module to a parked interpreter.
+//! Boots the unprepared module into a parked interpreter.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -17,18 +17,18 @@ use super::{
     wipe::{fill_holes, wipe_free_memory},
 };
 
-/// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS counts this stack, while frames
-/// use the native one, at most 25 times as much (`JSON.parse`, nested parentheses): the engine gives 40 times as much.
+/// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS limits this stack, while frames use
+/// the native one, at most 25 times as much (`JSON.parse`, nested parentheses): the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
-/// The shadow stack itself, new because one build has only 60 KiB. What is not counted (native code below the
-/// last check) fits into the rest.
+/// The shadow stack itself, replaced because one build has only 60 KiB. The rest is for what QuickJS does not count
+/// (native code below the last check).
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
-/// Where the memory of a segment's first chunk is, from its beginning.
+/// The offset of the memory of a segment's first chunk from the segment's start.
 const CHUNK_ALIGNMENT: u32 = 16;
 
-/// The native modules under names that the boot scripts import.
+/// The native modules, by the names under which the boot scripts import them.
 const NATIVE: [(&str, &str); 3] = [
     ("js_init_module_std", "glovebox:std"),
     ("js_init_module_os", "glovebox:os"),
@@ -60,16 +60,16 @@ const WRITE_BYTECODE: u32 = 1;
 const WRITE_STRIP_SOURCE: u32 = 1 << 4;
 const READ_BYTECODE: u32 = 1;
 
-/// What only an interrupt ends.
+/// A loop that only an interrupt ends.
 const ENDLESS: &str = "for (;;);";
 
-/// The export that says in which table slot the interrupt handler is that the recipe adds.
+/// The export with the table slot of the interrupt handler that the recipe adds.
 const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
 
-/// The modules that scripts see, beside those of `node/`.
+/// The modules for scripts, in addition to those of `node/`.
 const FACADES: [(&str, &str); 5] = [
     ("std", include_str!("std.js")),
     ("qjs:std", include_str!("std.js")),
@@ -78,7 +78,7 @@ const FACADES: [(&str, &str); 5] = [
     ("qjs:bjson", include_str!("bjson.js")),
 ];
 
-/// Everything that shapes the image.
+/// Everything that determines the image.
 pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     let sources = SCRIPTS.iter().chain(&FACADES).chain([&NATIVES, &FINISH]);
     let mut code = format!("{STACK_BYTES} {SHADOW_PAGES} {SOURCE_BYTES} {NAME_BYTES} {SCRATCH_BYTES}");
@@ -89,11 +89,11 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// The same of an image with the library: every start of a program asks for it, so that the texts are taken as they are.
+/// The same for an image with the library: each start of a program computes it, so it uses the texts as they are.
 pub(super) static WHOLE_CODE: LazyLock<String> =
     LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 
-/// The library as JSON: texts by their paths.
+/// The library as JSON: texts by path.
 fn sources() -> String {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
@@ -103,11 +103,11 @@ pub(super) fn fault(what: impl Into<String>) -> DriverError {
     DriverError::Boot(what.into())
 }
 
-/// Boots an interpreter. Not `lean`: with the library that scripts would compile when they first use it.
+/// Boots an interpreter. Unless `lean`, it includes the library, which scripts would otherwise compile on first use.
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
-    // The allocator takes all memory there is when it is first used: the new stack must not be among it.
+    // The allocator claims all existing memory on first use, which must not include the new stack.
     let first = allocate(&mut guest, 1)?;
     guest.release(first)?;
     let old_pages = guest.machine.grow(SHADOW_PAGES)?;
@@ -160,7 +160,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     if !lean {
-        // Behind all that every execution uses: its pages are then written to only by scripts that use it.
+        // After everything that each execution uses, so that only scripts that use the library write to its pages.
         booted.preload(preload)?;
     }
     booted.guest.free(preload)?;
@@ -168,14 +168,14 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
     booted.freeze()?;
     booted.guest.flush()?;
-    // What the last script was is nobody's business any more, and zeros take no room.
+    // The last script's source must not stay in the image, and zeros take no space.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
-    // So is what calls left on the stack.
+    // The same for what calls left on the stack.
     let stack = old_pages.saturating_mul(PAGE_BYTES);
     let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
     booted.guest.machine.write(stack, &zeros)?;
-    // Behind the new stack the allocator goes on, at the first place that fits its alignment.
+    // The allocator continues after the new stack, at the next aligned address.
     let segments = [first, stack_top.saturating_add(CHUNK_ALIGNMENT)];
     for first in segments {
         fill_holes(&mut booted.guest, first)?;
@@ -198,14 +198,15 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
 }
 
 impl Booted<'_> {
-    /// Evaluates a text of ours, which must neither throw nor wait.
+    /// Evaluates a boot text, which must neither throw nor wait.
     fn evaluate(&mut self, (name, source): (&str, &str), flags: u32) -> Result<(), DriverError> {
         let value = self.value_of(name, source, flags)?;
         self.settle(name, value)
     }
 
-    /// The same for a script whose functions need not say their source: the interpreter keeps it once for each function, and
-    /// so several times where functions nest. Compiled, written and read again without it, a script takes a third.
+    /// Like [`evaluate`](Self::evaluate), for a script whose functions do not need their source text: the interpreter
+    /// stores it once for each function, and so several times where functions nest. Compiled, written and read again
+    /// without it, a script takes a third of the space.
     fn evaluate_stripped(&mut self, (name, source): (&str, &str)) -> Result<(), DriverError> {
         let program = self.value_of(name, source, EVAL_COMPILE_ONLY)?;
         let [context, scratch] = [self.at.context, self.at.scratch].map(Value::I32);
@@ -224,7 +225,7 @@ impl Booted<'_> {
         self.settle(name, value)
     }
 
-    /// Has the boot scripts compile what scripts would read from `/data_js`.
+    /// Makes the boot scripts compile what scripts would read from `/data_js`.
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
         let sources = sources();
@@ -240,7 +241,7 @@ impl Booted<'_> {
         if text.is_empty() { Ok(()) } else { Err(fault(format!("the library threw {text}"))) }
     }
 
-    /// What evaluating a text leaves: jobs to do, but nothing that fails.
+    /// Settles the result of an evaluation: it may leave jobs, but no failure.
     fn settle(&mut self, name: &str, value: JsValue) -> Result<(), DriverError> {
         self.guest.free(value)?;
         while let Some(completed) = self.guest.job()? {
@@ -273,8 +274,8 @@ impl Booted<'_> {
         Ok(fault(format!("`{name}` threw {text}")))
     }
 
-    /// Takes the functions that the host calls out of `$glovebox`, and gives `exit` its uncatchable error. They are
-    /// ours from here on, and so outlive the script's globals.
+    /// Takes the functions that the host calls from `$glovebox`, and gives `exit` its uncatchable error. The host owns
+    /// the references, so they outlive the script's globals.
     fn take_functions(&mut self) -> Result<u32, DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
         self.at.tick = self.function(shared, "tick")?;
@@ -305,14 +306,14 @@ impl Booted<'_> {
         Ok(words)
     }
 
-    /// An object in a property of `object`; the reference becomes ours.
+    /// An object in a property of `object`; the caller owns the reference.
     fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.guest.property(object, self.at.name)?;
         value.address().ok_or_else(|| fault(format!("the boot scripts left no `{name}`")))
     }
 
-    /// An error that the interpreter marked as uncatchable, which only an interrupted script has.
+    /// An error that the interpreter marked as uncatchable, which only an interrupted script produces.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
         let at = self.place(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
@@ -325,7 +326,7 @@ impl Booted<'_> {
         Ok(self.guest.exception()?)
     }
 
-    /// Makes `performance.now()` count from here: `JSContext.time_origin` stands right before the random state.
+    /// Makes `performance.now()` count from here: `JSContext.time_origin` is directly before the random state.
     fn settle_clock(&mut self) -> Result<(), DriverError> {
         let [old_at, new_at] = [self.at.words + OLD_ORIGIN_OFFSET, self.at.words + NEW_ORIGIN_OFFSET];
         let (old, new) = (self.guest.read_long(old_at)?, self.guest.read_long(new_at)?);
@@ -338,6 +339,6 @@ impl Booted<'_> {
     }
 }
 
-/// Where `globals.js` leaves the clock's origins, as doubles.
+/// The offset at which `globals.js` stores the clock's origins, as doubles.
 const NEW_ORIGIN_OFFSET: u32 = 16;
 const OLD_ORIGIN_OFFSET: u32 = 24;

@@ -1,7 +1,7 @@
-//! What differs between the builds of QuickJS-NG that have a recipe.
+//! The differences between the supported builds of QuickJS-NG.
 
-/// One pinned binary, as far as the driver must know it. Table slots are the binary's own; a wrong one shows at
-/// preparation, where each is used and its effect is checked.
+/// The facts about one pinned binary. Table slots are specific to the binary; preparation calls each and checks its
+/// effect, so a wrong one is detected there.
 #[derive(Debug)]
 pub(super) struct Build {
     /// The function that runs the C library's constructors. `_start` and `qjs_init` are never called.

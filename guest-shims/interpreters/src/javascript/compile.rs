@@ -1,4 +1,4 @@
-//! From source text to something that runs: which of the language's grammars a source is written in.
+//! Compiling source text, and choosing the grammar for it.
 
 use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
@@ -12,16 +12,16 @@ use super::{
 /// Sources up to this size, with their terminating zero, go into a buffer that every image has.
 pub(super) const SOURCE_BYTES: u32 = 64 << 10;
 
-/// The script's name with its terminating zero; a longer one is cut.
+/// The script's name with its terminating zero; a longer one is truncated.
 pub(super) const NAME_BYTES: u32 = 4 << 10;
 
-/// A grammar to read a source by.
+/// A grammar for parsing a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     /// A script.
     Script,
-    /// A script that may wait at its top: not in the standard, but what a session's user expects of `await`, since
-    /// its variables stay global.
+    /// A script with top-level `await`: not in the standard, but what users of a session expect, because its variables
+    /// stay global.
     AsyncScript,
     /// A module.
     Module,
@@ -37,14 +37,14 @@ impl Grammar {
             }
     }
 
-    /// Whether running it gives a promise.
+    /// Whether running it returns a promise.
     pub(super) fn is_async(self) -> bool {
         self != Self::Script
     }
 }
 
-/// The grammars to try, in order. Only a source with the word in it can need another than a script's, and
-/// `await (x)` is a call in a script: so where the word stands, waiting is tried first.
+/// The grammars to try, in order. Only a source that contains `await`, `import` or `export` can need another than a
+/// script's, and `await (x)` is a call in a script: so if the word occurs, a grammar with `await` is tried first.
 fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     let source = script.source;
     match script.kind {
@@ -64,18 +64,18 @@ fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     }
 }
 
-/// What compiling gave.
+/// The result of compiling.
 pub(super) enum Compiled {
-    /// Something to run.
+    /// A compiled program.
     Program(JsValue, Grammar),
-    /// The exception of the grammar that got farthest.
+    /// The exception of the grammar that parsed furthest.
     Failed(JsValue, Facts),
-    /// There is not even memory for the source.
+    /// Not even the source fits in memory.
     OutOfMemory,
 }
 
 impl Booted<'_> {
-    /// Puts text where the guest can read it. `None` if the guest is out of memory.
+    /// Copies text into the guest's memory. `None` if the guest is out of memory.
     pub(super) fn place(&mut self, text: &[u8]) -> Result<Option<u32>, DriverError> {
         let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX).checked_add(1);
         let at = match bytes {
@@ -89,7 +89,7 @@ impl Booted<'_> {
         Ok(at)
     }
 
-    /// Undoes [`Booted::place`].
+    /// Reverts [`Booted::place`].
     pub(super) fn displace(&mut self, at: u32) -> Result<(), DriverError> {
         if at != self.at.source {
             self.guest.release(at)?;
@@ -126,13 +126,13 @@ impl Booted<'_> {
         self.most_telling(failures, script.name)
     }
 
-    /// Of the exceptions of all grammars the one to show: that of the parser that got farthest, unless one failed for
-    /// another reason than the source's text.
+    /// Chooses which grammar's exception to show: the parse error furthest into the source, unless one grammar failed
+    /// for another reason than the source text.
     fn most_telling(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {
             let facts = self.facts(failure)?;
-            // A failed import, an error in an imported file, memory or stack that ran out: later than any parsing.
+            // A failed import, an error in an imported file, exhausted memory or stack: all come after parsing.
             let place = facts.position(name).filter(|_| facts.is_syntax_error()).unwrap_or(Position::END);
             if best.as_ref().is_some_and(|(farthest, ..)| *farthest >= place) {
                 self.guest.free(failure)?;
@@ -143,20 +143,20 @@ impl Booted<'_> {
         Ok(best.map_or(Compiled::OutOfMemory, |(_, failure, facts)| Compiled::Failed(failure, facts)))
     }
 
-    /// Gives a module its `import.meta.url` and `import.meta.main`.
+    /// Sets a module's `import.meta.url` and `import.meta.main`.
     pub(super) fn describe_module(&mut self, module: JsValue) -> Result<(), DriverError> {
         let args = [Value::I32(self.at.context), Value::I64(module.0), Value::I32(0), Value::I32(1)];
         match self.guest.call_word("js_module_set_import_meta", &args) {
             Ok(0) => Ok(()),
             Ok(_) => Ok(self.guest.discard_exception()?),
-            // A recipe may do without: its modules then have an empty `import.meta`.
+            // A recipe may lack the function: modules then have an empty `import.meta`.
             Err(MachineError::Missing(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Frees a module that was evaluated, if nothing can refer to it: `false` if it stays. The interpreter never frees one, since
-    /// modules refer to each other by address. But only modules that were loaded after it can have found it.
+    /// Frees an evaluated module if nothing can refer to it; returns `false` if it stays. The interpreter never frees
+    /// modules, because they refer to each other by address. Only modules loaded later can refer to it.
     pub(super) fn free_module(&mut self, module: u32) -> Result<bool, DriverError> {
         let next = self.guest.read_word(module.saturating_add(self.at.module_link + 4))?;
         if next != self.at.modules {
@@ -167,7 +167,7 @@ impl Booted<'_> {
     }
 }
 
-/// A name as a C string: cut to what the buffer holds, and at the first zero.
+/// A name as a C string: truncated to the buffer, and at the first zero.
 fn name_bytes(name: &str) -> Vec<u8> {
     let most = usize::try_from(NAME_BYTES - 1).unwrap_or_default();
     let end = name.floor_char_boundary(most);

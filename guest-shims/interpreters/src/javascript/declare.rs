@@ -1,35 +1,35 @@
-//! Declaring a global binding again in a later execution, as browser consoles allow.
+//! Redeclaring a global binding in a later execution, as browser consoles allow.
 //!
-//! In the language, a `let`, `const` or `class` at the top of a script may be declared once and for all. Whoever works in
-//! a session declares the same names again and again: to try another value, or because the first attempt threw and left
-//! the name in its dead zone. QuickJS checks all declarations of a script before anything of it runs, so a script that
-//! failed at once and made no binding either was refused there or did nothing with its bindings. Which names it declares is
-//! told by the interpreter itself: the same source behind a `throw`, run over two empty tables, leaves them full of
-//! its declarations. Those names are freed, and the script is run for the first time.
+//! In the language, a `let`, `const` or `class` at the top of a script may be declared only once. Users of a session
+//! declare the same names again and again: to try another value, or because the first attempt threw and left the name
+//! in its dead zone. QuickJS checks all declarations of a script before running any of it, so a script that failed at
+//! once and created no binding was either refused there or has not used its bindings. The interpreter itself reveals
+//! the declared names: the same source behind a `throw`, run with two empty tables, fills them with its declarations.
+//! Those names are freed, and the script is run for the first time.
 //!
-//! Functions made before look a global name up whenever they use it, and so see the new binding.
+//! Functions created earlier look a global name up on each use, and so see the new binding.
 
 use crate::{DriverError, Script};
 
 use super::{compile::Grammar, run::PROMISE_REJECTED, state::Booted, value::JsValue};
 
-/// What a compiled source gave when it was run.
+/// The result of running a compiled source.
 pub(super) enum Started {
-    /// Its value, or a promise of it.
+    /// Its value, or a promise for it.
     Value(JsValue),
-    /// What it threw before it ever waited.
+    /// What it threw before it first waited.
     Threw(JsValue),
 }
 
 impl Booted<'_> {
-    /// Runs what was compiled, in a kept interpreter after freeing the names that it declares again.
+    /// Runs a compiled program; in a session, after freeing the names that it redeclares.
     pub(super) fn start(
         &mut self,
         script: &Script<'_>,
         program: JsValue,
         grammar: Grammar,
     ) -> Result<Started, DriverError> {
-        // A module's bindings are its own.
+        // A module's bindings are local.
         if script.last || grammar == Grammar::Module {
             return self.run(program, grammar);
         }
@@ -63,13 +63,13 @@ impl Booted<'_> {
         Ok(Started::Value(result))
     }
 
-    /// How many bindings there are; `None` if the guest cannot say.
+    /// The number of bindings; `None` if the guest cannot tell.
     fn binding_count(&mut self) -> Result<Option<JsValue>, DriverError> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.count, &[lexicals])
     }
 
-    /// Removes the bindings that the script declares again. `false` if there are none, or they could not be found.
+    /// Removes the bindings that the script redeclares. `false` if there are none, or they could not be found.
     fn free_names(&mut self, script: &Script<'_>, grammar: Grammar) -> Result<bool, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(lexical) = self.ask(self.at.blank, &[])? else { return Ok(false) };
@@ -86,7 +86,7 @@ impl Booted<'_> {
         Ok(removed.is_some_and(|count| count != JsValue::int(0)))
     }
 
-    /// Makes the declarations of a script in `tables`, which stand for the global object and for the table of bindings, and
+    /// Creates the declarations of a script in `tables`, which replace the global object and the table of bindings, and
     /// runs nothing else of it.
     fn declare_only(
         &mut self,
@@ -94,7 +94,7 @@ impl Booted<'_> {
         grammar: Grammar,
         tables: [JsValue; 2],
     ) -> Result<bool, DriverError> {
-        // A first line that begins with `#!` is a comment at the very start only.
+        // A first line that begins with `#!` is a comment only at the very start.
         let lead = if script.source.starts_with("#!") { "throw 0;//" } else { "throw 0;\n" };
         let source = format!("{lead}{}", script.source);
         let Some(at) = self.place(source.as_bytes())? else { return Ok(false) };
@@ -117,7 +117,7 @@ impl Booted<'_> {
         }
         let (Started::Value(value) | Started::Threw(value)) = started?;
         self.guest.free(value)?;
-        // Anything else than our own zero was thrown before the declarations were made.
+        // Anything but the injected zero was thrown before the declarations were created.
         Ok(value == JsValue::int(0))
     }
 }

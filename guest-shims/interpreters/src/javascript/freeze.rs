@@ -1,25 +1,25 @@
-//! Takes what boot made out of the sight of the interpreter's cycle collector, as `gc.freeze()` does in Python.
+//! Hides what boot created from the interpreter's cycle collector, like `gc.freeze()` in Python.
 //!
-//! A collection counts down and up again the references of every object on the runtime's list, and so would write to every page
-//! of the image that holds one: slow, and all of them then belong to the guest alone. Nothing that boot left is garbage.
-//! QuickJS links its objects in one ring with a head in `JSRuntime` (`gc_obj_list`); here the ring closes without the head. An
-//! object that is freed is taken out of whichever ring it is in, and the collector counts references to what is not on
-//! its list, and gives back what it counted.
+//! A collection decrements and increments the references of every object on the runtime's list, and so would write to
+//! every page of the image that holds one: that is slow and makes all of them private to the guest. Nothing that boot
+//! created is garbage. QuickJS links its objects in a ring with a head in `JSRuntime` (`gc_obj_list`); here the ring is
+//! closed without the head. A freed object is unlinked from whichever ring it is in. The collector decrements
+//! references to objects that are not on its list, and restores them.
 
 use crate::DriverError;
 
 use super::{boot::fault, state::Booted};
 
-/// Where an object's links may be (`JSGCObjectHeader.link`), by build: `prev`, then `next`.
+/// Possible offsets of an object's links (`JSGCObjectHeader.link`), by build: `prev`, then `next`.
 const LINKS: [u32; 2] = [0, 8];
 const NEXT: u32 = 4;
-/// How much of `JSRuntime` is looked at; it is smaller.
+/// How much of `JSRuntime` is searched; it is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
-/// More objects than boot makes by far.
-const OBJECTS_MOST: u32 = 1 << 20;
+/// Far more objects than boot creates.
+const MAX_OBJECTS: u32 = 1 << 20;
 
 impl Booted<'_> {
-    /// Takes every object that there is off the list. Comes last: what is made afterwards is collected.
+    /// Removes all existing objects from the list. Called last: objects created later are collected.
     pub(super) fn freeze(&mut self) -> Result<(), DriverError> {
         let head = self.find_objects()?;
         let (last, first) = (self.guest.read_word(head)?, self.guest.read_word(head + NEXT)?);
@@ -27,10 +27,10 @@ impl Booted<'_> {
             return Err(fault("it has no objects"));
         }
         let mut at = first;
-        for _ in 0..OBJECTS_MOST {
+        for _ in 0..MAX_OBJECTS {
             let next = self.guest.read_word(at + NEXT)?;
             if self.guest.read_word(next)? != at {
-                return Err(fault("its list of objects is no ring"));
+                return Err(fault("its list of objects is not a ring"));
             }
             if next == head {
                 self.guest.write_word(first, last)?;
@@ -44,7 +44,7 @@ impl Booted<'_> {
         Err(fault("its list of objects has no end"))
     }
 
-    /// The head of the list of objects: it comes after the newest, which is ours.
+    /// The head of the list of objects: it follows the newest object, which this creates.
     fn find_objects(&mut self) -> Result<u32, DriverError> {
         let newest = self.value_of("glovebox:newest", "({})", 0)?;
         let object = newest.address().ok_or_else(|| fault("it made no object"))?;

@@ -6,15 +6,15 @@ use super::{build::Build, value::JsValue};
 
 /// Evaluate as a module (`JS_EVAL_TYPE_MODULE`); without it, as a script.
 pub(super) const EVAL_MODULE: u32 = 1;
-/// Only compile, and give back what `JS_EvalFunction` runs (`JS_EVAL_FLAG_COMPILE_ONLY`).
+/// Only compile, and return what `JS_EvalFunction` runs (`JS_EVAL_FLAG_COMPILE_ONLY`).
 pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
-/// A script that may use `await` at its top and gives a promise (`JS_EVAL_FLAG_ASYNC`).
+/// A script that may use top-level `await` and returns a promise (`JS_EVAL_FLAG_ASYNC`).
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
-/// The longest text taken out of the guest: the most that JSON of a value may have, and more than anything else needs.
-const STRING_BYTES_MOST: u32 = 1 << 20;
+/// The longest text read from the guest: the maximum of a value's JSON, and more than anything else needs.
+const MAX_STRING_BYTES: u32 = 1 << 20;
 
-/// Bytes of the scratch area: eight for results by address, the rest for arguments.
+/// Size of the scratch area: eight bytes for results by address, the rest for arguments.
 pub(super) const SCRATCH_BYTES: u32 = 64;
 const ARGUMENTS_OFFSET: u32 = 16;
 
@@ -26,11 +26,11 @@ pub(super) struct Guest<'a> {
     pub(super) runtime: u32,
     /// `JSContext *`.
     pub(super) context: u32,
-    /// [`SCRATCH_BYTES`] that are ours.
+    /// [`SCRATCH_BYTES`] owned by the driver.
     pub(super) scratch: u32,
 }
 
-/// The `u32` that a call gave back.
+/// The `u32` that a call returned.
 fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
     match result {
         Some(Value::I32(word)) => Ok(word),
@@ -39,17 +39,17 @@ fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
 }
 
 impl Guest<'_> {
-    /// Calls `name`, which gives nothing back that matters.
+    /// Calls `name`, ignoring its result.
     pub(super) fn call(&mut self, name: &str, args: &[Value]) -> Result<(), MachineError> {
         self.machine.call(Callee::Export(name), args).map(drop)
     }
 
-    /// Calls `name`, which gives a number or an address.
+    /// Calls `name`, which returns a number or an address.
     pub(super) fn call_word(&mut self, name: &str, args: &[Value]) -> Result<u32, MachineError> {
         word(self.machine.call(Callee::Export(name), args)?, name)
     }
 
-    /// Calls `name`, which gives a `JSValue`.
+    /// Calls `name`, which returns a `JSValue`.
     pub(super) fn call_value(&mut self, name: &str, args: &[Value]) -> Result<JsValue, MachineError> {
         match self.machine.call(Callee::Export(name), args)? {
             Some(Value::I64(bits)) => Ok(JsValue(bits)),
@@ -68,7 +68,7 @@ impl Guest<'_> {
         self.call("free", &[Value::I32(at)])
     }
 
-    /// Gives one reference back.
+    /// Releases one reference.
     pub(super) fn free(&mut self, value: JsValue) -> Result<(), MachineError> {
         self.call("JS_FreeValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
@@ -84,12 +84,12 @@ impl Guest<'_> {
         self.call_value("JS_Eval", &args)
     }
 
-    /// Runs what [`EVAL_COMPILE_ONLY`] gave, and takes it over.
+    /// Runs and consumes what [`EVAL_COMPILE_ONLY`] returned.
     pub(super) fn run(&mut self, compiled: JsValue) -> Result<JsValue, MachineError> {
         self.call_value("JS_EvalFunction", &[Value::I32(self.context), Value::I64(compiled.0)])
     }
 
-    /// Calls a function value with at most five arguments; it takes none of them over.
+    /// Calls a function value with at most five arguments; does not consume them.
     pub(super) fn apply(&mut self, function: JsValue, arguments: &[JsValue]) -> Result<JsValue, MachineError> {
         let at = self.scratch + ARGUMENTS_OFFSET;
         let mut count = 0;
@@ -112,7 +112,7 @@ impl Guest<'_> {
         self.call_value("JS_GetPropertyStr", &[Value::I32(self.context), Value::I64(object.0), Value::I32(name)])
     }
 
-    /// Runs one pending job. `None` when there is none, else whether it ended without an exception.
+    /// Runs one pending job. `None` if there is none, otherwise whether it ended without an exception.
     pub(super) fn job(&mut self) -> Result<Option<bool>, MachineError> {
         let left = self.call_word("JS_ExecutePendingJob", &[Value::I32(self.runtime), Value::I32(self.scratch)])?;
         Ok(match left {
@@ -123,24 +123,25 @@ impl Guest<'_> {
         })
     }
 
-    /// A value as text, cut to what is ever needed and decoded leniently; `None` if it cannot be converted.
+    /// A value as text, truncated to the longest text ever needed and decoded leniently; `None` if it cannot be
+    /// converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        let bytes = self.bytes(value, STRING_BYTES_MOST)?;
+        let bytes = self.bytes(value, MAX_STRING_BYTES)?;
         Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// A value as text; `None` if it cannot be converted, or is not whole: too long, or no UTF-8.
+    /// A value as text; `None` if it cannot be converted, is too long, or is not UTF-8.
     pub(super) fn whole_text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
-        self.text_within(value, STRING_BYTES_MOST)
+        self.text_within(value, MAX_STRING_BYTES)
     }
 
-    /// The same for a text of at most so many bytes.
+    /// Like [`whole_text`](Self::whole_text), for a text of at most `most` bytes.
     pub(super) fn text_within(&mut self, value: JsValue, most: u32) -> Result<Option<String>, MachineError> {
         let whole = self.bytes(value, most)?.filter(|(_, is_whole)| *is_whole);
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// The first bytes of a value as text, and whether that is all.
+    /// The first bytes of a value as text, and whether they are all.
     fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
@@ -155,12 +156,12 @@ impl Guest<'_> {
         Ok(Some((text, bytes <= most)))
     }
 
-    /// A reference more.
+    /// Adds a reference.
     pub(super) fn hold(&mut self, value: JsValue) -> Result<JsValue, MachineError> {
         self.call_value("JS_DupValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
 
-    /// A string value; an exception where the guest has no memory for it.
+    /// A string value; an exception if the guest has no memory for it.
     pub(super) fn string(&mut self, at: u32, bytes: u32) -> Result<JsValue, MachineError> {
         self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }
@@ -207,14 +208,14 @@ impl Guest<'_> {
         self.call(self.build.set_module_loader, &args)
     }
 
-    /// Tells the interpreter's own list of unhandled rejections that this one is handled.
+    /// Marks a rejection as handled in the interpreter's own list.
     pub(super) fn handled(&mut self, promise: JsValue, reason: JsValue) -> Result<(), MachineError> {
         let args =
             [Value::I32(self.context), Value::I64(promise.0), Value::I64(reason.0), Value::I32(1), Value::I32(0)];
         self.machine.call(Callee::Table(self.build.rejection_tracker), &args).map(drop)
     }
 
-    /// `fflush(NULL)`: everything that a script left in a buffer, unclosed files too.
+    /// `fflush(NULL)`: everything that a script left in a buffer, including unclosed files.
     pub(super) fn flush(&mut self) -> Result<(), DriverError> {
         Ok(self.call("fflush", &[Value::I32(0)])?)
     }

@@ -1,13 +1,13 @@
-//! `import` of what `require` knows: modules that are made when a source first asks for them.
+//! `import` of the modules that `require` knows, which are created when a source first asks for them.
 //!
-//! The interpreter's own loader finds files and what was evaluated before under a name. So before a source with imports is
-//! compiled, every module of Node that it names is evaluated; what only an imported file names shows when compiling fails.
+//! The interpreter's own loader finds files and evaluated modules by name. So every Node module that a source imports
+//! is evaluated before the source is compiled; those that only an imported file names show up when compiling fails.
 
 use crate::{DriverError, Script};
 
 use super::{compile::Compiled, guest::EVAL_MODULE, report::Facts, state::Booted};
 
-/// What `lazy.js`, `fs.js`, `path.js` and `modules.js` give.
+/// The modules of `lazy.js`, `fs.js`, `path.js` and `modules.js`.
 const MODULES: [&str; 21] = [
     "assert",
     "assert/strict",
@@ -32,12 +32,12 @@ const MODULES: [&str; 21] = [
     "util/types",
 ];
 
-/// The name with and without the scheme, if it is a module of ours.
+/// Whether this is a built-in module's name, with or without the scheme.
 fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// The modules of ours that a source names between quotes.
+/// The built-in modules that a source names between quotes.
 fn named(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for piece in source.split(['\'', '"', '`']) {
@@ -56,7 +56,7 @@ impl Booted<'_> {
                 self.import(name)?;
             }
         }
-        // Each round makes one of them.
+        // Each round creates one of them.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
             let Compiled::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
@@ -70,7 +70,7 @@ impl Booted<'_> {
         self.compile(script)
     }
 
-    /// Makes the module of a name, unless it is there. Whether it was made.
+    /// Creates the module of this name unless it exists; returns whether it did.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
         let Some(at) = self.place(name.as_bytes())? else { return Ok(false) };
         let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;

@@ -1,15 +1,15 @@
-//! Stopping a script so that its interpreter lives on.
+//! Stopping a script while keeping its interpreter usable.
 //!
-//! QuickJS asks a function now and then whether to go on. Ours reads a word, which the host writes while the guest
-//! runs; the interpreter then throws an `InternalError` that no `catch` and no `finally` sees, and asks again later should
-//! native code have swallowed it. Nothing of the script runs on its way out: iterators are not closed, generators
-//! that were running are finished, promises of async functions that were running stay pending.
+//! QuickJS periodically asks a function whether to go on. The one installed here reads a word that the host writes
+//! while the guest runs; the interpreter then throws an `InternalError` that no `catch` and no `finally` sees, and asks
+//! again later should native code have swallowed it. Nothing of the script runs while it unwinds: iterators are not
+//! closed, running generators are finished, promises of running async functions stay pending.
 
 use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
 
 use super::{state::Booted, value::JsValue};
 
-/// What the interpreter's own error is called.
+/// The name of the interpreter's own error.
 const THROWN: (&str, &str) = ("InternalError", "interrupted");
 
 const KINDS: [(Interrupt, u32, &str); 3] = [
@@ -18,10 +18,10 @@ const KINDS: [(Interrupt, u32, &str); 3] = [
     (Interrupt::Cancelled, 3, "the execution was cancelled"),
 ];
 
-/// The counter's value with which the interpreter asks at the next call or round of a loop.
+/// The counter's value that makes the interpreter ask at the next call or loop iteration.
 const ASK_NOW: u32 = 1;
 
-/// The word that says why; then the counter, so that the interpreter asks at once.
+/// The word with the reason; then the counter, so that the interpreter asks at once.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
@@ -29,8 +29,8 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
 }
 
 impl Booted<'_> {
-    /// Takes the host's word back and says why it was written; `None` if it was not. Before anything else of the guest is
-    /// called: it would be interrupted too.
+    /// Clears the host's word and returns the reason in it; `None` if it was not written. Must come before any other
+    /// call into the guest, which would be interrupted too.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
         if word == 0 {
@@ -50,7 +50,7 @@ impl Booted<'_> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }
 
-    /// Prints and describes the error that stands for an interrupt; takes it over. `Err` gives back what is something else.
+    /// Prints, describes and consumes the error of an interrupt. `Err` returns any other value.
     pub(super) fn interrupted(
         &mut self,
         thrown: JsValue,

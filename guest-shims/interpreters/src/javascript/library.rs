@@ -1,6 +1,6 @@
-//! Scripts that are no part of the image.
+//! Scripts outside the image.
 
-/// By path, sorted. No text in them goes over several lines.
+/// By path, sorted. They contain no multi-line string.
 pub(super) const FILES: [(&str, &str); 17] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
@@ -21,15 +21,15 @@ pub(super) const FILES: [(&str, &str); 17] = [
     ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
 ];
 
-/// The files at `/data_js`, by path below it: packages that scripts ask for by `requireVendor`, and in `node/` what the boot scripts
-/// compile when it is first used. A backend shows them to every guest, read-only.
+/// The files at `/data_js`, by path below it: packages for `requireVendor`, and in `node/` what the boot scripts
+/// compile on first use. A backend mounts them read-only in every guest.
 ///
-/// They are without indentation and comments: guests pay for reading and compiling them, and providers carry them.
+/// Indentation and comments are removed: guests pay for reading and compiling them, and providers contain them.
 pub fn library() -> Vec<(String, Vec<u8>)> {
     FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
 }
 
-/// Without indentation and lines that are comments; the lines that stay keep their order, not their numbers.
+/// Removes indentation and comment lines; the remaining lines keep their order, not their numbers.
 fn squeezed(text: &str) -> String {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()

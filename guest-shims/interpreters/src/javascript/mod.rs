@@ -1,13 +1,13 @@
 //! QuickJS-NG, called through its C API.
 //!
 //! The official builds carry a `name` section, so the functions that `quickjs.h` and `quickjs-libc.h` declare can be
-//! exported without touching code. [`boot`] makes a runtime and a context, evaluates the boot scripts (`console`,
-//! timers, reports), and notes where things are. An execution is `JS_Eval`, the jobs and timers that it leaves, and
+//! exported without changing code. [`boot`] creates a runtime and a context, evaluates the boot scripts (`console`,
+//! timers, reports), and records addresses. An execution is `JS_Eval`, the jobs and timers that it leaves, and
 //! `fflush`: a handful of calls.
 //!
-//! A session asks for more: the value of the last statement and variables ([`variables`]), the same names declared again
-//! ([`declare`]), and an end that leaves the interpreter alive ([`interrupt`]). What that takes of the interpreter's own
-//! structures is found at boot by its effects ([`places`]), or preparation fails.
+//! A session needs more: the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
+//! and a stop that keeps the interpreter alive ([`interrupt`]). The internal structures that this needs are located at
+//! boot by their effects ([`places`]); if one is not found, preparation fails.
 //!
 //! The boot scripts rely on nothing that a script can replace, and share with the host only the addresses in
 //! [`state::Addresses`]. A script that damages them damages its own interpreter.
@@ -58,7 +58,7 @@ impl JavaScript {
         Self { build: &build::COMMAND_0_11, lean: false }
     }
 
-    /// Boots without the modules of Node: scripts then compile what they use, from `/data_js`.
+    /// Boots without the modules of Node: scripts then compile what they use from `/data_js`.
     #[must_use]
     pub fn lean(self, lean: bool) -> Self {
         Self { lean, ..self }
@@ -70,7 +70,7 @@ impl Boot for JavaScript {
         vec!["quickjs".to_owned()]
     }
 
-    /// None: scripts see no variable that their caller did not set.
+    /// None: scripts see only variables that their caller set.
     fn boot_env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -86,16 +86,17 @@ impl Boot for JavaScript {
 
 impl Driver for JavaScript {
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        // What is left when there is no memory for the error either: one without its text, `null`, or nothing at all.
+        // The result when there is no memory for the error either: an error without its text, `null`, or nothing at
+        // all.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
-        // Some parts of the interpreter say where.
+        // Some parts of the interpreter add where it happened.
         let (type_name, message) = OUT_OF_MEMORY;
         unsayable || thrown_null || (raised.type_name == type_name && raised.message.starts_with(message))
     }
 
-    /// Gives `Math.random` a state of its own, straight into the context.
-    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+    /// Gives `Math.random` its own state, directly in the context.
+    fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
         machine.fill_random(&mut seed);
         if seed == [0; 8] {
@@ -149,7 +150,7 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
         let mut booted = Booted::new(machine, anchors, self.build)?;
-        // Imports are no business of a parser: without a loader no file is opened.
+        // A parser does not need imports: without a loader no file is opened.
         booted.guest.load_modules(false)?;
         let compiled = booted.compile(script)?;
         booted.guest.load_modules(true)?;

@@ -1,4 +1,4 @@
-//! JavaScript's part in keeping globals: the functions of persist.js.
+//! Persisting globals of JavaScript: the functions of persist.js.
 
 use crate::{
     DriverError, Machine, Value,
@@ -8,10 +8,10 @@ use crate::{
 use super::{state::Booted, value::JsValue, variables::is_identifier};
 
 /// The largest of the interpreter's small integers.
-const INT_MOST: u32 = i32::MAX.cast_unsigned();
+const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
-    /// What `JSON.parse` makes of a text; none if the guest has no memory for it.
+    /// The result of `JSON.parse`; `None` if the guest has no memory for it.
     fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.place(json.as_bytes())? else { return Ok(None) };
         self.guest.write_text(self.at.name, b"globals")?;
@@ -26,14 +26,14 @@ impl Booted<'_> {
         Ok(Some(value))
     }
 
-    /// Looks at a global of the script's, which `name` is the name of.
-    fn kept(&mut self, name: JsValue, text: &str, bytes_most: u32) -> Result<Option<Kept>, DriverError> {
+    /// Reads the global of the script called `name`.
+    fn kept(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<Kept>, DriverError> {
         if !is_identifier(text) {
             return Ok(Some(Kept::Left));
         }
         let (value, is_hidden) = match self.variable(name, text)? {
             Ok(Some(value)) => (value, 0),
-            // A `let` that was not reached: what it hides is as it was.
+            // A `let` that was not reached: what it shadows is unchanged.
             Ok(None) => (JsValue::UNDEFINED, 1),
             Err(thrown) => {
                 self.guest.free(thrown)?;
@@ -43,14 +43,14 @@ impl Booted<'_> {
         let said = self.insist(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
         self.guest.free(value)?;
         let Some(said) = said else { return Ok(None) };
-        let words = self.guest.text_within(said, bytes_most)?;
+        let words = self.guest.text_within(said, max_bytes)?;
         self.guest.free(said)?;
-        // Only what is longer than it may be comes back otherwise than it was.
+        // A text that is longer than the limit is the only one that arrives incomplete.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(Kept::TooLong)))
     }
 }
 
-/// What `keepGlobal` says.
+/// Decodes the result of `keepGlobal`.
 fn decode(said: &str) -> Option<Kept> {
     let mut rest = said.chars();
     match rest.next()? {
@@ -68,26 +68,26 @@ impl Globals for Booted<'_> {
         self.guest.machine
     }
 
-    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError> {
+    fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
         let (state, is_whole) = match json {
             None => (JsValue::UNDEFINED, true),
             Some(json) => self.parsed(json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
         };
-        let most = JsValue::int(u32::try_from(bytes_most).unwrap_or(INT_MOST).min(INT_MOST));
+        let most = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
         let done = self.ask(self.at.restore_globals, &[state, most])?;
         self.guest.free(state)?;
         Ok(is_whole && done.is_some())
     }
 
-    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError> {
+    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(name) = self.insist(self.at.next_global, &[lexicals])? else { return Ok(Next::Unsayable) };
         if name.is_undefined() {
             return Ok(Next::End);
         }
         let Some(text) = self.guest.text(name)? else { return Ok(Next::Unsayable) };
-        // The sign before it.
-        let most = u32::try_from(bytes_most).unwrap_or(u32::MAX).saturating_add(1);
+        // One more for the leading sign.
+        let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let kept = self.kept(name, &text, most)?;
         self.guest.free(name)?;
         Ok(kept.map_or(Next::Unsayable, |kept| Next::Global(text, kept)))

@@ -1,7 +1,8 @@
-//! Finding what the interpreter keeps to itself: fields of its structures, by what they hold and how that changes.
+//! Locating the interpreter's private state: fields of its structures, by their content and how it changes.
 //!
-//! The builds are stripped of everything that says where a field is. Each is looked for where it must be, and anything but
-//! exactly one place that behaves as it should is an error: preparation fails, and no script ever runs on a guess.
+//! The builds are stripped of everything that says where a field is. Each is searched for where it must be, and
+//! anything but exactly one match that behaves as expected is an error: preparation fails, and no script ever runs on a
+//! guess.
 
 use crate::{DriverError, Value};
 
@@ -12,38 +13,38 @@ use super::{
     value::JsValue,
 };
 
-/// How much of the shadow stack the first call may have used when the runtime notes where it begins.
+/// How much of the shadow stack the first call may have used when the runtime records where it begins.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;
 
-/// A stack size that nothing else in the runtime looks like.
+/// A stack size unlike anything else in the runtime.
 const STACK_MARK: u32 = 0x5a17_c0de;
-/// A rejection's reason that nothing else in memory looks like.
+/// A rejection's reason unlike anything else in memory.
 const REASON_MARK: u32 = 0x3e1e_c7ed;
 
-/// A binding to find the table of bindings by.
+/// A binding that locates the table of bindings.
 const BINDING: &str = "gloveboxBinding";
 const BINDING_VALUE: u32 = 7;
 
 /// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
-/// In how much of `JSModuleDef` its link is looked for.
+/// How much of `JSModuleDef` is searched for its link.
 const MODULE_BYTES: u32 = 32;
 
-/// The largest memory that boot may have grown to.
-const MEMORY_BYTES_MOST: u64 = 16 << 20;
+/// The maximum memory size during boot.
+const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Rounds of a loop that are counted, twice, so that no other field moves by as much.
+/// Counted loop iterations, twice, so that no other field changes by as much.
 const LOOPS: [i64; 2] = [1_234, 4_321];
-/// How many jumps a round of the loop may take: each is counted.
-const JUMPS_MOST: i64 = 2;
-/// What else is counted in the evaluation of such a loop: a few calls.
-const CALLS_MOST: i64 = 50;
-/// From where the interpreter counts down (`JS_INTERRUPT_COUNTER_INIT`).
+/// Jumps of one loop iteration: each is counted.
+const MAX_JUMPS: i64 = 2;
+/// Other counts during the evaluation of such a loop: a few calls.
+const MAX_CALLS: i64 = 50;
+/// The interpreter's initial counter (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;
 
-/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build
-/// switches its own limit off on WASI.
+/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build disables
+/// its own limit on WASI.
 pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> Result<(u32, u32), DriverError> {
     let set = |guest: &mut Guest<'_>, bytes: u32| {
         guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])
@@ -74,14 +75,14 @@ fn next_random(mut state: u64) -> u64 {
 }
 
 impl Booted<'_> {
-    /// The head of the list that the rejection tracker keeps: found by the entry of a rejection that we make.
+    /// The head of the rejection tracker's list: located by the entry of a rejection created here.
     pub(super) fn find_rejections(&mut self) -> Result<u32, DriverError> {
         let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
         let reason = JsValue::int(REASON_MARK);
         let mut wanted = promise.0.to_le_bytes().to_vec();
         wanted.extend(reason.0.to_le_bytes());
         let bytes = self.guest.machine.memory_bytes();
-        if bytes > MEMORY_BYTES_MOST {
+        if bytes > MAX_MEMORY_BYTES {
             return Err(fault("its memory is too large"));
         }
         let mut memory = vec![0; usize::try_from(bytes).unwrap_or_default()];
@@ -112,7 +113,7 @@ impl Booted<'_> {
         Ok(self.at.rejections)
     }
 
-    /// Where the context keeps its two tables of global variables, side by side.
+    /// The context's two tables of global variables, side by side.
     pub(super) fn find_global(&mut self) -> Result<u32, DriverError> {
         let context = [Value::I32(self.at.context)];
         let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
@@ -142,7 +143,7 @@ impl Booted<'_> {
         Ok(self.at.global)
     }
 
-    /// Where the state of `Math.random` is: the one place in the context that moves on as the generator does.
+    /// The state of `Math.random`: the one field of the context that advances as the generator does.
     pub(super) fn find_random_state(&mut self) -> Result<u32, DriverError> {
         let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
         let mut before = Vec::with_capacity(places.len());
@@ -161,7 +162,7 @@ impl Booted<'_> {
         found.ok_or_else(|| fault("it has no random state"))
     }
 
-    /// `JSContext.interrupt_counter`, which every call and every round of a loop counts down.
+    /// `JSContext.interrupt_counter`, which every call and every loop iteration decrements.
     pub(super) fn find_interrupt_counter(&mut self) -> Result<u32, DriverError> {
         let mut places: Vec<u32> = (0..STRUCT_BYTES).step_by(4).map(|offset| self.at.context + offset).collect();
         for rounds in LOOPS {
@@ -175,7 +176,7 @@ impl Booted<'_> {
             for (place, before) in places.into_iter().zip(before) {
                 let after = i64::from(self.guest.read_word(place)?);
                 let counted = (before - after).rem_euclid(COUNTER_START);
-                let is_counted = (1..=JUMPS_MOST).any(|jumps| (0..CALLS_MOST).contains(&(counted - rounds * jumps)));
+                let is_counted = (1..=MAX_JUMPS).any(|jumps| (0..MAX_CALLS).contains(&(counted - rounds * jumps)));
                 if before <= COUNTER_START && after <= COUNTER_START && is_counted {
                     moved.push(place);
                 }
@@ -188,7 +189,7 @@ impl Booted<'_> {
         }
     }
 
-    /// The head of the context's list of modules, and where a module has its link in it: the newest is the last.
+    /// The head of the context's list of modules, and the offset of a module's link in it: the newest is the last.
     pub(super) fn find_modules(&mut self) -> Result<(u32, u32), DriverError> {
         let program = self.value_of("glovebox:module", "0", EVAL_MODULE | EVAL_COMPILE_ONLY)?;
         let module = program.module().ok_or_else(|| fault("it compiles no modules"))?;

@@ -1,10 +1,10 @@
-//! What was thrown, as the boot scripts describe it.
+//! Descriptions of thrown values, as the boot scripts give them.
 
 use crate::{Diagnostic, DriverError, Raised, Script};
 
 use super::{state::Booted, value::JsValue};
 
-/// What `facts` and `report` of `driver.js` say.
+/// The result of `facts` and `report` of `driver.js`.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     type_name: String,
@@ -13,7 +13,7 @@ pub(super) struct Facts {
     stack: String,
 }
 
-/// A place in a source, both counted from 1.
+/// A position in a source, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -21,10 +21,10 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Behind every place.
+    /// After every position.
     pub(super) const END: Self = Self { line: u32::MAX, column: u32::MAX };
 
-    /// The same place with its column counted in code points: QuickJS counts bytes.
+    /// The same position with its column in code points: QuickJS counts bytes.
     fn in_characters(self, source: &str) -> Self {
         let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -35,7 +35,7 @@ impl Position {
 }
 
 impl Facts {
-    /// The innermost place in the file called `name`.
+    /// The innermost position in the file called `name`.
     pub(super) fn position(&self, name: &str) -> Option<Position> {
         self.stack.lines().find_map(|frame| position_in(frame, name))
     }
@@ -44,7 +44,7 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Whether a source is a module that only lacks what it imports.
+    /// Whether a source is a module that only lacks its imports.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
@@ -54,7 +54,7 @@ impl Facts {
         (&self.type_name, &self.message)
     }
 
-    /// The same place as an error that is not the script's own: the host stopped it.
+    /// Turns it into the error of a script that the host stopped, with the same position.
     pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
         let line = self.position(name).map(|position| position.line);
         let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
@@ -101,7 +101,7 @@ fn lines(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The place that a frame such as `    at f (main.js:3:14)` names, if it is in the file called `name`.
+/// The position that a frame such as `    at f (main.js:3:14)` names, if it is in the file called `name`.
 fn position_in(frame: &str, name: &str) -> Option<Position> {
     let frame = frame.trim();
     let frame = frame.strip_suffix(')').unwrap_or(frame);
@@ -115,7 +115,7 @@ fn position_in(frame: &str, name: &str) -> Option<Position> {
 }
 
 impl Booted<'_> {
-    /// Asks a describing function about a thrown value, which stays the caller's.
+    /// Calls a describing function on a thrown value, which the caller still owns.
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
         let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         if answer.is_exception() && self.take_interrupt()?.is_some() {
@@ -127,8 +127,8 @@ impl Booted<'_> {
             let failure = self.guest.exception()?;
             let text = self.guest.text(failure)?;
             self.guest.free(failure)?;
-            // Describing a value takes memory; where none is left, that is what happened to the script too. Without memory for
-            // the error, QuickJS throws `null`, or one that cannot be made text either.
+            // Describing a value takes memory; if none is left, the script ran out of memory too. Without memory for
+            // the error, QuickJS throws `null`, or one that cannot be converted to text either.
             let is_memory =
                 failure.is_null() || text == Some(Facts::out_of_memory().traceback) || self.is_exhausted()?;
             let facts = if is_memory {
@@ -148,7 +148,7 @@ impl Booted<'_> {
             stack: self.text_property(answer, "stack")?,
         };
         self.guest.free(answer)?;
-        // It was described, and there was no memory to take the description out.
+        // It was described, but there was no memory to read the description.
         let is_lost = facts.traceback.is_empty() || (facts.type_name.is_empty() && facts.message.is_empty());
         if is_lost && self.is_exhausted()? {
             return Ok(Facts::out_of_memory());
@@ -174,14 +174,14 @@ impl Booted<'_> {
         Ok(text.unwrap_or_default())
     }
 
-    /// What was thrown, without printing it; the value stays the caller's.
+    /// Describes a thrown value without printing it; the caller still owns the value.
     pub(super) fn facts(&mut self, thrown: JsValue) -> Result<Facts, DriverError> {
         self.describe(self.at.facts, thrown)
     }
 
-    /// Prints what was thrown to standard error, and says what it was; takes the value over.
+    /// Prints a thrown value to standard error and describes it; consumes the value.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
-        // No script can throw what is not initialised: it stands for an error that there was no memory for.
+        // No script can throw an uninitialised value: it represents an error for which there was no memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.complain(&facts.traceback)?;
@@ -193,16 +193,16 @@ impl Booted<'_> {
     }
 }
 
-/// Where this much cannot be had, a thrown `null` is QuickJS out of memory: it had none for the error.
+/// If this much cannot be allocated, a thrown `null` means that QuickJS had no memory for the error.
 const PROBE_BYTES: u32 = 1 << 20;
 
-/// The interpreter's own words for it.
+/// The interpreter's own error.
 pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory");
 
-/// The name of the error that stands for an interrupt.
+/// The name of the error for an interrupt.
 const STOPPED: &str = "Interrupted";
 
-/// What stands for a thrown value that defeats every attempt to describe it.
+/// The description of a thrown value that cannot be described.
 const UNDESCRIBED: &str = "a value that cannot be described was thrown";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One execution: the script, then the jobs and timers it leaves, then its open files.
+//! One execution: the script, then its remaining jobs and timers, then its open files.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use super::{
     value::JsValue,
 };
 
-/// The name that stands for "no file"; an image's `scriptArgs` has it already.
+/// The name for "no file"; an image's `scriptArgs` contains it already.
 const DEFAULT_NAME: &str = "<sandbox>";
 
-/// How many abandoned jobs are dismissed one by one; each can leave only a few others.
-const ABANDONED_JOBS_MOST: u32 = 1_000_000;
+/// The maximum number of abandoned jobs dismissed one by one; each can leave only a few others.
+const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
 /// States of a promise (`JSPromiseStateEnum`).
 const PROMISE_PENDING: u32 = 0;
 const PROMISE_FULFILLED: u32 = 1;
 pub(super) const PROMISE_REJECTED: u32 = 2;
 
-/// What `prepare` of `driver.js` takes.
+/// The arguments of `prepare` of `driver.js`.
 #[derive(Serialize)]
 struct Input<'a> {
     name: &'a str,
@@ -34,8 +34,8 @@ struct Input<'a> {
     stdin: bool,
 }
 
-/// FNV-1a over everything that `prepare` hands over, each piece ended by a byte that UTF-8 has not. Zero means "as in
-/// the image". It only saves a call where the same input comes again.
+/// FNV-1a over everything that `prepare` receives, each piece terminated by a byte that UTF-8 does not use. Zero means
+/// "as in the image". It only saves a call when the same input comes again.
 fn fingerprint(script: &Script<'_>) -> u32 {
     if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
         return 0;
@@ -54,7 +54,7 @@ fn fingerprint(script: &Script<'_>) -> u32 {
     hash.max(2)
 }
 
-/// A fingerprint that no input has: what stands in the guest must be replaced next time.
+/// A fingerprint that no input has: the guest's input must be replaced next time.
 const STALE: u32 = 1;
 
 /// How the script's own work ended.
@@ -66,7 +66,7 @@ enum Ending {
 
 impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
-        // The host's last word may have come after the end of what it was meant for.
+        // The host's interrupt may have come after the end of the script it was meant for.
         self.take_interrupt()?;
         let mut module = None;
         let ending = if self.hand_over(script)? {
@@ -76,7 +76,7 @@ impl Booted<'_> {
         };
         let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
-        // `std.exit` unwinds like an exception, or was swallowed by native code on its way.
+        // `std.exit` unwinds like an exception, or was swallowed by native code.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
             (Some(code), ending) => {
@@ -90,7 +90,7 @@ impl Booted<'_> {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
                 },
-                // A wait was cut short for the interrupt, and nothing came after it that would have looked.
+                // A wait was cut short for the interrupt, and nothing after it checked for one.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);
                     self.complain(&raised.traceback)?;
@@ -100,7 +100,7 @@ impl Booted<'_> {
             (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Ending::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
-                // What looks like a lack of memory or of things to do is the interrupt: it reached code of ours.
+                // What looks like a lack of memory or of work is the interrupt: it reached driver code.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
@@ -118,7 +118,7 @@ impl Booted<'_> {
         Ok(report)
     }
 
-    /// What reached the top; takes it over.
+    /// Reports an uncaught value; consumes it.
     fn unwound(&mut self, thrown: JsValue, asked: Option<&str>, name: &str) -> Result<Report, DriverError> {
         let thrown = match asked {
             None => thrown,
@@ -130,8 +130,8 @@ impl Booted<'_> {
         Ok(Report::Raised(self.report(thrown, name)?))
     }
 
-    /// Hands over arguments, environment and standard input, where they are not what the guest has already.
-    /// `false` if the guest has no memory for them.
+    /// Passes arguments, environment and standard input to the guest unless it has them already. `false` if the guest
+    /// has no memory for them.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
         let wanted = fingerprint(script);
         if self.state()?.input == wanted && !script.has_stdin {
@@ -156,7 +156,7 @@ impl Booted<'_> {
         Ok(done.is_some())
     }
 
-    /// `module` is set to the module that the script was, once nothing waits for its evaluation any longer.
+    /// Sets `module` to the script's module once nothing waits for its evaluation any more.
     fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Ending, DriverError> {
         let (program, grammar) = match self.compile_importing(script)? {
             Compiled::Program(program, grammar) => (program, grammar),
@@ -169,7 +169,7 @@ impl Booted<'_> {
         let result = match self.start(script, program, grammar)? {
             Started::Value(result) => result,
             Started::Threw(thrown) => {
-                // What stopped it from outside may have left it half done.
+                // An interrupt may have left it incomplete.
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {
                     *module = program.module();
                 }
@@ -181,7 +181,7 @@ impl Booted<'_> {
         };
         let main = if grammar.is_async() { result } else { JsValue::UNDEFINED };
         let mut ending = self.drain(main)?;
-        // A promise that is pending may go on in a later execution.
+        // A pending promise may continue in a later execution.
         if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
             *module = program.module();
         }
@@ -196,11 +196,11 @@ impl Booted<'_> {
         Ok(ending)
     }
 
-    /// Takes the value out of what a source gave. Looking at it may run code of the script's, a Proxy's say.
+    /// Takes the value from a result. Inspecting it may run code of the script, such as a Proxy's.
     fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Ending, DriverError> {
         let value = match grammar {
             Grammar::Script => self.guest.hold(result)?,
-            // An object around the value, so that one that is a promise itself stays so.
+            // An object around the value, so that a value that is itself a promise is not awaited.
             Grammar::AsyncScript if self.promise_state(result)? == PROMISE_FULFILLED => {
                 let holder = self.promise_result(result)?;
                 self.guest.write_text(self.at.key, b"value")?;
@@ -225,8 +225,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Offers what nobody caught to the script's own listeners, with the promise that was rejected with it, or `undefined`. Takes
-    /// it over, and gives back what ends the execution: nothing where a listener took it, what a listener threw where one did.
+    /// Offers an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes it,
+    /// and returns what ends the execution: nothing if a listener handled it, what a listener threw if one did.
     fn uncaught(&mut self, thrown: JsValue, promise: JsValue) -> Result<Option<JsValue>, DriverError> {
         if !self.is_listening()? || self.state()?.exit.is_some() || self.is_interrupted()? {
             return Ok(Some(thrown));
@@ -239,8 +239,8 @@ impl Booted<'_> {
         if taken.is_exception() { Ok(Some(self.guest.exception()?)) } else { Ok(None) }
     }
 
-    /// Runs jobs and timers, and waits for answers of the host's, until nothing is left to do or something fails that the script
-    /// does not listen for. `main` is the promise that the script itself is, or `undefined`.
+    /// Runs jobs and timers, and waits for replies from the host, until nothing is left to do or an error occurs that
+    /// the script does not listen for. `main` is the script's own promise, or `undefined`.
     fn drain(&mut self, main: JsValue) -> Result<Ending, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -255,7 +255,7 @@ impl Booted<'_> {
             if state.exit.is_some() {
                 return Ok(Ending::Done(None));
             }
-            // As in Node: what nobody handles by the time the jobs are done fails the run.
+            // As in Node, a rejection that is unhandled when the jobs are done fails the run.
             if let Some((promise, reason)) = self.rejection()? {
                 let (promise, reason) = (self.guest.hold(promise)?, self.guest.hold(reason)?);
                 self.guest.handled(promise, reason)?;
@@ -271,7 +271,7 @@ impl Booted<'_> {
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
-                // It is ours, or the host has stopped it.
+                // It is driver code, or the host has stopped it.
                 return Ok(Ending::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {
@@ -295,13 +295,13 @@ impl Booted<'_> {
         Ok(self.guest.call_word("JS_PromiseState", &args)?)
     }
 
-    /// What a settled promise holds; the caller owns it.
+    /// The content of a settled promise; the caller owns it.
     pub(super) fn promise_result(&mut self, promise: JsValue) -> Result<JsValue, DriverError> {
         let args = [Value::I32(self.at.context), Value::I64(promise.0)];
         Ok(self.guest.call_value("JS_PromiseResult", &args)?)
     }
 
-    /// The end of a script that waits at its top for something that nothing will ever do.
+    /// Reports a script whose top-level `await` nothing will ever settle.
     fn never_ends(&mut self) -> Result<Ending, DriverError> {
         let message = "the top-level `await` never ends: nothing is left to run";
         let raised = Raised {
@@ -314,7 +314,7 @@ impl Booted<'_> {
         Ok(Ending::Refused(raised))
     }
 
-    /// Prints a line of our own to the guest's standard error.
+    /// Prints a line of the driver to the guest's standard error.
     pub(super) fn complain(&mut self, line: &str) -> Result<(), DriverError> {
         let text = format!("{line}\n");
         let Some(at) = self.place(text.as_bytes())? else { return Ok(()) };
@@ -328,12 +328,12 @@ impl Booted<'_> {
         Ok(self.guest.free(string)?)
     }
 
-    /// Dismisses the jobs, timers and rejections of an execution that failed or exited, so that the next one in a
-    /// kept interpreter does not run them.
+    /// Dismisses the jobs, timers and rejections of an execution that failed or exited, so that the next one in the
+    /// session does not run them.
     fn abandon(&mut self) -> Result<(), DriverError> {
-        // With no stack at all every function that a job calls throws at once.
+        // Without a stack, every function that a job calls throws at once.
         self.guest.write_word(self.at.stack_limit_at, u32::MAX)?;
-        for _ in 0..ABANDONED_JOBS_MOST {
+        for _ in 0..MAX_ABANDONED_JOBS {
             match self.guest.job()? {
                 None => break,
                 Some(true) => {}

@@ -1,4 +1,4 @@
-//! Addresses in a prepared image, and the words that the boot scripts share with the host.
+//! Addresses in a prepared image, and the words shared between the boot scripts and the host.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::{Anchors, DriverError, Machine};
 
 use super::{build::Build, guest::Guest, value::JsValue};
 
-/// Defines the image's addresses once: fields, anchors' names, and both ways between them.
+/// Defines the image's addresses once: fields, anchor names, and the conversions between them.
 macro_rules! addresses {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
-        /// Where things are in a prepared image.
+        /// Addresses in a prepared image.
         #[derive(Clone, Copy, Debug, Default)]
         pub(super) struct Addresses {
             $($(#[$doc])* pub(super) $field: u32,)*
@@ -34,7 +34,7 @@ addresses! {
     context,
     /// `SCRATCH_BYTES` for arguments and results.
     scratch,
-    /// `SOURCE_BYTES` for sources that fit; the rest is allocated for each execution.
+    /// `SOURCE_BYTES` for sources that fit; longer ones are allocated for each execution.
     source,
     /// `NAME_BYTES` for the script's name.
     name,
@@ -42,23 +42,23 @@ addresses! {
     key,
     /// `JSRuntime.stack_limit`: the address below which the shadow stack may not reach.
     stack_limit_at,
-    /// What stands there.
+    /// Its value.
     stack_limit,
-    /// The word that the interrupt handler reads: zero, or why the script is to stop.
+    /// The word that the interrupt handler reads: zero, or the reason to stop.
     interrupt,
-    /// `JSContext.interrupt_counter`: how many calls and rounds of loops until the handler is asked again.
+    /// `JSContext.interrupt_counter`: calls and loop iterations until the handler is asked again.
     interrupt_counter,
     /// The head of the interpreter's list of unhandled rejections.
     rejections,
     /// `JSContext.random_state`.
     random_state,
-    /// `JSContext.global_obj`; the table of `let`, `const` and `class` bindings, `global_var_obj`, stands right behind it.
+    /// `JSContext.global_obj`, directly followed by `global_var_obj`, the table of `let`, `const` and `class` bindings.
     global,
     /// The head of the context's list of modules.
     modules,
-    /// Where in a module its link in that list is.
+    /// The offset in a module of its link in that list.
     module_link,
-    /// The words that the boot scripts share with the host.
+    /// The words shared between the boot scripts and the host.
     words,
     /// The functions of `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
     tick,
@@ -81,26 +81,26 @@ addresses! {
     facade,
 }
 
-/// Which input the guest was last given, as a fingerprint; zero for none. The boot scripts leave this word alone.
+/// The fingerprint of the guest's last input; zero for none. The boot scripts do not touch this word.
 const INPUT_OFFSET: u32 = 12;
 
-/// Behind the two doubles that `globals.js` leaves at boot.
+/// After the two doubles that `globals.js` stores at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;
 
-/// What the boot scripts say between two calls.
+/// The state of the boot scripts between two calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    /// How many timers and answers the script waits for.
+    /// How many timers and replies the script waits for.
     pub(super) waiting: u32,
-    /// The code of `std.exit`, once it was called.
+    /// The code of `std.exit`, once called.
     pub(super) exit: Option<i32>,
-    /// The fingerprint of the input that the guest was last given.
+    /// The fingerprint of the guest's last input.
     pub(super) input: u32,
 }
 
-/// A booted guest: the C API, and where things are.
+/// A booted guest: the C API and its addresses.
 pub(super) struct Booted<'a> {
     pub(super) guest: Guest<'a>,
     pub(super) at: Addresses,
@@ -129,17 +129,17 @@ impl<'a> Booted<'a> {
         })
     }
 
-    /// Whether the execution left something to forget.
+    /// Whether the execution left something to clean up.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
     }
 
-    /// Whether the script has listeners that may want to know of an error that nobody caught.
+    /// Whether the script has listeners for uncaught errors.
     pub(super) fn is_listening(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
     }
 
-    /// The exit code of a script that ends by itself, where it is not zero.
+    /// The exit code of a script that ends normally, if it is not zero.
     pub(super) fn leaving(&mut self) -> Result<Option<i32>, DriverError> {
         let code = self.guest.read_word(self.at.words + LEAVING_OFFSET)?;
         Ok((code != 0).then_some(code.cast_signed()))
@@ -149,7 +149,7 @@ impl<'a> Booted<'a> {
         Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, fingerprint)?)
     }
 
-    /// Calls one of the boot scripts' functions with values that stay the caller's. `None` if it threw: the
+    /// Calls one of the boot scripts' functions with values that the caller still owns. `None` if it threw: the
     /// exception is dropped.
     pub(super) fn ask(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.guest.apply(JsValue::object(function), arguments)?;
@@ -160,8 +160,8 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
-    /// As [`Booted::ask`] for what must be done at the end of an execution: should the host's word to stop come just then,
-    /// which is too late for the script, it is taken back.
+    /// Like [`Booted::ask`], for work that must be done at the end of an execution: an interrupt that arrives just
+    /// then, too late for the script, is cleared.
     pub(super) fn insist(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
         if answer.is_none() && self.take_interrupt()?.is_some() {
@@ -170,9 +170,9 @@ impl<'a> Booted<'a> {
         Ok(answer)
     }
 
-    /// The first unhandled rejection: its promise and its reason, both still the list's.
+    /// The first unhandled rejection: its promise and its reason, both still owned by the list.
     pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
-        // `struct list_head { prev, next }`; an entry holds the promise and the reason behind its own.
+        // `struct list_head { prev, next }`; in an entry, the promise and the reason follow it.
         let entry = self.guest.read_word(self.at.rejections + 4)?;
         if entry == self.at.rejections {
             return Ok(None);

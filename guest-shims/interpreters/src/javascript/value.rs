@@ -2,7 +2,7 @@
 
 /// A `JSValue`: the tag in the upper half, a pointer or a small number in the lower (`quickjs.h`, `JS_NAN_BOXING`).
 ///
-/// Nothing here counts references: whoever got an owned value frees it through `Guest::free`.
+/// References are not counted here: the owner of a value frees it through `Guest::free`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JsValue(pub(super) u64);
 
@@ -27,7 +27,7 @@ impl JsValue {
         Self(u64::from(number))
     }
 
-    /// Whether a call threw; the exception itself then waits in the runtime.
+    /// Whether a call threw; the exception itself is pending in the runtime.
     pub(super) fn is_exception(self) -> bool {
         self.0 >> 32 == TAG_EXCEPTION
     }
@@ -42,7 +42,7 @@ impl JsValue {
         self.0 >> 32 == TAG_UNDEFINED
     }
 
-    /// Whether it stands for a binding that is not initialised yet: no value of the language.
+    /// Whether it represents an uninitialised binding: not a value of the language.
     pub(super) fn is_uninitialized(self) -> bool {
         self.0 >> 32 == TAG_UNINITIALIZED
     }

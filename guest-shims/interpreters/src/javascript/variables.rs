@@ -1,10 +1,10 @@
-//! Values for the host, and the variables that it reads and sets between two executions.
+//! Values for the host, and the variables that it reads and sets between executions.
 
 use crate::{DriverError, GuestValue, Raised, Value};
 
 use super::{compile::NAME_BYTES, report::Facts, state::Booted, value::JsValue};
 
-/// Words that look like names and are none (ECMA-262, 12.7.2), as a script has them.
+/// Words that are not identifiers although they look like it (ECMA-262, 12.7.2), in scripts.
 const RESERVED: [&str; 38] = [
     "break",
     "case",
@@ -46,8 +46,8 @@ const RESERVED: [&str; 38] = [
     "with",
 ];
 
-/// Whether a script may declare a variable of this name. Names are looked up, never evaluated: letters are taken as
-/// Unicode has them, which is close to what the language's own table says.
+/// Whether a script may declare a variable of this name. Names are looked up, never evaluated: letters follow Unicode,
+/// which is close to the language's own table.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
@@ -56,12 +56,12 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 impl Booted<'_> {
-    /// The interpreter's table of `let`, `const` and `class` bindings; the reference is its own.
+    /// The interpreter's table of `let`, `const` and `class` bindings, which owns the reference.
     pub(super) fn lexicals(&mut self) -> Result<JsValue, DriverError> {
         Ok(JsValue(self.guest.read_long(self.at.global.saturating_add(8))?))
     }
 
-    /// A value as it is shown; the value stays the caller's. An exception is what reading it threw.
+    /// A value as it is shown; the caller still owns it. The error is what reading it threw.
     pub(super) fn show(&mut self, value: JsValue) -> Result<Result<GuestValue, JsValue>, DriverError> {
         let shown = self.guest.apply(JsValue::object(self.at.show), &[value])?;
         if shown.is_exception() {
@@ -96,7 +96,8 @@ impl Booted<'_> {
         }
     }
 
-    /// The value of a variable, none where there is no such; or what reading it threw. `text` is its name, an identifier.
+    /// The value of a variable, `None` if it does not exist; or what reading it threw. `text` is its name, an
+    /// identifier.
     pub(super) fn variable(
         &mut self,
         name: JsValue,
@@ -141,7 +142,7 @@ impl Booted<'_> {
         Ok(Ok(()))
     }
 
-    /// A string value of ours; `None` if the guest is out of memory.
+    /// A new string value; `None` if the guest is out of memory.
     fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.place(text.as_bytes())? else { return Ok(None) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
@@ -154,7 +155,7 @@ impl Booted<'_> {
         Ok(Some(string))
     }
 
-    /// The pending exception, which nobody has printed.
+    /// The pending exception, which has not been printed.
     fn raised(&mut self) -> Result<Raised, DriverError> {
         let thrown = self.guest.exception()?;
         self.describe_and_free(thrown)

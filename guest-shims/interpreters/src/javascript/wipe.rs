@@ -1,10 +1,10 @@
-//! Tidying what the allocator has free when boot is done: it leaves sources and compiled forms there that nobody needs, and an image
-//! keeps every page that is not zero; and it leaves holes between what stays, which scripts would fill one by one, so that
-//! an execution would write to pages all over the image.
+//! Cleans up the allocator's free memory after boot. It contains sources and compiled code that nobody needs, and an
+//! image stores every page that is not zero. It also has holes between live chunks, which scripts would fill one by
+//! one, so that an execution would write to pages all over the image.
 //!
-//! The builds have wasi-libc's dlmalloc. In front of each chunk stands its size, with two bits: whether the chunk before it
-//! is in use, and whether it is itself. A free chunk begins with links and is repeated as a number at its end. What does not look
-//! like that is left alone: an image that is too large is a smaller fault than one that is damaged.
+//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size, with two bits: whether the previous chunk
+//! is in use, and whether it is itself. A free chunk begins with links, and its size is repeated at its end. Anything
+//! else is left alone: an image that is too large is a smaller fault than a damaged one.
 
 use crate::DriverError;
 
@@ -14,16 +14,16 @@ use super::guest::Guest;
 const PREVIOUS_IN_USE: u32 = 1;
 const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
-/// Before the memory that a chunk gives: the size of a free one before it, and its own.
+/// Before a chunk's memory: the size of a free previous chunk, and its own.
 const HEADER_BYTES: u32 = 8;
-/// What a chunk takes beyond the memory that it gives: where it is in use, the next one's header is its own end.
+/// A chunk's overhead beyond its memory: at the end of a chunk in use is the next one's header.
 const OVERHEAD_BYTES: u32 = 4;
-/// What a large free chunk links by: two neighbours, two children, a parent, a number.
+/// The links of a large free chunk: two neighbours, two children, a parent, a number.
 const LINKS_BYTES: u32 = 24;
-/// The most that stands behind the last chunk of a segment.
-const FOOT_BYTES_MOST: u32 = 128;
-/// A free chunk of more is room, not a hole.
-const HOLE_BYTES_MOST: u32 = 16 << 10;
+/// The maximum that follows the last chunk of a segment.
+const MAX_FOOT_BYTES: u32 = 128;
+/// A larger free chunk is free space, not a hole.
+const MAX_HOLE_BYTES: u32 = 16 << 10;
 
 /// A chunk that is free.
 struct Free {
@@ -33,7 +33,7 @@ struct Free {
     is_last: bool,
 }
 
-/// The free chunks from the one that gives memory at `first` to the end of its segment.
+/// The free chunks from the one whose memory is at `first` to the end of its segment.
 fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     let mut found = Vec::new();
     let mut at = first.saturating_sub(HEADER_BYTES);
@@ -48,8 +48,8 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
         };
         if head & IN_USE == 0 {
             let is_known_free = repeated == size && next_head & PREVIOUS_IN_USE == 0;
-            // The last chunk of all is no one's neighbour.
-            let is_last = next_head & FLAGS == 0 && next_head <= FOOT_BYTES_MOST;
+            // The very last chunk has no next one.
+            let is_last = next_head & FLAGS == 0 && next_head <= MAX_FOOT_BYTES;
             if !is_known_free && !is_last {
                 return found;
             }
@@ -62,14 +62,14 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     }
 }
 
-/// Takes the small free chunks for good, so that what scripts allocate lies side by side.
+/// Allocates the small free chunks for good, so that what scripts allocate is contiguous.
 pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     let mut holes: Vec<u32> = free_chunks(guest, first)
         .into_iter()
-        .filter(|chunk| !chunk.is_last && chunk.size <= HOLE_BYTES_MOST)
+        .filter(|chunk| !chunk.is_last && chunk.size <= MAX_HOLE_BYTES)
         .map(|chunk| chunk.size)
         .collect();
-    // The allocator takes the smallest that fits: of each size there is one for each that is asked for.
+    // The allocator takes the smallest that fits: for each size there are as many as are requested.
     holes.sort_unstable_by(|one, other| other.cmp(one));
     for size in holes {
         guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
@@ -77,7 +77,7 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
     Ok(())
 }
 
-/// Wipes the free chunks from the chunk that gives memory at `first` to the end of its segment.
+/// Zeroes the free chunks from the one whose memory is at `first` to the end of its segment.
 pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     for Free { at, size, .. } in free_chunks(guest, first) {
         let from = at + HEADER_BYTES + LINKS_BYTES;

@@ -1,12 +1,12 @@
 use super::*;
 
-fn file(bytes: &[u8]) -> Result<Lying, Errno> {
-    Ok(Lying::File(bytes.to_vec()))
+fn file(bytes: &[u8]) -> Result<FileAt, Errno> {
+    Ok(FileAt::File(bytes.to_vec()))
 }
 
 /// A state of these, and the names of those that were left out.
-fn state(bytes_most: u64, globals: &[(&str, &str)]) -> (State, Vec<String>) {
-    let mut state = State::new(bytes_most);
+fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (State, Vec<String>) {
+    let mut state = State::new(max_bytes);
     let left_out = globals.iter().flat_map(|(name, text)| state.add((*name).to_owned(), (*text).to_owned())).collect();
     (state, left_out)
 }
@@ -27,11 +27,11 @@ fn only_a_json_object_is_taken() {
     ] {
         assert_eq!(text_of(&file(bytes), 100), Err(wrong.to_owned()), "{bytes:?}");
     }
-    assert_eq!(text_of(&Ok(Lying::Nothing), 100), Ok(None));
+    assert_eq!(text_of(&Ok(FileAt::Nothing), 100), Ok(None));
     for (found, wrong) in [
-        (Ok(Lying::Directory), "is a directory"),
-        (Ok(Lying::Link), "is a link"),
-        (Ok(Lying::TooLong), "has more than 100 bytes, which is `limits.persisted_bytes`"),
+        (Ok(FileAt::Directory), "is a directory"),
+        (Ok(FileAt::Link), "is a link"),
+        (Ok(FileAt::TooLong), "has more than 100 bytes, which is `limits.persisted_bytes`"),
         (Err(Errno::Io), "cannot be read"),
     ] {
         assert_eq!(text_of(&found, 100), Err(wrong.to_owned()));
@@ -41,8 +41,8 @@ fn only_a_json_object_is_taken() {
 #[test]
 fn a_file_is_one_level_deeper_than_its_values_and_brackets_in_strings_are_none() {
     let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
-    assert!(text_of(&file(nested(DEPTH_MOST).as_bytes()), 1_000).is_ok());
-    assert!(text_of(&file(nested(DEPTH_MOST + 1).as_bytes()), 1_000).is_err());
+    assert!(text_of(&file(nested(MAX_DEPTH).as_bytes()), 1_000).is_ok());
+    assert!(text_of(&file(nested(MAX_DEPTH + 1).as_bytes()), 1_000).is_err());
     let quoted = format!("{{\"a\\\"{}\":[]}}", "[".repeat(1_000));
     assert_eq!(text_of(&file(quoted.as_bytes()), 2_000), Ok(Some(quoted.as_str())));
     // Neither the nesting nor the length of what is hostile makes this deep.

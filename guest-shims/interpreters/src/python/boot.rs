@@ -1,4 +1,4 @@
-//! From the unprepared module to a parked interpreter.
+//! Boots the unprepared module into a parked interpreter.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) const BOOT: &str = concat!(
     include_str!("boot/settle.py"),
 );
 
-/// Runs [`BOOT`] in a module of its own, so that `__main__` stays the user's, and with builtins of its own, so that a script
+/// Runs [`BOOT`] in its own module, so that `__main__` stays the user's, and with its own builtins, so that a script
 /// may replace the common ones.
 const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
@@ -32,14 +32,14 @@ const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
 /// CPython's stack after boot. The build's own 512 KiB overflow at 60 nested constructors, because its code is not
 /// optimised.
 ///
-/// An overflow of this one would run into the heap instead of trapping, so something else must come first. Recursion that
-/// CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash` of
-/// nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
-/// engine grants 16 MiB: that runs out first, and is a trap.
+/// An overflow of this stack would run into the heap instead of trapping, so another limit must come first. Recursion
+/// that CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash`
+/// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
+/// engine grants 16 MiB: that is exhausted first, and traps.
 pub(super) const C_STACK_BYTES: u32 = 24 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
-/// The driver's functions, as settle.py names them.
+/// The driver's functions, as named in settle.py.
 const FUNCTIONS: [&str; 14] = [
     "run",
     "run_with",
@@ -67,9 +67,9 @@ pub(super) fn env() -> Vec<(String, String)> {
         ("LC_ALL", "C.UTF-8"),
         // A directory that exists inside the interpreter: a search elsewhere would count as an attempt to escape.
         ("PATH", "/usr/local/bin"),
-        // No `__pycache__` among the files that a script created.
+        // No `__pycache__` among the files of a script.
         ("PYTHONDONTWRITEBYTECODE", "1"),
-        // Fixed, or the image would not be deterministic, nor would the order in which a set is printed.
+        // Fixed, or neither the image nor the print order of a set would be deterministic.
         ("PYTHONHASHSEED", "0"),
         ("PYTHONIOENCODING", "utf-8"),
         ("PYTHONUTF8", "1"),
@@ -130,7 +130,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
     for pokes in [python.interrupt(&anchors, Interrupt::Cancelled)?, python.nudge(&anchors)?] {
         Interpreter::new(machine, &anchors).check_interrupt(&pokes)?;
     }
-    // The way in from the host, too, costs a little more the first time.
+    // The first call from the host also costs a little more.
     for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {
             source: "print(1)",
@@ -146,7 +146,7 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
         };
         python.execute(machine, &anchors, &script)?;
     }
-    // What the samples left on the stack is dead; as zeros it takes no room in the image.
+    // What the samples left on the stack is dead; zeros take no space in the image.
     let bottom = top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES);
     let zeros = [0; 4096];
     for page in (bottom..top).step_by(zeros.len()) {
@@ -160,8 +160,8 @@ pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors
     Ok(anchors)
 }
 
-/// Zeroes what is left of the boot code: it came as an argument, which the C library keeps, and CPython in wide characters too.
-/// Nobody reads it any more, and zeros take no room in the image.
+/// Zeroes the remains of the boot code: it was an argument, which the C library keeps, and CPython in wide characters
+/// too. Nobody reads it any more, and zeros take no space in the image.
 fn wipe_source(machine: &mut dyn Machine) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -179,7 +179,7 @@ fn wipe_source(machine: &mut dyn Machine) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// So much of the boot code is like nothing else.
+/// This much of the boot code is unlike anything else.
 const SOURCE_HEAD_BYTES: usize = 256;
 
 fn position(within: &[u8], what: &[u8]) -> Option<usize> {
@@ -198,7 +198,7 @@ fn too_large() -> DriverError {
     DriverError::Boot("its memory is too large".to_owned())
 }
 
-/// Gives the C stack fresh memory above everything else, and returns its top; above that lies the scratch area.
+/// Places the C stack in new memory above everything else, and returns its top; the scratch area lies above that.
 fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
@@ -207,7 +207,7 @@ fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     Ok(top)
 }
 
-/// What settle.py printed: a name and numbers on each line.
+/// The output of settle.py: a name and numbers on each line.
 fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     let mut notes = BTreeMap::new();
     for line in String::from_utf8_lossy(output).lines() {
@@ -219,7 +219,7 @@ fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     notes
 }
 
-/// The end of what it said on standard error is the reason.
+/// The end of standard error gives the reason.
 fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
     let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
     let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);

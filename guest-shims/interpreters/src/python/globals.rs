@@ -1,4 +1,4 @@
-//! Python's part in keeping globals: the functions of boot/globals.py.
+//! Persisting globals of Python: the functions of boot/globals.py.
 
 use crate::{
     DriverError, Machine,
@@ -17,18 +17,18 @@ impl Globals for Interpreter<'_> {
         Interpreter::machine(self)
     }
 
-    fn restore(&mut self, json: Option<&str>, bytes_most: u64) -> Result<bool, DriverError> {
-        let request = framed([bytes_most.to_string().as_str(), json.unwrap_or_default()]);
+    fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
+        let request = framed([max_bytes.to_string().as_str(), json.unwrap_or_default()]);
         Ok(self.send(&request)? && self.call("restore_globals")?.is_none())
     }
 
-    fn next(&mut self, bytes_most: u64) -> Result<Next, DriverError> {
-        let bytes = u32::try_from(bytes_most).unwrap_or(u32::MAX);
+    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
+        let bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
         self.call_for("next_global", bytes)?.map_or(Ok(Next::End), |reply| decode_global(&reply))
     }
 
     fn complain(&mut self, line: &str) -> Result<(), DriverError> {
-        // A guest without the memory for the line does without it.
+        // A guest without memory for the line skips it.
         if self.send(line.as_bytes())? {
             self.call("complain")?;
         }

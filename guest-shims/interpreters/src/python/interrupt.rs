@@ -1,13 +1,15 @@
-//! How a running CPython is asked to stop: as by Ctrl-C, without a signal.
+//! Asking a running CPython to stop: like Ctrl-C, without a signal.
 //!
 //! What a signal's C handler does (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c)
 //! is in this build exactly four stores of 1: to `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending` and
-//! `interp->ceval.eval_breaker`. The evaluation loop looks at the last one at each function entry, call and backward jump,
-//! clears them all, and calls the Python function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py. Regular
-//! expressions, the arithmetic of huge integers, and a system call that ends with `EINTR` look at `is_tripped` themselves.
-//! Other long-running C code (`sum(range(10**12))`, `list.sort`, a large `join`) looks at nothing until it returns.
+//! `interp->ceval.eval_breaker`. The evaluation loop checks the last one at each function entry, call and backward
+//! jump, clears them all, and calls the Python function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py.
+//! Regular expressions, the arithmetic of huge integers, and a system call that ends with `EINTR` check `is_tripped`
+//! themselves. Other long-running C code (`sum(range(10**12))`, `list.sort`, a large `join`) checks nothing until it
+//! returns.
 //!
-//! Where the four are is found at boot: CPython itself stores them, once, and memory before and after is compared.
+//! The four addresses are located at boot: CPython itself stores the words, once, and memory before and after is
+//! compared.
 
 use super::boot::C_STACK_BYTES;
 use super::object::{Interpreter, SCRATCH_BYTES};
@@ -17,12 +19,12 @@ use crate::{Anchors, DriverError, Interrupt, Poke};
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
 /// The anchor of `Handlers[SIGINT].func`, which follows `tripped`.
 const FUNCTION: &str = "interrupt_function";
-/// How far before it `tripped` lies.
+/// The offset by which `tripped` precedes it.
 const TRIPPED: u32 = 4;
-/// The anchor of the bytes that `interrupted` learns the reason from.
+/// The anchor of the bytes from which `interrupted` reads the reason.
 const REASON: &str = "interrupt_reason";
 
-/// What is to be written to have `interrupt` raised.
+/// The words to write to raise `interrupt`.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let reason = match interrupt {
         Interrupt::Fuel => 1,
@@ -36,31 +38,31 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
     Ok(pokes)
 }
 
-/// What is to be written to have the evaluation loop look for signals and find none: `while True: pass` leaves it for
+/// The words to write to make the evaluation loop check for signals and find none: `while True: pass` leaves it for
 /// nothing else.
 pub(super) fn nudge(anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
     WORDS.iter().skip(1).map(|word| Ok(Poke { at: anchors.get(word)?, word: 1 })).collect()
 }
 
 impl Interpreter<'_> {
-    /// Makes sure that an interrupt that came too late for a script, or a handler that it installed, meets nothing that runs
-    /// afterwards. Costs the guest nothing where there is neither.
+    /// Ensures that an interrupt that came too late for a script, or a handler that it installed, does not affect
+    /// anything that runs afterwards. Costs the guest nothing if there is neither.
     pub(super) fn settle_interrupts(&mut self) -> Result<(), DriverError> {
         let (function, ours) = (self.anchor(FUNCTION)?, self.anchor("interrupted")?);
         let late = self.word(function.wrapping_sub(TRIPPED), 0)? != 0;
         let replaced = self.word(function, 0)? != ours;
         if late && replaced {
-            // Or the script's handler would be called, among the driver's own frames. Its reference is lost.
+            // Otherwise the script's handler would be called within the driver's own frames. Its reference is lost.
             self.write_word(function, 0, ours)?;
         }
         if late || replaced {
-            // CPython looks at the words on entering the function, and the handler ignores them there.
+            // CPython checks the words on entering the function, and the handler ignores them there.
             self.call("rearm")?;
         }
         Ok(())
     }
 
-    /// Finds the words, as anchors.
+    /// Locates the words, as anchors.
     pub(super) fn find_interrupt(&mut self) -> Result<Vec<(String, u32)>, DriverError> {
         let stack_top = self.anchor("scratch")?;
         let stack = stack_top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES)..stack_top;
@@ -87,8 +89,8 @@ impl Interpreter<'_> {
         Ok(anchors)
     }
 
-    /// Proves that they are the right ones: CPython takes them back on entering the next function, and calls `interrupted`,
-    /// which takes back the reason.
+    /// Proves that they are the right ones: CPython clears them on entering the next function, and calls `interrupted`,
+    /// which clears the reason.
     pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
         self.settle_interrupts()?; // what finding them left behind
         for poke in pokes {
@@ -97,7 +99,7 @@ impl Interpreter<'_> {
         self.call("flush")?;
         for poke in pokes {
             if self.word(poke.at, 0)? != 0 {
-                return Err(DriverError::Boot(format!("it takes no notice of an interrupt at {:#x}", poke.at)));
+                return Err(DriverError::Boot(format!("it ignores an interrupt at {:#x}", poke.at)));
             }
         }
         Ok(())

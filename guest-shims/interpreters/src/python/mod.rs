@@ -1,8 +1,8 @@
 //! CPython 3.12 as a 32-bit WASI command.
 //!
-//! The files in `boot/` run inside the interpreter at preparation and leaves functions there; [`boot`] parks the interpreter
-//! and notes their addresses. From then on a call is one indirect call through the vectorcall slot of Python's function
-//! type, as CPython itself would make it; nothing of ours has to be exported by the binary.
+//! The files in `boot/` run inside the interpreter at preparation and leave functions there; [`boot`] parks the
+//! interpreter and records their addresses. From then on a call is one indirect call through the vectorcall slot of
+//! Python's function type, as CPython itself would make it; the binary needs no additional exports.
 //!
 //! Request and reply go through guest memory ([`object`]).
 
@@ -23,7 +23,7 @@ use object::Interpreter;
 pub use packages::EMBEDDED_PACKAGES;
 use wire::{decode_diagnostic, decode_report, decode_variable, framed};
 
-/// The name that stands for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
+/// The name for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
 const DEFAULT_NAME: &str = "<sandbox>";
 
 /// Drives CPython 3.12.
@@ -62,9 +62,9 @@ impl Driver for Python {
         raised.type_name == "MemoryError"
     }
 
-    /// Gives `random` a state of its own. Whatever else draws random numbers asks the system for them when it is used.
-    fn awaken(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        // wasi-vfs asks for the environment at every call; what the interpreter needs of it, it read at boot.
+    /// Gives `random` its own state. Everything else that uses random numbers asks the system on each use.
+    fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        // wasi-vfs asks for the environment on each call; the interpreter has read what it needs at boot.
         machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
         Interpreter::new(machine, anchors).reseed()
     }
@@ -84,14 +84,14 @@ impl Driver for Python {
             Some(most) => Some(Persisting::begin(&mut python, most)?),
             None => None,
         };
-        // CPython skips a byte order mark in a file, not in a string.
+        // CPython skips a byte order mark in a file, but not in a string.
         let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
         let marked = python.is_marked()?;
         let (function, fits) = if plain && !marked {
             ("run", python.send(source.as_bytes())?)
         } else {
-            // Also takes back what an earlier script of this instance was given.
+            // Also clears the input of an earlier script of this instance.
             if marked == plain {
                 python.set_mark(!plain)?;
             }
@@ -100,10 +100,10 @@ impl Driver for Python {
         if !fits {
             return Ok(Report::Raised(no_memory("the source")));
         }
-        // The end of an interpreter clears its globals: it comes when they are stored.
+        // Ending the interpreter clears its globals, so that comes after they are stored.
         let ends = script.last && persisting.is_none();
         let reply = python.call_with(function, [ends, script.wants_value])?;
-        // An unclosed file's last bytes are still in its buffer.
+        // The last bytes of an unclosed file are still in its buffer.
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
@@ -176,7 +176,7 @@ impl Driver for Python {
     }
 }
 
-/// What `run_with` in boot/driver.py takes apart.
+/// The request that `run_with` in boot/driver.py decodes.
 fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     let flags = if script.has_stdin { "i" } else { "" };
     let count = script.args.len().to_string();

@@ -1,8 +1,8 @@
-//! CPython's objects, as far as the driver touches them in guest memory.
+//! The parts of CPython's objects that the driver accesses in guest memory.
 //!
 //! The layouts are those of a 32-bit CPython 3.12 without debug fields (Include/object.h, Include/cpython/*.h). The
-//! addresses come from our own boot. A guest that damages what lies there harms only itself: every access is checked
-//! against its memory, and what it says about sizes is clamped.
+//! addresses come from preparation. A guest that damages this memory harms only itself: every access is checked against
+//! its memory, and sizes from the guest are clamped.
 
 use crate::{Anchors, Callee, DriverError, Machine, MachineError, Value};
 
@@ -13,21 +13,21 @@ const OB_SIZE: u32 = 8;
 const TP_VECTORCALL_OFFSET: u32 = 28;
 /// `PyTypeObject.tp_call`: nine more slots after that.
 const TP_CALL: u32 = 64;
-/// `PyByteArrayObject`: how much is allocated, and where the bytes begin.
+/// `PyByteArrayObject`: the allocated size, and the start of the bytes.
 const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
 /// `PyBytesObject.ob_sval`, after the head (12) and the hash.
 const BYTES_START: u32 = 16;
-/// `_Py_IMMORTAL_REFCNT` where pointers have 32 bits (Include/object.h): counts from here on stay as they are.
+/// `_Py_IMMORTAL_REFCNT` where pointers have 32 bits (Include/object.h): counts from here on do not change.
 const IMMORTAL: u32 = u32::MAX >> 2;
 
 /// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
-/// The first words of `random`'s state that boot/settle.py tells, to find where the object keeps them.
+/// The first words of `random`'s state, as reported by boot/settle.py to locate them in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
-/// What a reply may measure. boot/report.py clips message and traceback to 320 Ki characters, six bytes each at most;
-/// boot/value.py a `repr` to 64 Ki characters, and JSON to 1 MiB.
+/// The maximum size of a reply. boot/report.py truncates message and traceback to 320 Ki characters of at most six
+/// bytes each; boot/value.py a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
 /// Offsets in the scratch area above the stack: the argument vector (two words) and the mark.
@@ -35,7 +35,7 @@ const ARGUMENTS: u32 = 0;
 const MARK: u32 = 8;
 pub(super) const SCRATCH_BYTES: u32 = 64;
 
-/// A parked interpreter: a machine and the addresses that its boot noted.
+/// A parked interpreter: a machine and the addresses recorded at boot.
 pub(super) struct Interpreter<'a> {
     machine: &'a mut dyn Machine,
     anchors: &'a Anchors,
@@ -60,7 +60,7 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 0, REPLY_BYTES)
     }
 
-    /// The same for a reply that carries up to `bytes` more than others do.
+    /// Like [`call`](Self::call), for a reply that may be up to `bytes` longer than others.
     pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }
@@ -75,7 +75,8 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 2, REPLY_BYTES)
     }
 
-    /// Calls any object that is no driver function: `tp_call(object, arguments, NULL)`. Its result is lost. Only used at boot.
+    /// Calls an object that is not a driver function: `tp_call(object, arguments, NULL)`. Drops its result. Only used
+    /// at boot.
     pub(super) fn call_object(&mut self, object: &str, arguments: &str) -> Result<(), DriverError> {
         let (object, arguments) = (self.anchors.get(object)?, self.anchors.get(arguments)?);
         let kind = self.word(object, OB_TYPE)?;
@@ -98,8 +99,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Copies a `bytes` object out and gives back the reference that the call returned. The driver keeps another one,
-    /// so it is not the last.
+    /// Copies a `bytes` object and releases the reference that the call returned. The driver holds another one, so it
+    /// is not the last.
     fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
         if size > most {
@@ -114,10 +115,10 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Puts `bytes` into the driver's bytearray. `false` if the guest has no memory for them.
+    /// Copies `bytes` into the driver's bytearray. `false` if the guest has no memory for them.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<bool, DriverError> {
         let Ok(length) = u32::try_from(bytes.len()) else { return Ok(false) };
-        // CPython keeps a zero behind the bytes.
+        // CPython keeps a zero after the bytes.
         let Some(needed) = length.checked_add(1) else { return Ok(false) };
         let buffer = self.anchors.get("buffer")?;
         if self.word(buffer, BYTEARRAY_ALLOC)? < needed {
@@ -142,7 +143,7 @@ impl<'a> Interpreter<'a> {
         self.write_word(buffer, OB_SIZE, length)
     }
 
-    /// Where a bytearray keeps its bytes.
+    /// The address of a bytearray's bytes.
     pub(super) fn bytes_of(&mut self, bytearray: u32) -> Result<u32, DriverError> {
         self.word(bytearray, BYTEARRAY_START)
     }
@@ -154,20 +155,20 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Whether an earlier script of this instance was given arguments, environment, standard input or a name.
+    /// Whether an earlier script of this instance had arguments, environment, standard input or a name.
     pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         Ok(self.word(scratch, MARK)? != 0)
     }
 
-    /// Notes it, where it is saved and forked with the rest of the memory.
+    /// Records it in guest memory, where it is saved and forked with the rest.
     pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
         let scratch = self.anchors.get("scratch")?;
         self.write_word(scratch, MARK, u32::from(marked))
     }
 
-    /// How many references Python's `FileIO` type has: one for each open or forgotten file, besides a fixed number. It
-    /// costs the guest nothing to look.
+    /// The reference count of Python's `FileIO` type: one for each open or forgotten file, plus a fixed number. Reading
+    /// it costs the guest nothing.
     pub(super) fn files(&mut self) -> Result<u32, DriverError> {
         let kind = self.anchors.get("file_type")?;
         self.word(kind, 0)
@@ -183,7 +184,7 @@ impl<'a> Interpreter<'a> {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
         self.machine.write(state, &words).map_err(damaged)?;
-        // The index lies before the words; at their number, the next draw makes new ones.
+        // The index precedes the words; at their number, the next draw generates new ones.
         let index = u32::try_from(TWISTER_WORDS).unwrap_or(0).to_le_bytes();
         self.machine.write(state.wrapping_sub(4), &index).map_err(damaged)
     }
@@ -195,14 +196,14 @@ impl<'a> Interpreter<'a> {
         self.word(function, offset)
     }
 
-    /// Keeps `object` for good: nothing in Python needs to refer to it.
+    /// Keeps `object` alive for ever, without a reference in Python.
     pub(super) fn immortalise(&mut self, object: u32) -> Result<(), DriverError> {
         self.write_word(object, 0, IMMORTAL)
     }
 
-    /// Where the generator `object` keeps its words, given the first of them.
+    /// The address of the words of the generator `object`, located by their first values.
     pub(super) fn find_state(&mut self, object: u32, sample: &[u32]) -> Result<Option<u32>, DriverError> {
-        // An instance is a head, the index and the words; a few more fields would do no harm.
+        // An instance is a header, the index and the words; a few more fields would do no harm.
         for offset in (8..64).step_by(4) {
             let mut found = true;
             for (word, place) in sample.iter().zip((offset..).step_by(4)) {
@@ -226,12 +227,12 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Wraps as the guest's own address arithmetic does; a wrong address is then refused by the memory's bounds.
+/// Wraps like the guest's own address arithmetic; the memory bounds then refuse a wrong address.
 fn at(base: u32, offset: u32) -> u32 {
     base.wrapping_add(offset)
 }
 
-/// An address outside the guest's memory was read from the guest: it damaged its driver.
+/// An address read from the guest is outside its memory: it damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),

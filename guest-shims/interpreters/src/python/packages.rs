@@ -1,9 +1,9 @@
-//! Packages that scripts find beside the standard library.
+//! Packages available to scripts in addition to the standard library.
 
 use super::wire::fields;
 use crate::{COMPILED_FILE, DriverError};
 
-/// Packages of our own, by their paths below `/app/site-packages`, sorted.
+/// Packages of this project, by path below `/app/site-packages`, sorted.
 pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
     ("sandbox_utils/__init__.py", include_bytes!("site/sandbox_utils/__init__.py")),
     ("sandbox_utils/data.py", include_bytes!("site/sandbox_utils/data.py")),
@@ -16,15 +16,15 @@ pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
     ("sandbox_utils/yaml_writer.py", include_bytes!("site/sandbox_utils/yaml_writer.py")),
 ];
 
-/// Compiles what is mounted at the path of the packages.
+/// Compiles the packages mounted at their path.
 const COMPILER: &str = include_str!("compile.py");
 
-/// The arguments of the interpreter that compiles. The workspace is where it may write to.
+/// The arguments of the compiling interpreter. It may write to the workspace.
 pub(super) fn compiler_args() -> Vec<String> {
     ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
 }
 
-/// Takes apart what [`COMPILER`] wrote.
+/// Decodes the output of [`COMPILER`].
 pub(super) fn compiled(written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
     let parts = fields(written)?;
     let pairs = parts.chunks(2).map(|pair| match pair {

@@ -1,9 +1,9 @@
-//! The driver against guests that lie: a memory full of whatever, and calls that return anything.
+//! The driver against lying guests: arbitrary memory, and calls that return anything.
 
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Errno, Lying, Wasi, WasiConfig};
+use glovebox_wasi::{Errno, FileAt, Wasi, WasiConfig};
 
 use super::*;
 use crate::{Callee, MachineError, SourceKind, Value};
@@ -103,12 +103,12 @@ impl Machine for Liar {
         into.fill(7);
     }
 
-    fn look_at(&mut self, name: &str, bytes_most: u64) -> Result<Result<Lying, Errno>, MachineError> {
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         let bytes = self.files.get(name).cloned();
         Ok(Ok(match bytes {
-            None => Lying::Nothing,
-            Some(bytes) if bytes.len() as u64 > bytes_most => Lying::TooLong,
-            Some(bytes) => Lying::File(bytes),
+            None => FileAt::Nothing,
+            Some(bytes) if bytes.len() as u64 > max_bytes => FileAt::TooLong,
+            Some(bytes) => FileAt::File(bytes),
         }))
     }
 
@@ -269,7 +269,7 @@ fn a_reply_that_claims_four_gibibytes_is_refused() {
 fn a_source_beyond_the_buffer_makes_it_grow() {
     let mut liar = Liar::new();
     let source = "x".repeat(256);
-    // It says it grew and did not.
+    // It claims to have grown and did not.
     assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
     assert_eq!(liar.functions(), [6].map(Value::I32));
     // It has no memory.
@@ -295,7 +295,7 @@ fn a_buffer_that_points_outside_memory_is_an_error() {
 #[test]
 fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
     let mut liar = Liar::new();
-    Python.awaken(&mut liar, &anchors()).unwrap();
+    Python.reseed(&mut liar, &anchors()).unwrap();
     assert_eq!(liar.get(GENERATOR - 4), 624);
     assert_eq!((liar.get(GENERATOR), liar.get(GENERATOR + 4)), (0x8000_0000, 0x0707_0707));
     assert_eq!((liar.get(GENERATOR + 623 * 4), liar.get(GENERATOR + 624 * 4)), (0x0707_0707, 0));
@@ -315,18 +315,18 @@ fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     execute(&mut liar, "").unwrap();
-    // It stays tripped, since nobody here takes it back: once before the script, once after it.
+    // It stays tripped, because nothing here clears it: once before the script, once after it.
     assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
 }
 
 #[test]
 fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
-    // Only replaced: the handler stays where it is until Python itself replaces it, which counts its references.
+    // Only replaced: the handler stays until Python itself replaces it, which counts its references.
     let mut liar = Liar::new();
     liar.put(HANDLER + 4, 0x50);
     execute(&mut liar, "").unwrap();
     assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
-    // Replaced, and called for: it would be called on entering `rearm`.
+    // Replaced and pending: it would be called on entering `rearm`.
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     liar.put(HANDLER + 4, 0x50);
@@ -361,6 +361,6 @@ fn random_memory_and_random_results_never_panic() {
         let _ = Python.get_variable(&mut liar, &anchors(), "x");
         let _ = Python.set_variable(&mut liar, &anchors(), "x", "1");
         let _ = Python.close(&mut liar, &anchors());
-        let _ = Python.awaken(&mut liar, &anchors());
+        let _ = Python.reseed(&mut liar, &anchors());
     }
 }

@@ -1,4 +1,4 @@
-//! Requests and replies as bytes: fields, each its length in four bytes, little-endian, and then itself in UTF-8.
+//! Encoding of requests and replies: fields in UTF-8, each prefixed by its length as four bytes, little-endian.
 
 use crate::{
     Diagnostic, DriverError, GuestValue, Raised, Report,
@@ -9,19 +9,19 @@ use crate::{
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut framed = Vec::new();
     for field in fields {
-        // A guest has 4 GiB at most: a field whose length does not fit is refused before, for lack of memory.
+        // A guest has at most 4 GiB: a field whose length does not fit is refused earlier, for lack of memory.
         framed.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
         framed.extend(field.as_bytes());
     }
     framed
 }
 
-/// What `run` or `run_with` replied. The bytes are the guest's: any may come.
+/// Decodes the reply of `run` or `run_with`. The bytes come from the guest and may be anything.
 pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
     match reply.split_first() {
         Some((b'X', mut rest)) => {
             let code = field(&mut rest)?;
-            code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is no number"))
+            code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is not a number"))
         }
         Some((b'R', mut rest)) => Ok(Report::Raised(raised(&mut rest)?)),
         Some((b'I', mut rest)) => Ok(Report::Interrupted(raised(&mut rest)?)),
@@ -30,7 +30,7 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
     }
 }
 
-/// What `get_variable` or `set_variable` replied.
+/// Decodes the reply of `get_variable` or `set_variable`.
 pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
@@ -39,7 +39,7 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
     }
 }
 
-/// What `next_global` replied.
+/// Decodes the reply of `next_global`.
 pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
     let Some((kind, mut rest)) = reply.split_first() else { return Err(unusable("a global of unknown kind")) };
     if *kind == b'E' {
@@ -65,11 +65,11 @@ fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
 }
 
 fn value(rest: &mut &[u8]) -> Result<GuestValue, DriverError> {
-    // No JSON text is empty.
+    // A JSON text is never empty.
     Ok(GuestValue { repr: field(rest)?, json: Some(field(rest)?).filter(|json| !json.is_empty()) })
 }
 
-/// What `validate` replied.
+/// Decodes the reply of `validate`.
 pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError> {
     let Some((b'D', mut rest)) = reply.split_first() else {
         return Err(unusable("a diagnostic of unknown kind"));
@@ -78,7 +78,7 @@ pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError>
     Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
 }
 
-/// All fields, as they are.
+/// All fields, undecoded.
 pub(super) fn fields(mut rest: &[u8]) -> Result<Vec<&[u8]>, DriverError> {
     let mut fields = Vec::new();
     while !rest.is_empty() {
@@ -213,7 +213,7 @@ mod tests {
             let mut reply = Vec::new();
             for _ in 0..(state % 40) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Mostly small values, so that lengths often fit.
+                // Usually small values, so that lengths often fit.
                 let byte = u8::try_from(state >> 56).unwrap_or(0);
                 reply.push(if state & 1 == 0 { byte % 6 } else { byte });
             }

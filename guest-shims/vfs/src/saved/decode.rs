@@ -1,11 +1,11 @@
-//! Restoring: from bytes to inodes. Whether these make a file system is found out in `tree.rs`.
+//! Restoring inodes from bytes. `tree.rs` checks that they form a file system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::tree::Tree;
 use super::{
-    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MOST_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
+    CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MAX_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
     WITHOUT_CHANGED, WRITTEN,
 };
 use crate::content::Chunks;
@@ -20,16 +20,16 @@ use crate::table::Table;
 use crate::vfs::{Access, Root, State, Vfs};
 
 impl Vfs {
-    /// Takes up what [`save`](Self::save) put down: all roots with what was in them, under this file system's quotas, access
-    /// and sources. The roots must be as many as were saved and have sources where those had. A new period of
-    /// [`changes`](Self::changes) begins; what is uncommitted stays so.
+    /// Restores the state that [`save`](Self::save) wrote: all roots with their content, under this file system's
+    /// quotas, access and sources. There must be as many roots as were saved, with sources where those had one. A new
+    /// period of [`changes`](Self::changes) begins; uncommitted changes stay uncommitted.
     ///
     /// `open` are the numbers of the inodes that the guest has open, one for each reference it holds; they replace the
-    /// references there were. The bytes may be anybody's: what is accepted could have come about by operations of a guest,
-    /// within the quotas. Costs what they hold.
+    /// existing references. The bytes may come from anybody: accepted state is state that a guest could have produced
+    /// within the quotas. The cost is proportional to the content.
     ///
     /// # Errors
-    /// [`RestoreError`]; the file system is then what it was.
+    /// [`RestoreError`]; the file system is then unchanged.
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;
@@ -39,7 +39,7 @@ impl Vfs {
         let mut reader = Reader { from, version, vfs: self, usage: Usage::default(), made_bytes: 0 };
         let now_ns = reader.from.fixed()?;
         let next = reader.from.number()?;
-        if next >= MOST_INODES {
+        if next >= MAX_INODES {
             return Err(Damaged("an inode's number is too high").into());
         }
         let roots = reader.roots(next)?;
@@ -60,7 +60,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The inode with a number, if there is one.
+    /// The inode with a number, if it exists.
     #[must_use]
     pub fn inode_numbered(&self, number: u64) -> Option<InodeId> {
         let id = InodeId(number);
@@ -68,11 +68,11 @@ impl Vfs {
     }
 }
 
-/// What was read, not yet known to fit together.
+/// The decoded state, before its consistency is checked.
 pub(super) struct Read {
     pub(super) table: Table,
     pub(super) roots: Vec<Root>,
-    /// Every name there is: the inode, which of its names this is, and the name.
+    /// Every name: the inode, the index of this name among the inode's names, and the name.
     pub(super) names: Vec<(InodeId, usize, Link)>,
 }
 
@@ -81,8 +81,8 @@ struct Reader<'a, 'b> {
     version: u8,
     vfs: &'a Vfs,
     usage: Usage,
-    /// The charge for the names that journals tell were made. Each must be an entry of the workspace's, so what is charged
-    /// in the end is this at least.
+    /// The charge for names that journals record as created. Each must be an entry of the workspace, so the final
+    /// charge is at least this.
     made_bytes: u64,
 }
 
@@ -127,7 +127,7 @@ impl<'b> Reader<'_, 'b> {
                         Some(Was { inode, kind, base: base.map(Arc::new) })
                     }
                 };
-                // Before it is kept: nothing else bounds how many there are.
+                // Before it is stored: nothing else bounds their number.
                 check_usage(&Usage { workspace_bytes: self.made_bytes, ..self.usage }, self.vfs)?;
                 names.insert(Name::from(name), was);
             }
@@ -160,14 +160,14 @@ impl<'b> Reader<'_, 'b> {
         let flags = self.from.byte()?;
         let number = self.from.number()?;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
-        let root = read.roots.get_mut(at).ok_or(Damaged("an inode lies in no root"))?;
+        let root = read.roots.get_mut(at).ok_or(Damaged("an inode's root does not exist"))?;
         let is_root = root.dir == id;
         let mounted = root.source.is_some();
         let accessed_ns = self.from.fixed()?;
         let times = Times { accessed_ns, modified_ns: self.from.fixed()?, changed_ns: self.from.fixed()? };
         let charged_to_mount = flags & CHARGED_TO_MOUNT != 0;
         if (charged_to_mount && (!mounted || is_root)) || flags & !(KIND | WRITTEN | CHARGED_TO_MOUNT) != 0 {
-            return Err(Damaged("an inode has flags that it cannot have").into());
+            return Err(Damaged("an inode has invalid flags").into());
         }
         if flags & WRITTEN != 0 {
             if flags & KIND != PRIVATE || (mounted && root.access == Access::ReadOnly) {
@@ -190,13 +190,13 @@ impl<'b> Reader<'_, 'b> {
                 Body::Directory { entries: Arc::new(entries), listed: Listed::Whole }
             }
             SYMLINK => self.symlink(charged_to_mount)?,
-            _ => return Err(Damaged("an inode is of no known kind").into()),
+            _ => return Err(Damaged("an inode has an unknown type").into()),
         };
         let mount_charge = charged_to_mount.then(|| match &body {
             Body::Symlink(target) => INODE_BYTES.saturating_add(length(target)),
             Body::File { .. } | Body::Directory { .. } => INODE_BYTES,
         });
-        let root = RootId(u32::try_from(at).map_err(|_| Damaged("an inode lies in no root"))?);
+        let root = RootId(u32::try_from(at).map_err(|_| Damaged("an inode's root does not exist"))?);
         let inode = Inode { root, body, links: Vec::new(), times, mount_charge, source };
         if !is_root {
             self.charge(&inode)?;
@@ -216,7 +216,7 @@ impl<'b> Reader<'_, 'b> {
         check_usage(usage, self.vfs)
     }
 
-    /// Its size is paid for before its content is read.
+    /// Charges its size before its content is read.
     fn private_file(&mut self) -> Result<Body, RestoreError> {
         let size_bytes = file_size(self.from.number()?)?;
         let mut usage = self.usage;
@@ -246,7 +246,7 @@ impl<'b> Reader<'_, 'b> {
             *bytes = bytes.saturating_add(entry_charge(&name));
             check_usage(&self.usage, self.vfs)?;
             if !entries.set_at(&name, inode, place, in_source) {
-                return Err(Damaged("a directory has a name twice").into());
+                return Err(Damaged("a directory has a duplicate name").into());
             }
             entries.set_base(&name, base.map(Arc::new));
             free = place_after(place, 1)?;
@@ -258,10 +258,10 @@ impl<'b> Reader<'_, 'b> {
 
     fn symlink(&mut self, charged_to_mount: bool) -> Result<Body, RestoreError> {
         let target = self.from.text()?;
-        // A source's link may point anywhere; it is never followed out of its root.
+        // A source's link may have any target; it is never followed out of its root.
         let sound = !target.contains('\0') && (charged_to_mount || !(target.is_empty() || target.starts_with('/')));
         if !sound {
-            return Err(Damaged("a symlink has a target that none can have").into());
+            return Err(Damaged("a symlink has an invalid target").into());
         }
         if !charged_to_mount && target.len() > self.vfs.limits.path_bytes {
             return Err(RestoreError::Limit("path_bytes"));
@@ -272,7 +272,7 @@ impl<'b> Reader<'_, 'b> {
     fn source_path(&mut self) -> Result<SourcePath, RestoreError> {
         let path = self.from.text()?;
         if !path.split('/').all(is_name) {
-            return Err(Damaged("a source's path is none").into());
+            return Err(Damaged("a source path is invalid").into());
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok(SourcePath { dir: Arc::from(dir), name: Name::from(name) })
@@ -281,7 +281,7 @@ impl<'b> Reader<'_, 'b> {
     fn name(&mut self) -> Result<&'b str, RestoreError> {
         let name = self.from.text()?;
         if !is_name(name) {
-            return Err(Damaged("a name is none").into());
+            return Err(Damaged("a name is invalid").into());
         }
         if name.len() > self.vfs.limits.name_bytes {
             return Err(RestoreError::Limit("name_bytes"));
@@ -303,38 +303,38 @@ impl<'b> Reader<'_, 'b> {
             1 => Ok(Some(FileKind::File)),
             2 => Ok(Some(FileKind::Directory)),
             3 => Ok(Some(FileKind::Symlink)),
-            _ => Err(Damaged("an entry is of no known kind").into()),
+            _ => Err(Damaged("an entry has an unknown type").into()),
         }
     }
 }
 
-const WRITTEN_WHAT: Damaged = Damaged("something else than a file's own content was written");
+const WRITTEN_WHAT: Damaged = Damaged("an inode without content of its own is marked as written");
 
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
 fn below(number: u64, next: u64) -> Result<u64, Damaged> {
-    if number > 0 && number < next { Ok(number) } else { Err(Damaged("an inode's number was never given")) }
+    if number > 0 && number < next { Ok(number) } else { Err(Damaged("an inode's number was never assigned")) }
 }
 
 fn ascending(last: u64, by: u64, next: u64) -> Result<u64, Damaged> {
     if by == 0 {
-        return Err(Damaged("an inode's number comes twice"));
+        return Err(Damaged("an inode's number is a duplicate"));
     }
     below(last.saturating_add(by), next)
 }
 
 fn place_after(place: u32, by: u64) -> Result<u32, Damaged> {
     let by = u32::try_from(by).ok();
-    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory has more places than there are"))
+    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory's place overflows"))
 }
 
 fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
-    if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(Damaged("a file is larger than any can be")) }
+    if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(Damaged("a file is larger than the maximum")) }
 }
 
-/// Remembered deletions may be over the quota, as in a file system that lives: a deletion must always be possible.
+/// Remembered deletions may exceed the quota, as they may in a running file system: a deletion must always be possible.
 pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> {
     let limits = &vfs.limits;
     for (used, limit, name) in [

@@ -10,16 +10,16 @@ use crate::journal::Journal;
 use crate::mount::SourceStat;
 use crate::vfs::{Root, Vfs};
 
-/// What of a mount is saved: the inodes, each with whether only its kept entries are.
+/// The inodes of a mount that are saved, each with whether only its recorded entries are.
 type Kept = BTreeMap<InodeId, bool>;
 
 impl Vfs {
-    /// The roots and all that is in them, as bytes for [`restore`](Self::restore). Equal file systems give equal bytes.
+    /// Encodes the roots and their content, for [`restore`](Self::restore). Equal file systems give equal bytes.
     ///
-    /// `open` are the inodes that the guest has open; what has no name any more is saved only if it is one of them. Of a root
-    /// with a source is saved what was changed and not committed, as it is here, and what is open; the rest is read again
-    /// from the source, including times that were set on files not otherwise changed. Not saved: quotas, sources, access,
-    /// what [`mark`](Self::mark) began, references.
+    /// `open` are the inodes that the guest has open; an inode without a name is saved only if it is one of them. Of a
+    /// root with a source, only uncommitted changes and open files are saved; the rest is read again from the source,
+    /// including times that were set on otherwise unchanged files. Quotas, sources, access, references and the start of
+    /// the current [`mark`](Self::mark) period are not saved.
     #[must_use]
     pub fn save(&self, open: &BTreeSet<InodeId>) -> Vec<u8> {
         let mut to = Encoder::new();
@@ -55,8 +55,8 @@ impl Vfs {
         to.finish()
     }
 
-    /// Finds what of a mount must be saved: what was written or is open, what stands at a changed name and all below that,
-    /// and the directories on the way to any of these.
+    /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with all
+    /// below them, and the directories on the path to any of these.
     fn keep(&self, kept: &mut Kept, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
@@ -79,7 +79,7 @@ impl Vfs {
         }
     }
 
-    /// With `overlay`, only the entries in there are written, and the rest is the source's to tell.
+    /// With `overlay`, only the entries in it are encoded, and the rest comes from the source.
     fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Kept>) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
@@ -91,7 +91,7 @@ impl Vfs {
         if root.committed.written.contains(&id) {
             flags |= WRITTEN;
         }
-        // After a commit the source has a directory that was made here.
+        // After a commit the source has directories that were created here.
         if inode.mount_charge.is_some() || (overlay.is_some() && id != root.dir) {
             flags |= CHARGED_TO_MOUNT;
         }
@@ -122,7 +122,7 @@ impl Vfs {
         to.length(written.len());
         let mut next = FIRST_PLACE;
         for (place, name, entry) in written {
-            // In an overlay the places are not known before the source is listed.
+            // The places of an overlay's entries are not known before the source is listed.
             let place = if overlay.is_some() { next } else { place };
             to.number(u64::from(place.saturating_sub(next)));
             next = place.saturating_add(1);
@@ -135,7 +135,7 @@ impl Vfs {
         to.number(u64::from(free.saturating_sub(next)));
     }
 
-    /// Which of an inode's names this is: their order tells which one is given as its path.
+    /// The index of this name among the inode's names: their order decides which one is reported as its path.
     fn link_index(&self, dir: InodeId, name: &str, entry: &Entry) -> usize {
         let links = self.inode(entry.inode).map(|inode| inode.links.as_slice()).unwrap_or_default();
         links.iter().position(|link| link.dir == dir && &*link.name == name).unwrap_or_default()
@@ -173,7 +173,7 @@ fn encode_base(to: &mut Encoder, base: Option<&SourceStat>) {
     to.number(base.identity.inode);
 }
 
-/// 0 is kept for "nothing".
+/// 0 means "nothing".
 fn kind_byte(kind: FileKind) -> u8 {
     match kind {
         FileKind::File => 1,

@@ -1,8 +1,8 @@
-//! A file system as bytes, to be put down and taken up again in another process.
+//! A file system as bytes, to be restored in another process.
 //!
-//! A root without a source is saved wholly. Of a mount only what differs from its source: a directory there becomes one that
-//! is *not listed* but has entries; the next look into it lists the source and puts them over it (see `listing.rs`). What
-//! lies below a changed name cannot be listed by its path and is saved wholly.
+//! A root without a source is saved completely. Of a mount, only what differs from its source is saved: a directory
+//! becomes one that is *not listed* but has entries; the next access lists the source and applies them on top (see
+//! `listing.rs`). What lies below a changed name cannot be listed by its path and is saved completely.
 //!
 //! The layout, in the terms of [`encoding`](crate::encoding):
 //!
@@ -11,7 +11,7 @@
 //! journal: { ascending directory id, { ascending name, what it stood for } }
 //! ```
 //!
-//! Not written down, because it follows: links, usage, which directories are listed, where they are in the source.
+//! Derived and therefore not saved: links, usage, which directories are listed, their paths in the source.
 
 mod decode;
 mod encode;
@@ -22,13 +22,13 @@ pub use error::RestoreError;
 
 /// The first byte. It changes with the layout.
 const VERSION: u8 = 2;
-/// The version before, whose bases do not have the time of change.
+/// The previous version, whose bases lack the time of change.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// No inode has this number or a higher one: it leaves room for ages of new files, and is no number that a sum overflows at.
-const MOST_INODES: u64 = 1 << 48;
+/// All inode numbers are below this: it leaves room for ages of new files, and sums do not overflow.
+const MAX_INODES: u64 = 1 << 48;
 
-// What an inode is, as the low bits of its flags.
+// The type of an inode, as the low bits of its flags.
 const PRIVATE: u8 = 0;
 const MOUNTED: u8 = 1;
 const GONE: u8 = 2;
@@ -37,5 +37,5 @@ const SYMLINK: u8 = 4;
 const KIND: u8 = 7;
 /// The file was written since the last commit.
 const WRITTEN: u8 = 8;
-/// It came out of the mount and is charged there.
+/// It came from the mount and is charged to it.
 const CHARGED_TO_MOUNT: u8 = 16;

@@ -1,4 +1,4 @@
-//! Whether inodes that were read make a file system: the one place that says what holds of every one.
+//! Checks that decoded inodes form a file system: every invariant is checked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::journal::Journal;
 use crate::limits::{MAX_LINKS, Usage, VfsLimits, length};
 use crate::vfs::{Access, Root, Vfs};
 
-/// What was read, while it is made into a file system.
+/// The decoded state, while it becomes a file system.
 pub(super) struct Tree<'a> {
     pub(super) read: &'a mut Read,
     pub(super) vfs: &'a Vfs,
@@ -24,12 +24,12 @@ pub(super) struct Tree<'a> {
 struct Visit {
     dir: InodeId,
     position: Position,
-    /// Where the source has it, if no name along its path changed.
+    /// Its path in the source, if no name along it changed.
     source: Option<SourcePath>,
 }
 
 impl Tree<'_> {
-    /// Gives inodes their names and directories their sources, checks all of it, and answers what is used.
+    /// Assigns names to inodes and sources to directories, checks all of it, and returns the usage.
     pub(super) fn assemble(mut self) -> Result<Usage, RestoreError> {
         self.link()?;
         let roots = self.read.roots.clone();
@@ -37,7 +37,7 @@ impl Tree<'_> {
         for (index, root) in roots.iter().enumerate() {
             let dir = self.read.table.get(root.dir).ok_or(Damaged("a root has no directory"))?;
             if usize::try_from(dir.root.0) != Ok(index) || dir.kind() != FileKind::Directory {
-                return Err(Damaged("a root's directory is none").into());
+                return Err(Damaged("a root is not a directory").into());
             }
             met = met.saturating_add(self.walk(root)?);
             self.check_journal(root)?;
@@ -53,18 +53,18 @@ impl Tree<'_> {
                 self.usage.inodes = self.usage.inodes.saturating_add(further);
             }
         }
-        // What has a name but is not met from a root lies in a circle.
+        // A directory that has a name but is not reached from a root is part of a cycle.
         if met != linked_dirs {
             return Err(Damaged("a directory is its own ancestor").into());
         }
         if self.open.keys().any(|&id| self.read.table.get(id).is_none()) {
-            return Err(Damaged("something open is not there").into());
+            return Err(Damaged("an open inode does not exist").into());
         }
         check_usage(&self.usage, self.vfs)?;
         Ok(self.usage)
     }
 
-    /// Gives every inode its names.
+    /// Assigns the names of every inode.
     fn link(&mut self) -> Result<(), RestoreError> {
         let mut names = std::mem::take(&mut self.read.names);
         names.sort_by_key(|&(inode, which, _)| (inode, which));
@@ -73,11 +73,11 @@ impl Tree<'_> {
             let is_root = self.read.roots.iter().any(|root| root.dir == id);
             let inode = self.read.table.get_mut(id).ok_or(NOTHING)?;
             if Some(inode.root) != root || is_root {
-                return Err(Damaged("a name stands for something in another root").into());
+                return Err(Damaged("a name refers to an inode in another root").into());
             }
             let most = if inode.kind() == FileKind::Directory { 1 } else { MAX_LINKS };
             if which != inode.links.len() || which >= most {
-                return Err(Damaged("something has more names than it can have").into());
+                return Err(Damaged("an inode has too many names").into());
             }
             inode.links.push(link);
         }
@@ -86,16 +86,16 @@ impl Tree<'_> {
 
     fn check_nameless(&self, id: InodeId, inode: &Inode) -> Result<(), Damaged> {
         if !self.open.contains_key(&id) {
-            return Err(Damaged("something has no name and is not open"));
+            return Err(Damaged("an inode has no name and is not open"));
         }
         match inode.entries() {
-            Some(entries) if !entries.is_empty() => Err(Damaged("a directory was removed with what is in it")),
+            Some(entries) if !entries.is_empty() => Err(Damaged("a removed directory has entries")),
             _ => Ok(()),
         }
     }
 
-    /// Walks what is in a root now. Directories whose path the source has too become ones that are not listed: their entries
-    /// are those that differ. Answers how many directories there are.
+    /// Walks the current content of a root. Directories whose path also exists in the source become unlisted: their
+    /// entries are those that differ. Returns how many directories there are.
     fn walk(&mut self, root: &Root) -> Result<usize, RestoreError> {
         let top = root.source.is_some().then(|| SourcePath { dir: Arc::from(""), name: Arc::from("") });
         let mut left = vec![Visit { dir: root.dir, position: Position { depth: 0, path_bytes: 0 }, source: top }];
@@ -115,14 +115,14 @@ impl Tree<'_> {
                 let moved = root.committed.has(dir, name) || root.committed.has_moved(entry.inode);
                 let path = path.clone().filter(|_| !moved);
                 if path.is_some() && child.mount_charge.is_none() {
-                    return Err(Damaged("a source's directory is not the source's").into());
+                    return Err(Damaged("a mounted directory is not in its source").into());
                 }
                 shared |= path.is_some();
                 let source = path.map(|dir| SourcePath { dir, name: name.clone() });
                 left.push(Visit { dir: entry.inode, position: below, source });
             }
             if let (Some(source), Some(path)) = (source, path) {
-                // What is in there keeps the path, as after a listing.
+                // Its entries keep the path, as after a listing.
                 let bytes = if shared { length(&path) } else { 0 };
                 self.hand_to_source(dir, source, bytes)?;
             }
@@ -132,12 +132,12 @@ impl Tree<'_> {
 
     fn check_place(&self, at: Position, child: &Inode, root: &Root) -> Result<(), RestoreError> {
         check_depth(&self.vfs.limits, at.depth, child.kind())?;
-        // A source's paths are as long as they are. The last name is followed by no slash.
+        // A source's paths may have any length. No slash follows the last name.
         if root.source.is_none() && at.path_bytes > self.vfs.limits.path_bytes.saturating_add(1) {
             return Err(RestoreError::Limit("path_bytes"));
         }
         if matches!(child.body, Body::File { content: Content::Gone, .. }) {
-            return Err(Damaged("a file that is gone has a name").into());
+            return Err(Damaged("a file that a commit removed has a name").into());
         }
         Ok(())
     }
@@ -155,8 +155,8 @@ impl Tree<'_> {
         check_usage(&self.usage, self.vfs)
     }
 
-    /// Checks that a journal fits what there is, and that the tree of then, which is the present one with the journal put
-    /// back, was a tree.
+    /// Checks that a journal fits the inodes, and that the old tree, which is the current one with the journal's names
+    /// restored, was a tree.
     fn check_journal(&self, root: &Root) -> Result<(), RestoreError> {
         let journal = &root.committed;
         if journal.dirs.is_empty() {
@@ -170,29 +170,29 @@ impl Tree<'_> {
         for (&dir, names) in &journal.dirs {
             let inode = self.read.table.get(dir);
             if inode.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != FileKind::Directory) {
-                return Err(Damaged("a journal is of no directory of its root").into());
+                return Err(Damaged("a journal's directory is not in its root").into());
             }
             let entries = inode.and_then(Inode::entries);
             for (name, was) in names {
                 let now = entries.and_then(|entries| entries.get(name)).map(|entry| entry.inode);
                 if now == was.as_ref().map(|was| was.inode) {
-                    return Err(Damaged("a journal tells of what did not change").into());
+                    return Err(Damaged("a journal records an unchanged name").into());
                 }
                 let Some(was) = was else { continue };
                 taken = true;
                 let alive = self.read.table.get(was.inode);
-                // Nothing was in what was no directory: whoever walks the tree of then relies on it.
+                // An inode that was not a directory had no entries: the walk of the old tree relies on it.
                 if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind)
                     || (was.kind != FileKind::Directory && journal.dirs.contains_key(&was.inode))
                 {
-                    return Err(Damaged("a journal tells of something else than there is").into());
+                    return Err(Damaged("a journal contradicts an inode's type or root").into());
                 }
             }
         }
-        if taken { self.check_tree_of_then(root) } else { Ok(()) }
+        if taken { self.check_old_tree(root) } else { Ok(()) }
     }
 
-    fn check_tree_of_then(&self, root: &Root) -> Result<(), RestoreError> {
+    fn check_old_tree(&self, root: &Root) -> Result<(), RestoreError> {
         let journal = &root.committed;
         let mut met = BTreeSet::new();
         let mut left = vec![(root.dir, 0_usize)];
@@ -202,13 +202,13 @@ impl Tree<'_> {
             }
             check_depth(&self.vfs.limits, depth, FileKind::Directory)?;
             let below = depth.saturating_add(1);
-            left.extend(self.directories_of_then(journal, dir).map(|dir| (dir, below)));
+            left.extend(self.old_directories(journal, dir).map(|dir| (dir, below)));
         }
         let strays = journal.dirs.iter().any(|(dir, names)| names.values().any(Option::is_some) && !met.contains(dir));
-        if strays { Err(Damaged("a journal tells of a directory that was nowhere").into()) } else { Ok(()) }
+        if strays { Err(Damaged("a journal records a directory that had no parent").into()) } else { Ok(()) }
     }
 
-    fn directories_of_then<'b>(&'b self, journal: &'b Journal, dir: InodeId) -> impl Iterator<Item = InodeId> + 'b {
+    fn old_directories<'b>(&'b self, journal: &'b Journal, dir: InodeId) -> impl Iterator<Item = InodeId> + 'b {
         let changed = journal.dirs.get(&dir);
         let entries = self.read.table.get(dir).and_then(Inode::entries);
         let kept = entries.into_iter().flat_map(|entries| entries.iter()).filter(move |(name, entry)| {
@@ -221,9 +221,9 @@ impl Tree<'_> {
     }
 }
 
-const NOTHING: Damaged = Damaged("a name stands for nothing");
+const NOTHING: Damaged = Damaged("a name refers to no inode");
 
-/// A source's directory may lie one deeper than what can be listed.
+/// A source's directory may be one level deeper than what can be listed.
 fn check_depth(limits: &VfsLimits, depth: usize, kind: FileKind) -> Result<(), RestoreError> {
     let most = limits.depth.saturating_add(1);
     let over = depth > if kind == FileKind::Directory { most } else { most.saturating_add(1) };

@@ -159,42 +159,39 @@ fn no_directory_is_in_a_circle_or_in_two_places() {
         .must_be_damaged(&[], "a directory is its own ancestor");
     plain().dir(1, &[]).dir(2, &[("a", 2, 0)]).must_be_damaged(&[], "a directory is its own ancestor");
     let two = plain().dir(1, &[("a", 2, 0), ("b", 2, 1)]).dir(2, &[]);
-    two.must_be_damaged(&[], "something has more names than it can have");
-    plain().dir(1, &[("a", 1, 0)]).must_be_damaged(&[], "a name stands for something in another root");
+    two.must_be_damaged(&[], "an inode has too many names");
+    plain().dir(1, &[("a", 1, 0)]).must_be_damaged(&[], "a name refers to an inode in another root");
 }
 
 #[test]
 fn names_are_names_and_there_once() {
     for name in ["", ".", "..", "a/b", "/", "a\0b"] {
-        plain().dir(1, &[(name, 2, 0)]).empty_file(2, PRIVATE).must_be_damaged(&[], "a name is none");
-        Forgery::new(false, &[(1, &[(name, FILE_WAS, 9)])]).dir(1, &[]).must_be_damaged(&[], "a name is none");
+        plain().dir(1, &[(name, 2, 0)]).empty_file(2, PRIVATE).must_be_damaged(&[], "a name is invalid");
+        Forgery::new(false, &[(1, &[(name, FILE_WAS, 9)])]).dir(1, &[]).must_be_damaged(&[], "a name is invalid");
         let path = format!("a/{name}");
         let source = over_a_source().dir(1, &[("f", 2, 0)]).text(2, MOUNTED, Some(0), &path);
         assert_eq!(source.restore(&[]).is_ok(), name == "a/b", "{path:?}");
     }
     let twice = plain().dir(1, &[("a", 2, 0), ("a", 2, 1)]).empty_file(2, PRIVATE);
-    twice.must_be_damaged(&[], "a directory has a name twice");
-    plain().dir(1, &[("a", 2, 0)]).must_be_damaged(&[], "a name stands for nothing");
-    plain().dir(1, &[("a", 50, 0)]).must_be_damaged(&[], "an inode's number was never given");
-    plain()
-        .dir(1, &[("a", 2, 1)])
-        .empty_file(2, PRIVATE)
-        .must_be_damaged(&[], "something has more names than it can have");
+    twice.must_be_damaged(&[], "a directory has a duplicate name");
+    plain().dir(1, &[("a", 2, 0)]).must_be_damaged(&[], "a name refers to no inode");
+    plain().dir(1, &[("a", 50, 0)]).must_be_damaged(&[], "an inode's number was never assigned");
+    plain().dir(1, &[("a", 2, 1)]).empty_file(2, PRIVATE).must_be_damaged(&[], "an inode has too many names");
     let skipped = plain().dir(1, &[("a", 2, 0), ("b", 2, 2)]).empty_file(2, PRIVATE);
-    skipped.must_be_damaged(&[], "something has more names than it can have");
+    skipped.must_be_damaged(&[], "an inode has too many names");
 }
 
 #[test]
 fn nothing_is_there_without_a_name_or_a_handle() {
     let nameless = || plain().dir(1, &[]).empty_file(2, PRIVATE);
-    nameless().must_be_damaged(&[], "something has no name and is not open");
+    nameless().must_be_damaged(&[], "an inode has no name and is not open");
     assert!(nameless().restore(&[2, 2]).is_ok());
-    plain().dir(1, &[]).must_be_damaged(&[2], "something open is not there");
+    plain().dir(1, &[]).must_be_damaged(&[2], "an open inode does not exist");
     let full = plain().dir(1, &[]).dir(2, &[("a", 3, 0)]).empty_file(3, PRIVATE);
-    full.must_be_damaged(&[2], "a directory was removed with what is in it");
+    full.must_be_damaged(&[2], "a removed directory has entries");
     let removed = plain().dir(1, &[]).dir(2, &[]).restore(&[2]).unwrap();
     assert_eq!(removed.stat(removed.inode_numbered(2).unwrap()).unwrap().links, 0);
-    plain().empty_file(1, PRIVATE).must_be_damaged(&[], "a root's directory is none");
+    plain().empty_file(1, PRIVATE).must_be_damaged(&[], "a root is not a directory");
     plain().dir(2, &[]).must_be_damaged(&[2], "a root has no directory");
 }
 
@@ -202,11 +199,11 @@ fn nothing_is_there_without_a_name_or_a_handle() {
 fn contents_lie_within_their_files_and_are_something() {
     let one = |size, chunk, content: &[u8]| plain().dir(1, &[("f", 2, 0)]).file(2, size, chunk, content);
     assert!(one(5_000, 0, &[1; 4_096]).restore(&[]).is_ok());
-    one(4_096, 1, &[]).must_be_damaged(&[], "a file's content is nothing");
-    one(5_000, u64::MAX, &[]).must_be_damaged(&[], "a file's content is nothing");
-    one(5_000, 0, &[0; 4_096]).must_be_damaged(&[], "a file's content is nothing");
+    one(4_096, 1, &[]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
+    one(5_000, u64::MAX, &[]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
+    one(5_000, 0, &[0; 4_096]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
     assert!(one(5_000, 1, &[1; 4_096]).restore(&[]).is_err(), "more than the file has");
-    one(1 << 63, 0, &[1; 4_096]).must_be_damaged(&[], "a file is larger than any can be");
+    one(1 << 63, 0, &[1; 4_096]).must_be_damaged(&[], "a file is larger than the maximum");
     assert_eq!(one(1 << 40, 0, &[]).restore(&[]).unwrap_err(), RestoreError::Limit("bytes"), "before it is read");
     let most = plain().dir(1, &[("f", 2, 0)]).inode(2, PRIVATE);
     let mut to = most.to;
@@ -219,31 +216,31 @@ fn contents_lie_within_their_files_and_are_something() {
 #[test]
 fn what_only_a_source_can_have_is_not_had_without_one() {
     let one = |flags, size, text| plain().dir(1, &[("f", 2, 0)]).text(2, flags, size, text);
-    one(MOUNTED, Some(1), "f").must_be_damaged(&[], "an inode is of no known kind");
-    one(GONE, Some(1), "").must_be_damaged(&[], "an inode is of no known kind");
-    one(SYMLINK | CHARGED_TO_MOUNT, None, "t").must_be_damaged(&[], "an inode has flags that it cannot have");
-    one(SYMLINK, None, "/etc").must_be_damaged(&[], "a symlink has a target that none can have");
-    one(SYMLINK, None, "").must_be_damaged(&[], "a symlink has a target that none can have");
-    one(SYMLINK | WRITTEN, None, "t").must_be_damaged(&[], "something else than a file's own content was written");
-    one(SYMLINK | 32, None, "t").must_be_damaged(&[], "an inode has flags that it cannot have");
-    one(7, None, "").must_be_damaged(&[], "an inode is of no known kind");
+    one(MOUNTED, Some(1), "f").must_be_damaged(&[], "an inode has an unknown type");
+    one(GONE, Some(1), "").must_be_damaged(&[], "an inode has an unknown type");
+    one(SYMLINK | CHARGED_TO_MOUNT, None, "t").must_be_damaged(&[], "an inode has invalid flags");
+    one(SYMLINK, None, "/etc").must_be_damaged(&[], "a symlink has an invalid target");
+    one(SYMLINK, None, "").must_be_damaged(&[], "a symlink has an invalid target");
+    one(SYMLINK | WRITTEN, None, "t").must_be_damaged(&[], "an inode without content of its own is marked as written");
+    one(SYMLINK | 32, None, "t").must_be_damaged(&[], "an inode has invalid flags");
+    one(7, None, "").must_be_damaged(&[], "an inode has an unknown type");
     let gone = over_a_source().dir(1, &[("f", 2, 0)]).inode(2, GONE);
     let mut to = gone.to;
     to.number(3);
     let gone = Forgery { to, last: 2, mounted: true };
-    gone.must_be_damaged(&[], "a file that is gone has a name");
+    gone.must_be_damaged(&[], "a file that a commit removed has a name");
     let own = over_a_source().dir(1, &[("d", 2, 0)]).inode(2, DIRECTORY);
     let mut to = own.to;
     to.number(0);
     to.number(0);
     let own = Forgery { to, last: 2, mounted: true };
-    own.must_be_damaged(&[], "a source's directory is not the source's");
+    own.must_be_damaged(&[], "a mounted directory is not in its source");
 }
 
 #[test]
 fn a_journal_tells_of_a_tree() {
     let journal = |journal: Journal<'_>| Forgery::new(true, journal).dir(1, &[]);
-    journal(&[(1, &[("a", 0, 0)])]).must_be_damaged(&[], "a journal tells of what did not change");
+    journal(&[(1, &[("a", 0, 0)])]).must_be_damaged(&[], "a journal records an unchanged name");
     journal(&[(1, &[])]).must_be_damaged(&[], "a journal has an empty directory");
     let order = journal(&[(1, &[("b", FILE_WAS, 9), ("a", FILE_WAS, 8)])]);
     order.must_be_damaged(&[], "the names of a journal are not in order");
@@ -254,15 +251,15 @@ fn a_journal_tells_of_a_tree() {
     let both = journal(&[(1, &[("a", DIRECTORY_WAS, 9), ("b", DIRECTORY_WAS, 9)])]);
     both.must_be_damaged(&[], "a directory was in two places at once");
     let nowhere = journal(&[(9, &[("b", FILE_WAS, 8)])]);
-    nowhere.must_be_damaged(&[], "a journal tells of a directory that was nowhere");
+    nowhere.must_be_damaged(&[], "a journal records a directory that had no parent");
     let link_with_names = journal(&[(1, &[("a", 3, 9)]), (9, &[("b", 3, 9)])]);
-    link_with_names.must_be_damaged(&[], "a journal tells of something else than there is");
+    link_with_names.must_be_damaged(&[], "a journal contradicts an inode's type or root");
     let other_kind = Forgery::new(true, &[(1, &[("a", DIRECTORY_WAS, 2), ("b", 0, 0)])]);
     let other_kind = other_kind.dir(1, &[("b", 2, 0)]).empty_file(2, PRIVATE);
-    other_kind.must_be_damaged(&[], "a journal tells of something else than there is");
+    other_kind.must_be_damaged(&[], "a journal contradicts an inode's type or root");
     let of_a_file = Forgery::new(true, &[(2, &[("a", FILE_WAS, 9)])]);
     let of_a_file = of_a_file.dir(1, &[("b", 2, 0)]).empty_file(2, PRIVATE);
-    of_a_file.must_be_damaged(&[], "a journal is of no directory of its root");
+    of_a_file.must_be_damaged(&[], "a journal's directory is not in its root");
 }
 
 #[test]
@@ -278,7 +275,7 @@ fn names_of_a_journal_are_charged_once() {
 
 #[test]
 fn no_deep_or_long_tree_costs_more_than_its_bytes() {
-    // A chain of directories, in the present tree and in the one of then.
+    // A chain of directories, in the present tree and in the old one.
     let chain = |count: u64| {
         let name = "n".repeat(200);
         let names: Vec<[Name<'_>; 1]> = (1..count).map(|dir| [(name.as_str(), DIRECTORY_WAS, dir + 1)]).collect();
@@ -307,6 +304,6 @@ fn what_is_cut_off_or_too_long_is_refused() {
     }
     let longer = [&saved[..], &[0]].concat();
     let error = refused(&mut vfs, &longer, &[]);
-    assert_eq!(error.to_string(), "the saved state is damaged: something follows its end");
+    assert_eq!(error.to_string(), "the saved state is damaged: there are bytes after its end");
     vfs.restore(&saved, &[]).unwrap();
 }

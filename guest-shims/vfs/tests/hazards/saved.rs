@@ -1,4 +1,4 @@
-//! A file system that is put down and taken up again.
+//! A file system that is saved and restored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

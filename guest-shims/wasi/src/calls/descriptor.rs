@@ -1,4 +1,4 @@
-//! Descriptors themselves: what they are, where they stand, closing and moving them.
+//! Descriptors: their attributes and positions, closing and renumbering.
 
 use glovebox_vfs::InodeId;
 
@@ -31,7 +31,7 @@ pub(super) fn fd_fdstat_set_flags<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, 
     Ok(())
 }
 
-/// `fdflags`, refused if there are unknown ones.
+/// Decodes `fdflags`; unknown ones are an error.
 pub(super) fn fdflags(flags: u32) -> Result<u16, Errno> {
     let flags = u16::try_from(flags).map_err(|_| Errno::Inval)?;
     if flags & !rights::FDFLAGS == 0 { Ok(flags) } else { Err(Errno::Inval) }
@@ -91,7 +91,7 @@ pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u3
     Ok(host.write(path, name.as_bytes())?)
 }
 
-/// The file a descriptor refers to, if it can be positioned.
+/// The file that a descriptor refers to, if it is seekable.
 fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -104,7 +104,7 @@ fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     }
 }
 
-/// Whether a descriptor is of the null device, which stays at its beginning wherever it is moved.
+/// Whether a descriptor refers to the null device, whose position is always 0.
 fn is_null(wasi: &Wasi, fd: u32, right: u64) -> Result<bool, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if descriptor.target != Target::Device(Device::Null) {
@@ -125,7 +125,7 @@ pub(super) fn fd_seek<H: Host>(
     const CURRENT: u32 = 1;
     const END: u32 = 2;
     check(host, position, 8)?;
-    // Asking where one is needs less than moving.
+    // Asking for the position needs fewer rights than moving it.
     let asking = whence == CURRENT && offset == 0;
     let right = if asking { rights::FD_TELL } else { rights::FD_SEEK };
     if is_null(wasi, fd, right)? {
@@ -138,7 +138,7 @@ pub(super) fn fd_seek<H: Host>(
         END => wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes,
         _ => return Err(Errno::Inval.into()),
     };
-    // Positions are signed to the guest.
+    // The guest sees positions as signed.
     let to = from.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or(Errno::Inval)?;
     if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
         *position = to;
@@ -162,7 +162,7 @@ pub(super) fn fd_datasync<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32) -> Call 
 }
 
 pub(super) fn fd_advise<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, _offset: u64, _len: u64, advice: u32) -> Call {
-    /// `advice` has this many values, from `normal` to `noreuse`.
+    /// The number of `advice` values, from `normal` to `noreuse`.
     const ADVICES: u32 = 6;
     seekable(wasi, fd, 0)?;
     if advice < ADVICES { Ok(()) } else { Err(Errno::Inval.into()) }

@@ -8,11 +8,11 @@ use crate::mounts::{children, virtual_inode};
 use crate::table::Target;
 use crate::{Errno, Host, Wasi, layout, prices, rights};
 
-/// Entries asked of the file system at once: enough to fill the C library's buffer of 4 KiB, and a bound on
-/// what one request can make the host hold.
+/// Entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a bound on the
+/// host memory of one call.
 const BATCH: usize = 128;
 
-/// An entry as the guest will see it.
+/// An entry as the guest sees it.
 struct Entry {
     next_cookie: u64,
     inode: u64,
@@ -20,7 +20,7 @@ struct Entry {
     name: String,
 }
 
-/// Entries are packed; the last one is cut where the buffer ends, which tells the guest that there are more.
+/// Entries are packed; the last one is truncated at the end of the buffer, which tells the guest that there are more.
 pub(super) fn fd_readdir<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -77,7 +77,7 @@ impl Packer {
             let fitting = bytes.get(..size(self.room)).unwrap_or(bytes);
             let len = narrow(fitting.len())?;
             host.write(self.at, fitting)?;
-            // Saturates only at the end of a full memory, where no room is left.
+            // Saturates only at the end of a full memory.
             self.at = self.at.saturating_add(len);
             self.room = self.room.saturating_sub(len);
             self.used = self.used.saturating_add(len);
@@ -100,7 +100,7 @@ fn list<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, cookie: u64, wan
     Ok(entries.into_iter().map(entry).collect())
 }
 
-/// A directory above the mounts: as many entries as there are mounts, at most. The cookie counts them.
+/// A directory above the mounts: at most as many entries as there are mounts. The cookie counts them.
 fn list_virtual(wasi: &Wasi, path: &str, cookie: u64) -> Result<Vec<Entry>, Errno> {
     let directory = layout::file_type(FileKind::Directory);
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);

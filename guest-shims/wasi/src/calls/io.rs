@@ -1,8 +1,8 @@
 //! Reading and writing.
 //!
-//! Bytes go through a buffer of at most 64 KiB and are paid for before each piece. All addresses were checked when the
-//! array of pieces was decoded, so a call does not fail half way for them. A read or write that was partly done
-//! answers how much; the error comes with the next call, as POSIX has it.
+//! Bytes go through a buffer of at most 64 KiB and each piece is charged before it is moved. Decoding the array of
+//! pieces checks all addresses, so a call does not fail half way for them. A partial read or write returns its length;
+//! the error comes with the next call, as POSIX requires.
 
 use glovebox_vfs::InodeId;
 
@@ -94,7 +94,7 @@ pub(super) fn fd_write<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// Writes at `offset` even if the descriptor appends, as POSIX says (Linux does otherwise).
+/// Writes at `offset` even if the descriptor appends, as POSIX requires (Linux does otherwise).
 pub(super) fn fd_pwrite<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -114,8 +114,8 @@ pub(super) fn fd_pwrite<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// What a descriptor that may be read refers to. The missing right is `EBADF`, as POSIX has it for a descriptor that was
-/// opened for writing.
+/// The target of a readable descriptor. A missing right is `EBADF`, as POSIX requires for a descriptor that was opened
+/// for writing.
 fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if matches!(descriptor.target, Target::Directory { .. } | Target::Virtual { .. }) {
@@ -125,7 +125,7 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
     Ok(descriptor.target.clone())
 }
 
-/// A file or the null device, with the right to read or write it anywhere.
+/// A file or the null device, with the right to read or write at an offset.
 fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -162,7 +162,7 @@ fn scatter<H: Host>(host: &mut H, regions: &[Region], byte_price: u64, source: &
 }
 
 fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset: u64, regions: &[Region]) -> Call<u32> {
-    // Not more is paid for than there is: a reader's buffer is often larger than the file.
+    // Charges only for what exists: a reader's buffer is often larger than the file.
     let length = wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes;
     let mut buffer = Buffer::default();
     let mut count = 0_u32;
@@ -173,7 +173,7 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
             break;
         }
         host.charge(prices::bytes(u64::from(chunk.len)))?;
-        // A mounted file may be delivered in parts.
+        // A mounted file may return short reads.
         while chunk.len > 0 {
             let bytes = buffer.of(chunk.len);
             let read = match wasi.with_vfs(host, |vfs| vfs.read_at(inode, offset, bytes)) {
@@ -195,7 +195,7 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
     Ok(count)
 }
 
-/// Writes from `start` on, or at the end of the file; answers how much was written and where it ends.
+/// Writes at `start`, or at the end of the file; returns how much was written and the new position.
 fn write_file<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -230,7 +230,7 @@ fn write_file<H: Host>(
 /// The length of the frame that asks for parking.
 const PARK_LEN: u32 = 5;
 
-/// Whether a write to standard error is the frame that asks for parking. Preparation only.
+/// Whether a write to standard error is the frame that asks for parking. Only during preparation.
 fn heed_park<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
     if !wasi.park.is_allowed() || region.len != PARK_LEN {
@@ -240,7 +240,7 @@ fn heed_park<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call
     Ok(wasi.park.heed(&frame))
 }
 
-/// Takes what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.
+/// Keeps what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.
 fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions: &[Region]) -> Call<u32> {
     let mut buffer = Buffer::default();
     let mut count = 0_u32;
@@ -264,12 +264,12 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
     Ok(count)
 }
 
-/// What all pieces have together; [`read_iovecs`] bounds it.
+/// The total length of all pieces; [`read_iovecs`] bounds it.
 fn total_bytes(regions: &[Region]) -> u32 {
     regions.iter().fold(0, |sum, region| sum.saturating_add(region.len))
 }
 
-/// Hands one message to the host. Of one that is too long nothing is sent: half a message is none.
+/// Hands one message to the host. Of a message that is too long, nothing is sent.
 fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if total == 0 {
@@ -295,8 +295,8 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
     Ok(total)
 }
 
-/// Delivers what is left of the present reply, or waits for the next one. One read never goes beyond a reply's end, so that
-/// nobody waits for a second reply who has got the first.
+/// Delivers the rest of the current reply, or waits for the next one. One read never goes beyond a reply's end, so that
+/// nobody who has a reply waits for a second one.
 fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     if regions.is_empty() {
         return Ok(0);
@@ -306,7 +306,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
         let Some(reply) = host.tool_receive()? else {
             return Ok(0);
         };
-        // It is within the memory limit: the host has counted it as held for the guest, and does until this call is over.
+        // The reply is within the memory limit: the host counts it as held for the guest until this call ends.
         wasi.tools.put(&reply)?;
     }
     let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;
@@ -316,7 +316,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
     Ok(count)
 }
 
-/// The bounded buffer between guest and host, as large as the largest piece needs.
+/// The bounded buffer between guest and host, as large as the largest piece.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,

@@ -1,7 +1,6 @@
 //! The calls, each a function of the state, the host and the guest's arguments.
 //!
-//! [`wasi_preview1_functions!`](crate::wasi_preview1_functions) makes them methods of [`Wasi`]; what all of them have in
-//! common stands here.
+//! [`wasi_preview1_functions!`](crate::wasi_preview1_functions) makes them methods of [`Wasi`].
 
 mod descriptor;
 mod directory;
@@ -34,7 +33,7 @@ use world::{
 
 macro_rules! methods {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        /// The functions of WASI preview 1. The error number is the guest's answer; [`Stop`] unwinds the guest.
+        /// The functions of WASI preview 1. The error number is the guest's result; [`Stop`] unwinds the guest.
         impl Wasi {
             $(
                 $(#[$meta])*

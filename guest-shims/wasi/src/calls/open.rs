@@ -3,14 +3,14 @@
 use glovebox_vfs::{FileKind, OpenOptions};
 
 use super::descriptor::fdflags;
-use crate::access::{Place, Purpose, RealPlace, follow};
+use crate::access::{GuestPath, Purpose, RealPath, follow};
 use crate::device::Device;
 use crate::failure::Call;
 use crate::memory::{check, write_u32};
 use crate::table::{Descriptor, Target};
 use crate::{Errno, Host, Wasi, prices, rights};
 
-/// What the guest asked for beside the path.
+/// The arguments beside the path.
 struct Request {
     options: OpenOptions,
     rights_base: u64,
@@ -52,26 +52,26 @@ pub(super) fn path_open<H: Host>(
     if options.truncate {
         needed |= rights::PATH_FILESTAT_SET_SIZE;
     }
-    // To list a directory is to look at it.
+    // Opening a directory for listing counts as looking.
     let looks = options.directory && !options.create && !options.truncate && !options.write;
     let purpose = if looks { Purpose::Look } else { Purpose::Use };
-    let place = wasi.place(host, fd, needed, purpose, path, path_len)?;
-    // Rights that we do not know are ignored: some libraries ask for all 64 bits.
+    let place = wasi.resolve_path(host, fd, needed, purpose, path, path_len)?;
+    // Unknown rights are ignored: some libraries ask for all 64 bits.
     let (rights_base, rights_inheriting) = (rights_base & rights::ALL, rights_inheriting & rights::ALL);
     let inherited = wasi.table.get(fd)?.rights_inheriting;
     if (rights_base | rights_inheriting) & !inherited != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // Before anything is created.
+    // Checked before anything is created.
     if !wasi.table.has_room(wasi.limits.open_files) {
         wasi.events.open_file_limit();
         return Err(Errno::Mfile.into());
     }
     let request = Request { options, rights_base, rights_inheriting, flags };
     let target = match place {
-        Place::Virtual { path } => open_virtual(path, &request)?,
-        Place::Device(device) => open_device(device, &request)?,
-        Place::Real(place) => open_real(wasi, host, &place, &request)?,
+        GuestPath::Virtual { path } => open_virtual(path, &request)?,
+        GuestPath::Device(device) => open_device(device, &request)?,
+        GuestPath::Real(place) => open_real(wasi, host, &place, &request)?,
     };
     let Request { rights_base, rights_inheriting, flags, .. } = request;
     let descriptor = Descriptor::opened(target, flags, rights_base, rights_inheriting);
@@ -97,7 +97,7 @@ fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
     }
 }
 
-/// As for any device: there is nothing to create or to truncate.
+/// As for any device, there is nothing to create or to truncate.
 fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     let options = &request.options;
     if options.create && options.directory {
@@ -111,7 +111,7 @@ fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     }
 }
 
-fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPlace, request: &Request) -> Call<Target> {
+fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: &Request) -> Call<Target> {
     if request.options.create {
         host.charge(prices::DIRECTORY_CHANGE)?;
     }

@@ -9,8 +9,8 @@ use crate::stdin::Source;
 use crate::table::Target;
 use crate::{Errno, Host, Wasi, prices, rights};
 
-/// Subscriptions in one call. No C library makes more than it has descriptors and a timeout; it is what bounds the host's
-/// memory here.
+/// Subscriptions in one call. No C library makes more than it has descriptors and a timeout; this bounds the host's
+/// memory.
 const MAX_SUBSCRIPTIONS: u32 = 1024;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
@@ -20,23 +20,23 @@ const CLOCK: u8 = 0;
 const FD_READ: u8 = 1;
 const FD_WRITE: u8 = 2;
 
-/// `subclockflags`: the timeout is a time, not a duration.
+/// `subclockflags`: the timeout is absolute.
 const ABSTIME: u16 = 1;
-/// `eventrwflags`: nothing more will come.
+/// `eventrwflags`: end of file.
 const HANGUP: u16 = 1;
 
-/// What becomes of one subscription.
-enum Fate {
-    /// It has happened.
+/// The state of one subscription.
+enum Readiness {
+    /// It is ready.
     Ready { errno: Errno, available_bytes: u64, flags: u16 },
-    /// It will have happened after so long.
+    /// It will be ready after this time.
     After { wait_ns: u64 },
 }
 
 struct Subscription {
     userdata: u64,
     event_type: u8,
-    fate: Fate,
+    readiness: Readiness,
 }
 
 pub(super) fn poll_oneoff<H: Host>(
@@ -65,10 +65,10 @@ pub(super) fn poll_oneoff<H: Host>(
     let mut at = events;
     let mut happened = 0_u32;
     for subscription in &all {
-        let (errno, available_bytes, flags) = match subscription.fate {
-            Fate::Ready { errno, available_bytes, flags } => (errno, available_bytes, flags),
-            Fate::After { wait_ns } if wait_ns <= waited => (Errno::Success, 0, 0),
-            Fate::After { .. } => continue,
+        let (errno, available_bytes, flags) = match subscription.readiness {
+            Readiness::Ready { errno, available_bytes, flags } => (errno, available_bytes, flags),
+            Readiness::After { wait_ns } if wait_ns <= waited => (Errno::Success, 0, 0),
+            Readiness::After { .. } => continue,
         };
         let event = event(subscription.userdata, errno.code(), subscription.event_type, available_bytes, flags);
         host.write(at, &event)?;
@@ -78,13 +78,13 @@ pub(super) fn poll_oneoff<H: Host>(
     write_u32(host, ready, happened)
 }
 
-/// Waits for the first event, and answers for how long.
+/// Waits for the first event; returns how long.
 fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u64> {
     let mut shortest = u64::MAX;
     for subscription in all {
-        match subscription.fate {
-            Fate::Ready { .. } => return Ok(0),
-            Fate::After { wait_ns } => shortest = shortest.min(wait_ns),
+        match subscription.readiness {
+            Readiness::Ready { .. } => return Ok(0),
+            Readiness::After { wait_ns } => shortest = shortest.min(wait_ns),
         }
     }
     if shortest > 0 {
@@ -97,24 +97,24 @@ fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u6
 fn decode<H: Host>(wasi: &mut Wasi, host: &mut H, bytes: &[u8; 48]) -> Call<Subscription> {
     let userdata = u64::from_le_bytes(field(bytes, 0));
     let [event_type] = field(bytes, 8);
-    let fate = match event_type {
+    let readiness = match event_type {
         CLOCK => match clock_wait(wasi, host, bytes) {
-            Ok(wait_ns) => Fate::After { wait_ns },
-            Err(errno) => Fate::Ready { errno, available_bytes: 0, flags: 0 },
+            Ok(wait_ns) => Readiness::After { wait_ns },
+            Err(errno) => Readiness::Ready { errno, available_bytes: 0, flags: 0 },
         },
         FD_READ | FD_WRITE => {
             let fd = u32::from_le_bytes(field(bytes, 16));
             match available(wasi, fd, event_type) {
-                Ok((available_bytes, flags)) => Fate::Ready { errno: Errno::Success, available_bytes, flags },
-                Err(errno) => Fate::Ready { errno, available_bytes: 0, flags: 0 },
+                Ok((available_bytes, flags)) => Readiness::Ready { errno: Errno::Success, available_bytes, flags },
+                Err(errno) => Readiness::Ready { errno, available_bytes: 0, flags: 0 },
             }
         }
         _ => return Err(Errno::Inval.into()),
     };
-    Ok(Subscription { userdata, event_type, fate })
+    Ok(Subscription { userdata, event_type, readiness })
 }
 
-/// How long it is until a clock subscription happens.
+/// The time until a clock subscription is due.
 fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u64, Errno> {
     let id = ClockId::try_from(u32::from_le_bytes(field(bytes, 16)))?;
     let timeout = u64::from_le_bytes(field(bytes, 24));
@@ -125,7 +125,7 @@ fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u6
     }
 }
 
-/// What a descriptor could deliver or take now. All are always ready: there is nothing that could block.
+/// What a descriptor could deliver or accept now. All are always ready: nothing here blocks.
 fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
     let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
     let descriptor = wasi.table.get(fd)?;
@@ -138,8 +138,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
-        // A read answers at once only while there is some of a reply; else it waits for one, and how long it may is set by a
-        // message. To wait here too would be a second way.
+        // A read returns at once only while part of a reply is left; otherwise it waits for one, with a timeout set by
+        // a message. Waiting here too would be a second way.
         (Target::Device(Device::Null), FD_READ) => (0, 0),
         (Target::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),

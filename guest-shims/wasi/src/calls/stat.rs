@@ -2,7 +2,7 @@
 
 use glovebox_vfs::InodeId;
 
-use crate::access::{Place, Purpose, follow};
+use crate::access::{GuestPath, Purpose, follow};
 use crate::device::Device;
 use crate::failure::Call;
 use crate::layout::{self, FileStat};
@@ -34,10 +34,10 @@ pub(super) fn path_filestat_get<H: Host>(
     stat: u32,
 ) -> Call {
     let follow = follow(flags)?;
-    let found = match wasi.place(host, fd, rights::PATH_FILESTAT_GET, Purpose::Look, path, path_len)? {
-        Place::Virtual { path } => virtual_stat(&path),
-        Place::Device(device) => device_stat(device),
-        Place::Real(place) => {
+    let found = match wasi.resolve_path(host, fd, rights::PATH_FILESTAT_GET, Purpose::Look, path, path_len)? {
+        GuestPath::Virtual { path } => virtual_stat(&path),
+        GuestPath::Device(device) => device_stat(device),
+        GuestPath::Real(place) => {
             let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
             let inode = wasi.watch(&[&place], looked_up)?;
             stat_inode(wasi, host, inode)?
@@ -64,7 +64,7 @@ pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u
     let Target::File { inode, .. } = descriptor.target else {
         return Err(Errno::Inval.into());
     };
-    // As POSIX has it for a descriptor that was not opened for writing.
+    // As POSIX requires for a descriptor that was not opened for writing.
     descriptor.require(rights::FD_FILESTAT_SET_SIZE).map_err(|_| Errno::Badf)?;
     wasi.change_vfs(host, |vfs| vfs.set_len(inode, size))
 }
@@ -100,8 +100,9 @@ pub(super) fn path_filestat_set_times<H: Host>(
     fst_flags: u32,
 ) -> Call {
     let follow = follow(flags)?;
-    let place =
-        wasi.place(host, fd, rights::PATH_FILESTAT_SET_TIMES, Purpose::Use, path, path_len)?.real(Errno::Rofs)?;
+    let place = wasi
+        .resolve_path(host, fd, rights::PATH_FILESTAT_SET_TIMES, Purpose::Use, path, path_len)?
+        .real(Errno::Rofs)?;
     let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
     let inode = wasi.watch(&[&place], looked_up)?;
     set_times(wasi, host, inode, atim, mtim, fst_flags)
@@ -117,7 +118,7 @@ fn set_times<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, atim: u64, 
     wasi.change_vfs(host, |vfs| vfs.set_times(inode, accessed, modified))
 }
 
-/// The given time, the present, or none to leave it as it is; not two of them at once.
+/// The given time, the current one, or `None` to leave it unchanged; asking for two of them is an error.
 fn chosen_time(flags: u32, given: u32, at_once: u32, time: u64, now: u64) -> Result<Option<u64>, Errno> {
     match (flags & given != 0, flags & at_once != 0) {
         (true, true) => Err(Errno::Inval),

@@ -26,7 +26,7 @@ pub(super) fn clock_res_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, res
     write_u64(host, resolution, wasi.clock.resolution_ns())
 }
 
-/// The precision is a wish; the clocks have one.
+/// The precision is ignored; each clock has a single one.
 pub(super) fn clock_time_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, _precision: u64, time: u32) -> Call {
     let now = wasi.clock.now(host, ClockId::try_from(id)?);
     write_u64(host, time, now)
@@ -52,7 +52,7 @@ pub(super) fn proc_exit<H: Host>(_: &mut Wasi, _: &mut H, code: u32) -> Call {
 }
 
 pub(super) fn proc_raise<H: Host>(_: &mut Wasi, _: &mut H, signal: u32) -> Call {
-    /// `signal` has this many values, from `none` to `sys`.
+    /// The number of `signal` values, from `none` to `sys`.
     const SIGNALS: u32 = 31;
     Err(if signal < SIGNALS { Errno::NotSup } else { Errno::Inval }.into())
 }

@@ -13,19 +13,19 @@ use crate::stdin::Stdin;
 use crate::table::{Descriptor, FIRST_FREE, Table, Target};
 use crate::{Wasi, rights};
 
-/// Positions are signed to the guest.
-const MOST_POSITION: u64 = i64::MAX.unsigned_abs();
+/// The guest sees positions as signed.
+const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 
 /// In 32-bit words: the generator counts 2^64 blocks of 16.
-const MOST_ENTROPY_WORDS: u128 = 1 << 68;
+const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
-/// Mounts in a message: no policy of ours mounts more, and no message needs to.
+/// Mounts shown in a message: no policy mounts more, and no message needs to.
 const SHOWN_PATHS: usize = 8;
 
-/// Characters of a path in a message.
+/// Characters of a path shown in a message.
 const SHOWN_CHARS: usize = 64;
 
-/// A descriptor as it was saved; inodes are numbers until the file system is there.
+/// A saved descriptor; inodes are numbers until the file system is restored.
 struct Saved<'a> {
     target: SavedTarget<'a>,
     flags: u16,
@@ -43,15 +43,15 @@ enum SavedTarget<'a> {
 }
 
 impl Wasi {
-    /// Takes up what [`save`](Self::save) put down, in a state that the embedder made for this guest: with the same mounts in
-    /// the same order and the same image. Limits, sources, access, clock and generator are this state's.
+    /// Restores what [`save`](Self::save) wrote, into a state that the embedder created for this guest: with the same
+    /// mounts in the same order and the same image. Limits, sources, access, clock and generator are this state's.
     ///
-    /// The bytes may be anybody's: what is accepted could have come about by calls of a guest, within the limits of this
-    /// state. Tell first how large the guest's memory will be ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)), so
-    /// that the common limit holds.
+    /// The bytes may come from anybody: accepted state is state that a guest could have reached by calls within the
+    /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
+    /// so that the common limit holds.
     ///
     /// # Errors
-    /// [`RestoreError`]; the state is then what it was.
+    /// [`RestoreError`]; the state is then unchanged.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;
@@ -66,8 +66,8 @@ impl Wasi {
         let seeded = from.byte()?;
         let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it ends too early"))?;
         let words = u128::from_le_bytes(bytes);
-        if seeded > 1 || words >= MOST_ENTROPY_WORDS || (seeded == 0 && words != 0) {
-            return Err(Damaged("the generator stands nowhere").into());
+        if seeded > 1 || words >= MAX_ENTROPY_WORDS || (seeded == 0 && words != 0) {
+            return Err(Damaged("the generator's position is out of range").into());
         }
         if seeded == 1 {
             next.entropy.set_position(words);
@@ -88,12 +88,12 @@ impl Wasi {
         let count = usize::try_from(from.number()?).unwrap_or(usize::MAX);
         let mut same = count == self.mounts.len();
         let (mut saved, mut other_kind) = (Vec::new(), None);
-        // Of another number of mounts no more are read than the message shows.
+        // If the number of mounts differs, only as many are read as the message shows.
         for index in 0..if same { count } else { count.min(SHOWN_PATHS) } {
             let (path, root) = (from.text()?, from.number()?);
             let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path);
-            // Roots are numbered in the order in which they were made, those in memory first.
+            // Roots are numbered in the order of creation, those in memory first.
             if other_kind.is_none() && present.is_some_and(|mount| u64::from(mount.root.index()) != root) {
                 other_kind = Some(path);
             }
@@ -113,7 +113,7 @@ impl Wasi {
 
     fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
-        // The standard streams come back whatever the guest opened in their place.
+        // The standard streams return whatever the guest opened in their place.
         let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
         let mut next = 0_u64;
         loop {
@@ -156,10 +156,10 @@ impl Wasi {
         if preopens.next().is_some() { Err(RestoreError::OtherPreopens) } else { Ok(table) }
     }
 
-    /// A descriptor of the guest's own, with no right that it could not have got.
+    /// A descriptor of the guest, with only rights that it could have got.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
-        let (target, most_base, most_inheriting) = match target {
+        let (target, max_base, max_inheriting) = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
             SavedTarget::Stream(Target::Stdin) => (Target::Stdin, rights::INPUT, 0),
             SavedTarget::Stream(target) => (target, rights::OUTPUT, 0),
@@ -177,23 +177,23 @@ impl Wasi {
             }
             SavedTarget::Virtual { path } => {
                 if path != "/" && !is_above_a_mount(&self.mounts, path) {
-                    return Err(Damaged("a directory above the mounts is above none").into());
+                    return Err(Damaged("a virtual directory is not above any mount").into());
                 }
                 (Target::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
             SavedTarget::Device(device) => (Target::Device(device), rights::DEVICE, 0),
         };
-        if rights_base & !most_base != 0 || rights_inheriting & !most_inheriting != 0 {
-            return Err(Damaged("a descriptor has rights that it cannot have").into());
+        if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
+            return Err(Damaged("a descriptor has invalid rights").into());
         }
-        // Earlier releases gave files and directories rights that make no sense for them.
+        // Earlier releases gave files and directories rights that do not apply to them.
         Ok(Descriptor::opened(target, flags, rights_base, rights_inheriting))
     }
 
     fn opened(&self, number: u64, kind: FileKind) -> Result<(InodeId, RootId), Damaged> {
-        let inode = self.vfs.inode_numbered(number).ok_or(Damaged("a descriptor refers to nothing"))?;
-        let stat = self.vfs.stat(inode).map_err(|_| Damaged("a descriptor refers to nothing"))?;
-        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor refers to something else")) }
+        let inode = self.vfs.inode_numbered(number).ok_or(Damaged("a descriptor's inode does not exist"))?;
+        let stat = self.vfs.stat(inode).map_err(|_| Damaged("a descriptor's inode does not exist"))?;
+        if stat.kind == kind { Ok((inode, stat.root)) } else { Err(Damaged("a descriptor's inode has another type")) }
     }
 }
 
@@ -209,12 +209,12 @@ impl<'a> Saved<'a> {
             VIRTUAL => SavedTarget::Virtual { path: from.text()? },
             TOOLS => SavedTarget::Device(Device::Tools),
             NULL => SavedTarget::Device(Device::Null),
-            _ => return Err(Damaged("a descriptor refers to nothing known")),
+            _ => return Err(Damaged("a descriptor has an unknown target")),
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);
-        let flags = flags.ok_or(Damaged("a descriptor has flags that there are not"))?;
-        if matches!(target, SavedTarget::File { position, .. } if position > MOST_POSITION) {
-            return Err(Damaged("a descriptor stands beyond every file's end"));
+        let flags = flags.ok_or(Damaged("a descriptor has unknown flags"))?;
+        if matches!(target, SavedTarget::File { position, .. } if position > MAX_POSITION) {
+            return Err(Damaged("a descriptor's position is out of range"));
         }
         let (rights_base, rights_inheriting) = match target {
             SavedTarget::Preopen { .. } => (0, 0),
@@ -223,7 +223,7 @@ impl<'a> Saved<'a> {
         Ok(Self { target, flags, rights_base, rights_inheriting })
     }
 
-    /// The number of the inode that it holds.
+    /// The number of its inode.
     fn number(&self) -> Option<u64> {
         match self.target {
             SavedTarget::File { number, .. } | SavedTarget::Directory { number } => Some(number),
@@ -232,7 +232,7 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// The first of so many paths, for a message; the saved ones may be anything.
+/// The first `count` paths, for a message; the saved ones may be anything.
 fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
     let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
     let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();

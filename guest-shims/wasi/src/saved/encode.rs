@@ -8,13 +8,13 @@ use crate::device::Device;
 use crate::table::{Descriptor, Target};
 
 impl Wasi {
-    /// What belongs to the guest's own state, as bytes for [`restore`](Self::restore): descriptors, files (see
-    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal states give
-    /// equal bytes.
+    /// Encodes the guest's own state for [`restore`](Self::restore): descriptors, files (see
+    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal
+    /// states give equal bytes.
     ///
-    /// Not saved is what the embedder gives: limits, mounts' sources and access, arguments, environment, the generator's
-    /// seed, where time comes from; nor what belongs to one execution: output, events, an unread reply of a tool. Under
-    /// [`Clock::Host`](crate::Clock::Host), [`settle_clock`](Self::settle_clock) first.
+    /// Not saved is what the embedder supplies: limits, mounts' sources and access, arguments, environment, the
+    /// generator's seed, the clock's source; nor what belongs to one execution: output, events, an unread tool reply.
+    /// Under [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut to = Encoder::new();
@@ -26,7 +26,7 @@ impl Wasi {
         }
         let mut next = 0;
         for (fd, descriptor) in self.table.iter().filter(|(_, descriptor)| self.is_held(descriptor)) {
-            // One more than what lies between, so that 0 is the end.
+            // The gap plus one, so that 0 is the end.
             to.number(u64::from(fd).saturating_add(1).saturating_sub(next));
             next = u64::from(fd).saturating_add(1);
             encode_descriptor(&mut to, descriptor);
@@ -46,7 +46,7 @@ impl Wasi {
         to.finish()
     }
 
-    /// Whether what a descriptor refers to is there: an embedder may have replaced the file system.
+    /// Whether a descriptor's target exists: an embedder may have replaced the file system.
     fn is_held(&self, descriptor: &Descriptor) -> bool {
         descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
     }
@@ -54,7 +54,7 @@ impl Wasi {
 
 fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
     if let Some(path) = &descriptor.preopen {
-        // Where it leads and what it may is the embedder's to say.
+        // The embedder decides its target and rights.
         to.byte(PREOPEN);
         to.text(path);
         to.number(u64::from(descriptor.flags));

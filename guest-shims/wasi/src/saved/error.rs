@@ -3,28 +3,28 @@
 use glovebox_vfs::encoding::Damaged;
 use glovebox_vfs::{escaped, escaped_text};
 
-/// Why saved bytes were refused. The state is then what it was.
+/// Why saved bytes were refused. The state is then unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// They are not what was saved.
+    /// The bytes are not a saved state.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// They were saved by another version.
+    /// Another version saved them.
     #[error("the state was saved in version {0} of the layout; restore it with the release that saved it")]
     Version(u8),
-    /// Other paths are mounted than when it was saved, or in another order.
+    /// The mounted paths or their order differ from those that were saved.
     #[error(
         "the state was saved with mounts at {saved}, and here they are at {present}; mount the same paths in the same order",
         saved = escaped_text(.saved), present = escaped_text(.present)
     )]
     OtherMounts {
-        /// What was mounted.
+        /// The saved mounts.
         saved: String,
-        /// What is mounted.
+        /// The mounts here.
         present: String,
     },
-    /// The same paths are mounted, but of other kinds.
+    /// The same paths are mounted, but with another kind of root.
     #[error(
         "{0} was a directory of the host when the state was saved and is in memory here, or the other way round; give it the \
          same workspace and mounts"
@@ -35,14 +35,14 @@ pub enum RestoreError {
         "the state was saved by a guest with other preopened directories; restore it with the image that it came from"
     )]
     OtherPreopens,
-    /// More descriptors are open than may be.
+    /// More descriptors are open than the limit allows.
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
-    /// Standard input is larger than memory may be.
-    #[error("what is left of standard input is over the memory limit; raise it")]
+    /// The rest of standard input exceeds the memory limit.
+    #[error("the rest of standard input exceeds the memory limit; raise it")]
     Memory,
-    /// A file is open for writing in a mount that is read-only now.
-    #[error("a file in `{name}` is open for writing and the mount is read-only now; mount it read-write", name = escaped(.0))]
+    /// A file is open for writing in a mount that is now read-only.
+    #[error("a file in `{name}` is open for writing, but the mount is now read-only; mount it read-write", name = escaped(.0))]
     ReadOnly(String),
     /// The file system was refused.
     #[error(transparent)]

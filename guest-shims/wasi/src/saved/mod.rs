@@ -1,4 +1,4 @@
-//! A guest's WASI state as bytes, to be put down and taken up again in another process.
+//! A guest's WASI state as bytes, to be restored in another process.
 //!
 //! The layout, in the terms of [`glovebox_vfs::encoding`]:
 //!
@@ -16,7 +16,7 @@ pub use error::RestoreError;
 /// The first byte. It changes with the layout.
 const VERSION: u8 = 1;
 
-// What a descriptor refers to.
+// The target of a descriptor.
 const PREOPEN: u8 = 0;
 const STDIN: u8 = 1;
 const STDOUT: u8 = 2;

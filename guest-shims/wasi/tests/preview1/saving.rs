@@ -1,4 +1,4 @@
-//! A state that is put down and taken up again, and what is refused.
+//! A state that is saved and restored, and what is refused.
 
 use glovebox_vfs::{Access, RestoreError as VfsRestoreError, Vfs, VfsLimits};
 use glovebox_wasi::{Clock, Entropy, Errno, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};

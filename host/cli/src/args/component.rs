@@ -1,4 +1,4 @@
-//! What an application component is granted, and how much it may use: its own code, and of the sandbox in all.
+//! The grants and limits of an application component: for its own code, and for its use of the sandbox.
 
 use std::path::PathBuf;
 
@@ -10,53 +10,54 @@ use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, D
 use super::quantity::{bytes, count, count_u32};
 use crate::terminal::Hinted;
 
-/// What the application is granted, and its limits. They hold for its own code; scripts have the limits of the policy.
+/// The application's grants and limits. They apply to its own code; scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
 pub(crate) struct AppArgs {
-    /// A directory it may open, read-only with `:ro`; repeatable. What it writes there has no limit
+    /// A directory it may open, read-only with `:ro`; repeatable. Its writes there are not limited
     #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
     dir: Vec<Directory>,
 
-    /// An environment variable for it; with a name alone, this process's; repeatable. No other is passed on
+    /// An environment variable for it; with a name alone, this process's; repeatable. No other variable is passed
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
     env: Vec<String>,
 
-    /// Let it use the network: TCP, UDP and name lookup to wherever this machine reaches, itself and its private networks
-    /// included, and to listen on this machine's ports
+    /// Let it use the network: TCP, UDP and name lookup to everything this machine can reach, including itself and its
+    /// private networks, and listening on this machine's ports
     #[arg(long, help_heading = "Application")]
     network: bool,
 
-    /// Its own work, about one unit per WebAssembly operator [default: 100000000000]
+    /// Fuel for its own code, about one unit per WebAssembly operator [default: 100000000000]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
     app_fuel: Option<u64>,
 
-    /// Its own memory: linear memories, tables, and what its instances take of the host [default: 536870912]
+    /// Memory for its own code: linear memories, tables, and what the host allocates for its instances [default:
+    /// 536870912]
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
     app_memory_bytes: Option<u64>,
 
-    /// Wall-clock milliseconds from its start to its end, scripts and waiting included [default: 600000]
+    /// Wall-clock milliseconds from its start to its end, including scripts and waiting [default: 600000]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
     app_timeout_ms: Option<u64>,
 
-    /// Files, streams, sockets and timers that it has open at once [default: 512]
+    /// Files, streams, sockets and timers open at once [default: 512]
     #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
     app_open_handles: Option<u32>,
 }
 
-/// How much compiling a component may take, in a process of its own. What the cache has is not compiled.
+/// Limits on compiling a component, in a separate process. A cached component is not compiled.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Application limits")]
 pub(crate) struct CompileArgs {
-    /// Memory for compiling the component, and each of --tools [default: 4294967296]
+    /// Memory for compiling the component and each of --tools [default: 4294967296]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     compile_memory_bytes: Option<u64>,
 
-    /// Wall-clock milliseconds for compiling the component, and each of --tools [default: 300000]
+    /// Wall-clock milliseconds for compiling the component and each of --tools [default: 300000]
     #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
     compile_timeout_ms: Option<u64>,
 }
 
-/// What it may use of the sandbox in all.
+/// Its quotas on the sandbox.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Quotas")]
 pub(crate) struct QuotaArgs {
@@ -64,28 +65,28 @@ pub(crate) struct QuotaArgs {
     #[arg(long, value_name = "N", value_parser = count_u32)]
     max_sessions: Option<u32>,
 
-    /// Executions in all, validations and accesses to variables included [default: 1000000]
+    /// Executions in total, including validations and accesses to variables [default: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     max_executions: Option<u64>,
 
-    /// Fuel of all its scripts together [default: 100000000000000]
+    /// Fuel of all its scripts in total [default: 100000000000000]
     #[arg(long, value_name = "N", value_parser = count)]
     max_fuel: Option<u64>,
 
-    /// Executions at once that it steps through [default: 16]
+    /// Executions that it steps through at once [default: 16]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_started: Option<u32>,
 
-    /// What is held for it at once: files, hibernated sessions, output [default: 268435456]
+    /// Bytes held for it at once: files, hibernated sessions, output [default: 268435456]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     max_held_bytes: Option<u64>,
 
-    /// Sessions, executions, files and blobs that it has handles of [default: 10000]
+    /// Handles of sessions, executions, files and blobs [default: 10000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_handles: Option<u32>,
 }
 
-/// Components that answer the tools of scripts.
+/// Components that implement tools for scripts.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ToolsArgs {
@@ -93,21 +94,21 @@ pub(crate) struct ToolsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Vec<PathBuf>,
 
-    /// As --dir, for the tools; repeatable
+    /// Like --dir, for the tools; repeatable
     #[arg(long, requires = "tools", value_name = "HOST[::GUEST][:ro]")]
     tools_dir: Vec<Directory>,
 
-    /// As --env, for the tools; repeatable
+    /// Like --env, for the tools; repeatable
     #[arg(long, requires = "tools", value_name = "NAME[=VALUE]")]
     tools_env: Vec<String>,
 
-    /// As --network, for the tools
+    /// Like --network, for the tools
     #[arg(long, requires = "tools")]
     tools_network: bool,
 }
 
 impl AppArgs {
-    /// What it is given beside its arguments.
+    /// Its configuration, apart from its arguments.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         let limits = &mut config.limits;
@@ -131,7 +132,7 @@ impl CompileArgs {
         limits
     }
 
-    /// This program again, as `glovebox compile-component`.
+    /// This program, started as `glovebox compile-component`.
     pub(crate) fn compiler(&self) -> anyhow::Result<Compiler> {
         let program = std::env::current_exe().context("cannot find this program, to compile with")?;
         Ok(Compiler::new(program, ["compile-component"]).limits(self.limits()))
@@ -152,7 +153,7 @@ impl QuotaArgs {
 }
 
 impl ToolsArgs {
-    /// What they are given. Standard output is the application's alone.
+    /// Their configuration. Only the application writes to standard output.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         config.limits = AppLimits::for_tools();
@@ -164,7 +165,7 @@ impl ToolsArgs {
     }
 }
 
-/// Sets what a flag gave.
+/// Sets a limit if its flag was given.
 fn set<T>(limit: &mut T, flag: Option<T>) {
     if let Some(value) = flag {
         *limit = value;
@@ -178,12 +179,14 @@ fn variables(flags: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     if name.is_empty() {
-        return Err(Hinted::new(format!("`{flag}` names no variable"), "write it as `NAME` or `NAME=VALUE`").into());
+        return Err(
+            Hinted::new(format!("`{flag}` does not name a variable"), "write it as `NAME` or `NAME=VALUE`").into()
+        );
     }
     let value = match value {
         Some(value) => value.to_owned(),
         None => std::env::var(name).map_err(|error| {
-            Hinted::new(format!("cannot pass on the variable `{name}`"), format!("give it a value: `{name}=VALUE`"))
+            Hinted::new(format!("cannot pass the variable `{name}`"), format!("give it a value: `{name}=VALUE`"))
                 .because(error)
         })?,
     };

@@ -1,4 +1,4 @@
-//! What scripts find in `context`.
+//! The value of `context` in scripts.
 
 use std::{fs::File, path::Path};
 
@@ -11,20 +11,21 @@ use crate::{source::bounded, terminal::Hinted};
 /// A value for scripts.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ContextArgs {
-    /// What the script finds in the global variable `context`: JSON, or a file with JSON in it [default: no such variable]
+    /// The value of the script's global variable `context`: JSON, or a file that contains JSON [default: no such
+    /// variable]
     #[arg(long, value_name = "FILE|JSON", allow_hyphen_values = true)]
     context: Option<String>,
 }
 
 impl ContextArgs {
-    /// The value, if one is given: as long as standard input may be.
+    /// The value, if one is given; its size is limited like standard input.
     pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<Value>> {
         let Some(text) = &self.context else { return Ok(None) };
         let not_json = match serde_json::from_str(text) {
             Ok(value) => return Ok(Some(value)),
             Err(error) => error,
         };
-        let hint = "give JSON, such as `--context '{\"a\": 1}'`, or the path of a file with JSON in it";
+        let hint = "give JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
         if !Path::new(text).is_file() {
             let shown: String = text.chars().take(100).collect();
             return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).because(not_json).into());

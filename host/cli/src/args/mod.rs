@@ -12,5 +12,5 @@ pub(crate) use component::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
 pub(crate) use context::ContextArgs;
 pub(crate) use policy::{GrantArgs, PolicyArgs};
 pub(crate) use source::{LanguageArg, RuntimeArgs, SourceArgs};
-pub(crate) use store::{StoreArgs, WakeArgs};
+pub(crate) use store::{ActivateArgs, StoreArgs};
 pub(crate) use tool::ProgramArgs;

@@ -259,14 +259,14 @@ impl LimitArgs {
 }
 
 /// The longest policy file. The longest one that could be used is a tenth of it.
-const POLICY_BYTES_MOST: u64 = 4 << 20;
+const MAX_POLICY_BYTES: u64 = 4 << 20;
 
 /// A file's text, but never all of `/dev/zero`.
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let read = fs::File::open(path)?.take(POLICY_BYTES_MOST + 1).read_to_string(&mut text)?;
-    if u64::try_from(read).is_ok_and(|read| read > POLICY_BYTES_MOST) {
-        return Err(io::Error::other(format!("longer than {POLICY_BYTES_MOST} bytes")));
+    let read = fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read > MAX_POLICY_BYTES) {
+        return Err(io::Error::other(format!("longer than {MAX_POLICY_BYTES} bytes")));
     }
     Ok(text)
 }

@@ -1,20 +1,20 @@
-//! Numbers as people type them.
+//! Numbers on the command line.
 
-/// Reads a count: `5000`, `5_000`.
+/// Parses a count: `5000`, `5_000`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let digits: String = text.chars().filter(|&c| c != '_').collect();
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err("write a whole number, such as `5000` or `5_000`".into());
     }
-    digits.parse().map_err(|_| format!("the most is {}", u64::MAX))
+    digits.parse().map_err(|_| format!("the maximum is {}", u64::MAX))
 }
 
-/// Reads a small count.
+/// Parses a 32-bit count.
 pub(crate) fn count_u32(text: &str) -> Result<u32, String> {
-    u32::try_from(count(text)?).map_err(|_| format!("the most is {}", u32::MAX))
+    u32::try_from(count(text)?).map_err(|_| format!("the maximum is {}", u32::MAX))
 }
 
-/// Reads bytes: a count, or one with a unit: `64MiB`, `2MB`.
+/// Parses bytes: a count, or one with a unit: `64MiB`, `2MB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -28,7 +28,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "g" | "gib" => 1 << 30,
         _ => return Err("write a number of bytes, such as `1000000`, `64MiB` or `2MB`".into()),
     };
-    count(number)?.checked_mul(factor).ok_or_else(|| format!("the most is {}", u64::MAX))
+    count(number)?.checked_mul(factor).ok_or_else(|| format!("the maximum is {}", u64::MAX))
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! Which code, in which interpreter.
+//! The code to run, and its interpreter.
 
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
 use glovebox::Language;
 
-/// The code: files, standard input, or text given here.
+/// The code: files, standard input, or text on the command line.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct CodeArgs {
-    /// Scripts, one after another, each by itself; `-` reads one from standard input
+    /// Scripts, run one after another; `-` reads one from standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Code given here; Python unless --language says otherwise
+    /// Code to run; Python unless --language says otherwise
     #[arg(short = 'e', long = "eval", value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) eval: Option<String>,
 }
@@ -29,16 +29,16 @@ pub(crate) struct SourceArgs {
     pub(crate) language: Option<LanguageArg>,
 }
 
-/// A language as it is typed.
+/// A language on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LanguageArg {
     Plain(Language),
-    /// JavaScript, once its types are removed.
+    /// JavaScript, after removing its types.
     TypeScript,
 }
 
 impl LanguageArg {
-    /// The interpreter's.
+    /// The interpreter's language.
     pub(crate) fn language(self) -> Language {
         match self {
             Self::Plain(language) => language,
@@ -68,7 +68,7 @@ pub(crate) struct RuntimeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) runtime: Option<String>,
 
-    /// Any other WebAssembly binary of an interpreter
+    /// Another WebAssembly binary of an interpreter
     #[arg(long, value_name = "FILE", conflicts_with = "runtime")]
     pub(crate) runtime_path: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Tools that are programs of this machine.
+//! Tools that are host programs.
 
 use std::{fmt, str::FromStr};
 
@@ -11,13 +11,13 @@ use crate::{program::Program, terminal::Hinted};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ProgramArgs {
-    /// Let the script call `tools.NAME(…)`, which runs this program of yours: the arguments come as a JSON object on its standard
-    /// input, and what it prints on standard output is the result, as JSON; repeatable
+    /// Let the script call `tools.NAME(…)`, which runs this host program: it gets the arguments as a JSON object on
+    /// standard input, and its standard output is the result, as JSON; repeatable
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedProgram>,
 }
 
-/// A tool's name and its program, as it is typed.
+/// A tool's name and its program.
 #[derive(Clone, Debug)]
 struct NamedProgram {
     name: String,
@@ -34,7 +34,7 @@ impl FromStr for NamedProgram {
     }
 }
 
-/// Why a tool cannot be read.
+/// Why a tool is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WrongTool {
     NoCommand,
@@ -45,7 +45,7 @@ impl fmt::Display for WrongTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCommand => "write it as `NAME=COMMAND`, such as `add=python3 add.py`",
-            Self::Words => "the command is empty, or a quotation in it has no end",
+            Self::Words => "the command is empty, or has an unterminated quotation",
         })
     }
 }

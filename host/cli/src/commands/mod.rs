@@ -1,4 +1,4 @@
-//! One file per subcommand. Each takes its arguments and gives back the process's exit code.
+//! One file per subcommand. Each takes its arguments and returns the process's exit code.
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
@@ -14,7 +14,7 @@ pub(crate) mod weave;
 
 use crate::cli::{Cli, Command};
 
-/// Does what the command line says.
+/// Runs the subcommand.
 pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     cli.global.color.apply();
     crate::logging::start(&cli.global)?;

@@ -1,4 +1,4 @@
-//! `glovebox packages`: what Python scripts can import beside the standard library.
+//! `glovebox packages`: the packages available to Python scripts in addition to the standard library.
 
 use std::{fs::File, path::Path};
 
@@ -16,23 +16,23 @@ use crate::{
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 
-/// Our own package, which is no wheel.
+/// The package of this project, which is not a wheel.
 const EMBEDDED: &str = "sandbox_utils";
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox packages                                  what scripts can import
-  glovebox packages add tool-1.0-py3-none-any.whl    a wheel that is here
-  glovebox packages add humanize==4.9.0              one that pip downloads
+  glovebox packages                                  list what scripts can import
+  glovebox packages add tool-1.0-py3-none-any.whl    a local wheel
+  glovebox packages add humanize==4.9.0              a package that pip downloads
   glovebox packages remove humanize
 
 Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the
-interpreter is prepared, so that importing them costs a script next to nothing. One's own must be
-pure Python: nothing compiled can run in the sandbox. Nothing of a package is installed or run on
-this machine. What a package requires is not added with it, but named. All of them together may have
+interpreter is prepared, so that importing them costs a script next to nothing. Your own must be
+pure Python: native code cannot run in the sandbox. Nothing of a package is installed or run on
+this machine. The requirements of a package are listed, but not added. All packages together may have
 16,384 files and take 128 MiB unpacked, which is held in memory once a script imports one.
 
---no-inject-setup hides them from a script; --no-packages does without.";
+--no-inject-setup hides them from a script; --no-packages runs Python without them.";
 
 /// List, add and remove Python packages that scripts can import
 #[derive(Args, Debug)]
@@ -47,11 +47,11 @@ pub(crate) struct PackagesArgs {
 
 #[derive(Debug, Subcommand)]
 enum PackagesCommand {
-    /// List the packages: the bundled ones and one's own
+    /// List the packages: the bundled ones and your own
     List(ListArgs),
-    /// Add wheels of pure Python, in place of other versions of the same packages
+    /// Add wheels of pure Python, replacing other versions of the same packages
     Add(AddArgs),
-    /// Remove packages of one's own
+    /// Remove packages of your own
     Remove(RemoveArgs),
 }
 
@@ -68,7 +68,7 @@ struct AddArgs {
     #[arg(value_name = "WHEEL|NAME==VERSION", required = true)]
     packages: Vec<String>,
 
-    /// Print what was added as JSON
+    /// Print the added packages as JSON
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +80,7 @@ struct RemoveArgs {
     names: Vec<String>,
 }
 
-/// A package, as it is printed.
+/// A package for output.
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,
@@ -89,7 +89,7 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// Of one's own, which have a limit.
+    /// Only for the user's own, which have a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
 }
 
 fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
-    OwnPackages::open(dir).with_context(|| format!("cannot keep packages in `{}`", escaped(dir)))
+    OwnPackages::open(dir).with_context(|| format!("cannot store packages in `{}`", escaped(dir)))
 }
 
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
@@ -186,7 +186,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
             })
             .collect();
         if !missing.is_empty() {
-            note(&format!("{} also wants {}, which is not here", package.name, missing.join(", ")));
+            note(&format!("{} also requires {}, which is missing", package.name, missing.join(", ")));
         }
     }
     if args.json {
@@ -220,7 +220,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
     let dir = own_packages_dir()?;
     for name in &args.names {
         if !dir.is_dir() || !open(&dir)?.remove(name)? {
-            let hint = "`glovebox packages list` names them; bundled ones stay (`--no-packages` does without)";
+            let hint = "`glovebox packages list` names them; bundled ones cannot be removed (`--no-packages` runs without them)";
             return Err(Hinted::new(format!("there is no package `{name}` of your own"), hint).into());
         }
     }

@@ -1,4 +1,4 @@
-//! `glovebox policy`: the policy in force, to read or to start a file from.
+//! `glovebox policy`: shows the policy in force, for reading or as the start of a policy file.
 
 use clap::{Args, Subcommand};
 
@@ -10,11 +10,11 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox policy show                          every default, as a policy file
-  glovebox policy show > policy.toml            start one
+  glovebox policy show > policy.toml            start a policy file
   glovebox policy show --policy policy.toml --fuel 5_000_000
   glovebox run --policy policy.toml script.py
 
-A policy file's relative host paths start at the directory the file is in.";
+Relative host paths in a policy file are relative to the directory of the file.";
 
 /// Show the policy that scripts would run under
 #[derive(Args, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct PolicyCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Print the policy in force: the defaults, a file over them, flags over that
+    /// Print the policy in force: the defaults, overridden by a file, overridden by flags
     #[command(after_help = AFTER_HELP)]
     Show {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `glovebox run`: runs scripts, each in a fresh sandbox or all in a kept session.
+//! `glovebox run`: runs scripts, each in a fresh sandbox or all in a stored session.
 
 use std::{fs::File, io, path::PathBuf};
 
@@ -14,10 +14,10 @@ use crate::{
     cli::GlobalArgs,
     engine::{Host, Image, Pooling},
     interrupt,
-    kept::{Shelf, runtime_of},
     output::{Passthrough, advise, explain, show_value},
     source::{STDIN, Source, bounded},
     stdin::PipedStdin,
+    stored::{SessionDir, runtime_of},
     terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, note, out_json},
 };
 
@@ -36,36 +36,36 @@ Examples:
   glovebox run --session trip -e 'cities = [\"Oslo\", \"Lima\"]'
   glovebox run --session trip -e 'len(cities)'
 
-Without --json the script's output goes straight through, byte for byte, and so does its exit code:
+Without --json the script's output is passed on byte for byte, and so is its exit code:
   0    it ran to its end            124  out of time
-  1    an exception reached the top 137  out of fuel or memory
+  1    an uncaught exception        137  out of fuel or memory
   N    it exited with N             130  cancelled with Ctrl-C (twice: killed)
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
-With several files it is the first failing one's; all of them are run.
+With several files it is that of the first to fail; all of them are run.
 
-With --session the scripts run one after another in one interpreter that remembers: variables, functions,
-imports, open files. It is made the first time and saved after each script, also one that raises; the value of
-a trailing expression of -e is shown. One that a limit or Ctrl-C stops gets an exception first and keeps what it
-did; if it goes on, it is unwound, and the session is as it was before it.
-`glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` goes on with one.
+With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
+imports, open files. It is created the first time and saved after each script, even one that raises; the value of
+a trailing expression of -e is shown. A script that a limit or Ctrl-C stops gets an exception first and keeps its
+changes; if it goes on, it is unwound, and the session is rolled back to the state before it.
+`glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` continues one.
 
 With --tool NAME=COMMAND the script may call tools.NAME(…). That runs COMMAND, a program and its arguments, without a
-shell, on this machine and with your rights: no script chooses what is executed, but what it passes is its own. The
-program reads a JSON object from its standard input and prints JSON. A failure of it is a ToolError in the script, with
-the end of what it wrote to standard error. It has --tool-timeout-ms, and is killed with all that it has started when
-that is over, when the script is stopped, and when it has answered.
+shell, on this machine and with your rights: the script chooses the arguments of a call, but not what is executed. The
+program reads a JSON object from its standard input and prints JSON. Its failure is a ToolError in the script, with the
+end of its standard error. It may take --tool-timeout-ms, and is killed with everything it has started after that time,
+when the script is stopped, and when it has answered.
 
 With --json one line per script goes to standard output, an object with these names: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
 memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
-session_id, went_back, guidance, metadata. `guidance` says what can be done about a failure: `advice`, each with
-its kind, a summary, steps and, where one is certain, the corrected line; and what the fuel was like: `fuel`.";
+session_id, went_back, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
+kind, a summary, steps and, if it is certain, the corrected line; and how the fuel was used: `fuel`.";
 
-/// Run scripts, each in a fresh sandbox, or in a session that remembers
+/// Run scripts, each in a fresh sandbox, or in a session that keeps its state
 ///
-/// A script sees an empty /app as its working directory, no network, no host files and no host environment, unless
-/// the policy says otherwise. Its standard input is ours where that is a pipe or a file and the script does not come
-/// from there. It is read when the script reads it, so that one that does not waits for nobody.
+/// A script sees an empty /app as its working directory, no network, no host files and no host environment, unless the
+/// policy says otherwise. Its standard input is that of this process if that is a pipe or a file and the script does
+/// not come from it. It is read only when the script reads it, so that a script that does not read never waits.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
@@ -85,16 +85,16 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Print what each script did and used as JSON instead of its output
+    /// Print a report of each script as JSON instead of its output
     #[arg(long)]
     json: bool,
 
-    /// What the script reads from standard input: a file, or `-` for ours, read to its end first [default: ours where it is
-    /// a pipe or a file, read when the script reads it]
+    /// The script's standard input: a file, or `-` for that of this process, read to its end first [default: that of
+    /// this process if it is a pipe or a file, read when the script reads]
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 
-    /// Run in the kept session of this name, made where there is none, instead of a fresh sandbox each
+    /// Run in the stored session of this name, created if needed, instead of in a fresh sandbox each
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
@@ -116,7 +116,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
     say_where_nothing_lasts(args, &policy);
-    // From here on nothing blocks without looking for Ctrl-C.
+    // From here on every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, context, tools, cancel };
     match &args.session {
@@ -125,13 +125,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     }
 }
 
-/// A script and its language, where something says it.
+/// A script, and its language if that is known.
 struct Script {
     source: Source,
     language: Option<Language>,
 }
 
-/// What all scripts have in common.
+/// What all scripts share.
 struct Job<'a> {
     args: &'a RunArgs,
     host: Host,
@@ -162,8 +162,8 @@ impl Job<'_> {
     }
 
     fn run_in_session(&self, scripts: &[Script], id: &SessionId) -> anyhow::Result<i32> {
-        let shelf = Shelf::open(&self.args.store, &self.cancel)?;
-        let record = shelf.record(id)?;
+        let session_dir = SessionDir::open(&self.args.store, &self.cancel)?;
+        let record = session_dir.record(id)?;
         let mut language = record.as_ref().map(|record| record.language);
         for script in scripts {
             if let (Some(has), Some(wanted)) = (language, script.language)
@@ -182,7 +182,7 @@ impl Job<'_> {
             None => self.args.runtime.clone(),
         };
         let sandbox = self.with_tools(self.host.sandbox(&runtime, language, &self.policy)?)?;
-        let session = shelf.awake(sandbox, id)?;
+        let session = session_dir.activate(sandbox, id)?;
         self.run_each(scripts, |script| self.run_one(&script.source, |request| Ok(session.run(request)?)))
     }
 
@@ -190,7 +190,7 @@ impl Job<'_> {
         sandbox.with_tools(&self.tools).context("cannot offer the tools")
     }
 
-    /// Runs the scripts and gives the first exit code that is not 0.
+    /// Runs the scripts and returns the first exit code that is not 0.
     fn run_each(&self, scripts: &[Script], mut run: impl FnMut(&Script) -> anyhow::Result<i32>) -> anyhow::Result<i32> {
         let mut exit_code = 0;
         for script in scripts {
@@ -205,7 +205,7 @@ impl Job<'_> {
         Ok(exit_code)
     }
 
-    /// Runs one script and gives its exit code.
+    /// Runs one script and returns its exit code.
     fn run_one(
         &self,
         source: &Source,
@@ -223,7 +223,7 @@ impl Job<'_> {
         let execution = match interrupt::guarded(|| execute(request)) {
             Ok(execution) => execution,
             Err(error) => {
-                // The script has run; what it did is worth knowing though it was not kept.
+                // The script has run; its result is worth reporting although it was not saved.
                 if let Some(execution) = all_the_same(&error)
                     && self.args.json
                 {
@@ -251,7 +251,7 @@ impl Job<'_> {
     }
 }
 
-/// What a guest did, where what went wrong came after it.
+/// What a guest did, if the error came after it.
 fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
     error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
         (Some(ExecuteError::Commit { execution, .. }), _) => Some(&**execution),
@@ -260,23 +260,23 @@ fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
     })
 }
 
-/// Says that globals are kept nowhere, where they are.
+/// Warns if persisted globals would be lost.
 fn say_where_nothing_lasts(args: &RunArgs, policy: &Policy) {
     if !policy.auto_persist_globals || args.session.is_some() {
         return;
     }
     if policy.workspace.is_none() {
         note(
-            "--auto-persist-globals keeps globals in the workspace, which is gone with this run; name one with --workspace DIR",
+            "--auto-persist-globals stores globals in the workspace, which is lost after this run; name one with --workspace DIR",
         );
     } else if policy.commit == Commit::Never {
         note(
-            "--auto-persist-globals keeps globals in the workspace, and with --commit never nothing that is written there stays",
+            "--auto-persist-globals stores globals in the workspace, and with --commit never nothing written there is kept",
         );
     }
 }
 
-/// What scripts get to read.
+/// The standard input of scripts.
 enum Stdin {
     Given(Vec<u8>),
     Piped(PipedStdin),
@@ -284,11 +284,11 @@ enum Stdin {
 
 impl Stdin {
     fn of(args: &RunArgs, policy: &Policy) -> anyhow::Result<Self> {
-        let most_bytes = policy.limits.stdin_bytes;
+        let max_bytes = policy.limits.stdin_bytes;
         let is_script = args.source.code.files.iter().any(|file| file.as_os_str() == STDIN);
         let bytes = match &args.stdin {
             None if is_script => Vec::new(),
-            None => return Ok(PipedStdin::new(most_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
+            None => return Ok(PipedStdin::new(max_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
             Some(path) if path.as_os_str() == STDIN => {
                 if is_script {
                     return Err(Hinted::new(
@@ -297,14 +297,14 @@ impl Stdin {
                     )
                     .into());
                 }
-                bounded("standard input", io::stdin().lock(), most_bytes, "--stdin-bytes")?
+                bounded("standard input", io::stdin().lock(), max_bytes, "--stdin-bytes")?
             }
             Some(path) => {
                 let what = format!("input file `{}`", escaped(path));
                 let file = File::open(path).map_err(|error| {
                     Hinted::new(format!("cannot read {what}"), "check the path given to --stdin").because(error)
                 })?;
-                bounded(&what, file, most_bytes, "--stdin-bytes")?
+                bounded(&what, file, max_bytes, "--stdin-bytes")?
             }
         };
         Ok(Self::Given(bytes))

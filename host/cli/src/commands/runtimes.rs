@@ -1,4 +1,4 @@
-//! `glovebox runtimes`: the interpreters and what goes with them, and what of it is on this machine.
+//! `glovebox runtimes`: the interpreters and tools, and which of them are on this machine.
 
 mod cache;
 
@@ -17,16 +17,15 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox runtimes                     what there is, what is here, and what the cache holds
-  glovebox runtimes fetch               get all that scripts need by default (an image build would)
-  glovebox runtimes prepare --all       get and prepare them all: later runs need no network and no compiler
-  glovebox runtimes path python         where the binary is
-  glovebox runtimes remove quickjs      free its space
+  glovebox runtimes                     list interpreters and tools, and the content of the cache
+  glovebox runtimes fetch               fetch what scripts need by default, as in an image build
+  glovebox runtimes prepare --all       fetch and prepare all: later runs need no network and no compiler
+  glovebox runtimes path python         print the path of the binary
+  glovebox runtimes remove quickjs      remove one
   glovebox runtimes prune --older-than 7d
 
-What is compiled makes room for what is added: it goes when it was not used for 30 days (--cache-age), and those
-longest unused go when prepared images or compiled components take more than 2 GiB (--cache-bytes). `runtimes prune`
-does it at once.";
+When compiled code is added, code that was not used for 30 days (--cache-age) is evicted, and so is the least recently
+used when prepared images or compiled components take more than 2 GiB (--cache-bytes). `runtimes prune` does it at once.";
 
 /// List, fetch, prepare and remove interpreters
 #[derive(Args, Debug)]
@@ -41,22 +40,22 @@ pub(crate) struct RuntimesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RuntimesCommand {
-    /// List the interpreters and tools, all or those named, and what of them is here
+    /// List the interpreters and tools, all or those named, and which are fetched and prepared
     List(ListArgs),
     /// Download and verify interpreters: each language's default and what TypeScript needs, or those named
     Fetch(NameArgs),
     /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default and what TypeScript
     /// needs, or those named
     Prepare(NameArgs),
-    /// Print where binaries are: each language's default, or those named
+    /// Print the paths of binaries: each language's default, or those named
     Path(NameArgs),
-    /// Remove interpreters, those named or all, and their prepared images; with --all compiled components as well
+    /// Remove interpreters, those named or all, and their prepared images; with --all also compiled components
     Remove(NameArgs),
     Cache(CacheArgs),
     Prune(PruneArgs),
 }
 
-/// What to list.
+/// Which to list.
 #[derive(Args, Debug)]
 struct ListArgs {
     /// Names or aliases, as `glovebox runtimes list` prints them
@@ -75,7 +74,7 @@ struct NameArgs {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Every interpreter there is
+    /// Every interpreter
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
@@ -99,16 +98,16 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
     }
 }
 
-/// What goes on when no name is given.
+/// What to use if no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unnamed {
     Defaults,
-    /// With what scripts go through before an interpreter has them.
+    /// Also the tools that process scripts before an interpreter runs them.
     DefaultsAndTools,
     None,
 }
 
-/// An interpreter, or what a script goes through before it.
+/// An interpreter, or a tool that processes scripts before it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 enum Known {
@@ -142,7 +141,7 @@ impl Known {
         }
     }
 
-    /// What `list` prints of it.
+    /// Its row in the output of `list`.
     fn row(&self) -> [String; 6] {
         let (language, version, fetched, size_bytes, licence) = match self {
             Self::Runtime(it) => (it.language.to_string(), &it.version, it.fetched, it.size_bytes, &it.licence),
@@ -173,7 +172,7 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
             Unnamed::DefaultsAndTools => known.into_iter().filter(|it| it.is_default() || is_tool(it)).collect(),
             Unnamed::None => {
                 return Err(
-                    Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or say --all").into()
+                    Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or use --all").into()
                 );
             }
         });
@@ -192,11 +191,11 @@ fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
     }
 }
 
-/// The interpreters, and what the cache holds.
+/// The interpreters, and the content of the cache.
 fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
     list(host, args)?;
     if !args.json && args.names.is_empty() {
-        let usage = host.engine.cache_usage().context("cannot look into the cache")?;
+        let usage = host.engine.cache_usage().context("cannot read the cache")?;
         out(&format!("\n{}", cache::usage_table(&usage)))?;
     }
     Ok(0)
@@ -217,7 +216,7 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// What `fetch` and `path` print.
+/// The output of `fetch` and `path`.
 #[derive(Debug, Serialize)]
 struct Located {
     name: String,
@@ -240,7 +239,7 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         | Known::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
             return Err(Hinted::new(
-                format!("runtime `{name}` is not here"),
+                format!("runtime `{name}` has not been fetched"),
                 format!("get it with `glovebox runtimes fetch {name}`"),
             )
             .into());
@@ -254,11 +253,11 @@ fn print_located(args: &NameArgs, located: Located) -> anyhow::Result<()> {
     if args.json {
         return out_json(&located);
     }
-    // Just the path, so that a shell can use it.
+    // Only the path, so that a shell can use it.
     Ok(out(&format!("{}\n", located.path.display()))?)
 }
 
-/// What `prepare` prints.
+/// The output of `prepare`.
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,
@@ -282,7 +281,7 @@ fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
             })?;
         } else {
             let how = if runtime.is_prepared() {
-                "was prepared already".into()
+                "was already prepared".into()
             } else {
                 format!("prepared in {:.1} s", info.took.as_secs_f64())
             };
@@ -306,8 +305,8 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {
-        // What is left was compiled from binaries that were run by path, and from components.
-        let freed_bytes = host.engine.clear_prepared().context("cannot remove what else was compiled")?;
+        // The rest was compiled from binaries run by path, and from components.
+        let freed_bytes = host.engine.clear_prepared().context("cannot remove other compiled code")?;
         if freed_bytes > 0 {
             freed("binaries by path, and components", freed_bytes)?;
         }

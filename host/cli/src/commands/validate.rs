@@ -1,4 +1,4 @@
-//! `glovebox validate`: what the interpreters' own parsers say, nothing executed.
+//! `glovebox validate`: runs the interpreters' own parsers without executing anything.
 
 use std::io::Write;
 
@@ -22,8 +22,8 @@ Examples:
   glovebox validate --json -e 'print(1'
   git diff --name-only | grep -E '\\.(py|js)$' | xargs glovebox validate
 
-Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 when all is
-well, 1 when a parser found something. With --json one line per source goes to standard output:
+Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are
+valid, and 1 if a parser reported something. With --json one line per source goes to standard output:
   {\"file\":…,\"valid\":…,\"diagnostics\":[{\"line\":…,\"column\":…,\"message\":…}]}";
 
 /// Check scripts with their interpreter's own parser; nothing is executed
@@ -74,7 +74,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
 fn print(label: &str, diagnostics: &[Diagnostic]) {
     let mut err = anstream::stderr().lock();
     for Diagnostic { line, column, message } in diagnostics {
-        // Parsers quote the source, and the source may hold anything.
+        // Parsers quote the source, which may contain anything.
         let (label, message) = (escaped(label), escaped_text(message));
         let _ = writeln!(err, "{HEAD}{label}:{line}:{column}:{HEAD:#} {BAD}{message}{BAD:#}");
     }

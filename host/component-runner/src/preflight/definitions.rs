@@ -5,7 +5,7 @@ use wasmparser::{
     Instance, Parser, Payload,
 };
 
-use super::{ITEMS_MOST, Refusal, module::Module};
+use super::{MAX_ITEMS, Refusal, module::Module};
 
 /// How the types of resources begin in a section of types. Other bytes of it may be the same: then more are counted than there are.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
 
     fn items(&mut self, items: u64) -> Result<(), Refusal> {
         self.items = self.items.saturating_add(items);
-        if self.items > ITEMS_MOST { Err(Refusal::Items) } else { Ok(()) }
+        if self.items > MAX_ITEMS { Err(Refusal::Items) } else { Ok(()) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::HashMap, rc::Rc};
 use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
-    CANONICAL_MOST, INSTANCES_MOST, ITEMS_MOST, Refusal,
+    MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal,
     definitions::{Capture, Captured, Component, Definitions, Named, Step},
     module::Module,
 };
@@ -153,16 +153,16 @@ struct Count {
 impl Count {
     fn instance(&mut self, bytes: u64) -> Result<(), Refusal> {
         self.bytes = self.bytes.saturating_add(bytes);
-        add(&mut self.instances, 1, INSTANCES_MOST, Refusal::Instances)
+        add(&mut self.instances, 1, MAX_INSTANCES, Refusal::Instances)
     }
 
     fn canonical(&mut self, bytes: u64) -> Result<(), Refusal> {
         self.bytes = self.bytes.saturating_add(bytes);
-        add(&mut self.canonical, 1, CANONICAL_MOST, Refusal::Canonical)
+        add(&mut self.canonical, 1, MAX_CANONICAL, Refusal::Canonical)
     }
 
     fn items(&mut self, items: u64) -> Result<(), Refusal> {
-        add(&mut self.items, items, ITEMS_MOST, Refusal::Items)
+        add(&mut self.items, items, MAX_ITEMS, Refusal::Items)
     }
 }
 

@@ -18,33 +18,33 @@ use definitions::Definitions;
 
 /// The most instances of core modules and components. The sandbox itself as a component has 6;
 /// [`AppLimits::instances`](crate::AppLimits::instances), which a run is held to, is smaller by default.
-const INSTANCES_MOST: u64 = 10_000;
+const MAX_INSTANCES: u64 = 10_000;
 
 /// The most functions that components lift, lower or get from the canonical ABI, in all instances. Each is compiled. The sandbox
 /// has 44.
-const CANONICAL_MOST: u64 = 20_000;
+const MAX_CANONICAL: u64 = 20_000;
 
 /// The most items that definitions have and that instances are made of and hand on, each counted as often as it is copied. The
 /// sandbox has 1,824; Wasmtime takes up to a kilobyte and some microseconds for each.
-const ITEMS_MOST: u64 = 250_000;
+const MAX_ITEMS: u64 = 250_000;
 
 /// The most elements that the tables of all its modules begin with, each module counted once: Wasmtime may write them all down.
-const TABLE_ELEMENTS_MOST: u64 = 4_000_000;
+const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 
 /// Why a component is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("it consists of more than {} modules and components", sections::PARTS_MOST)]
+    #[error("it consists of more than {} modules and components", sections::MAX_PARTS)]
     Parts,
-    #[error("a section of its may have more than {} types within one another", sections::TYPES_MOST)]
+    #[error("a section of its may have more than {} types within one another", sections::MAX_TYPES)]
     Types,
-    #[error("it instantiates more than {INSTANCES_MOST} modules and components")]
+    #[error("it instantiates more than {MAX_INSTANCES} modules and components")]
     Instances,
-    #[error("its instances have more than {CANONICAL_MOST} lifted, lowered and built-in functions")]
+    #[error("its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions")]
     Canonical,
-    #[error("its instances are made of more than {ITEMS_MOST} items")]
+    #[error("its instances are made of more than {MAX_ITEMS} items")]
     Items,
-    #[error("the tables of its modules begin with more than {TABLE_ELEMENTS_MOST} elements")]
+    #[error("the tables of its modules begin with more than {MAX_TABLE_ELEMENTS} elements")]
     TableElements,
     #[error("it instantiates a module or a component that it imports")]
     Imported,
@@ -65,7 +65,7 @@ pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     sections::check(component)?;
     let definitions = Definitions::read(component)?;
     let tables = definitions.modules.iter().fold(0u64, |sum, module| sum.saturating_add(module.table_elements));
-    if tables > TABLE_ELEMENTS_MOST {
+    if tables > MAX_TABLE_ELEMENTS {
         return Err(Refusal::TableElements);
     }
     instances::count(&definitions)

@@ -30,7 +30,7 @@ mod size {
 }
 
 /// The longest table that Wasmtime lays out: `try_func_table_init`.
-const LAID_OUT_MOST: u64 = 1 << 20;
+const MAX_LAID_OUT: u64 = 1 << 20;
 
 /// The instruction that refers to a function.
 const REF_FUNC: u8 = 0xd2;
@@ -100,7 +100,7 @@ impl Module {
             Payload::TableSection(tables) => {
                 self.add(tables.count(), size::TABLE);
                 for table in tables.clone() {
-                    let laid_out = table?.ty.initial.min(LAID_OUT_MOST);
+                    let laid_out = table?.ty.initial.min(MAX_LAID_OUT);
                     self.table_elements = self.table_elements.saturating_add(laid_out);
                 }
                 self.refer_in(bytes.get(tables.range()));

@@ -9,11 +9,11 @@ use super::Refusal;
 
 /// The most core modules and components that a component consists of, however deep. Programs in several languages with all that their
 /// tools add have 5 to 16.
-pub(super) const PARTS_MOST: usize = 1_000;
+pub(super) const MAX_PARTS: usize = 1_000;
 
 /// The most types of components and instances that could be within one another in one section. Real ones are two levels deep; the
 /// stack that components are compiled on is enough for more than 10,000.
-pub(super) const TYPES_MOST: usize = 1_000;
+pub(super) const MAX_TYPES: usize = 1_000;
 
 /// The bytes before the first section of a module or component.
 const PREAMBLE_BYTES: usize = 8;
@@ -35,12 +35,12 @@ pub(super) fn check(component: &[u8]) -> Result<(), Refusal> {
     while let Some((section, content, after)) = next(rest) {
         if matches!(section, CORE_MODULE | COMPONENT) {
             parts += 1;
-            if parts > PARTS_MOST {
+            if parts > MAX_PARTS {
                 return Err(Refusal::Parts);
             }
         }
         if section == TYPE
-            && content.windows(2).filter(|pair| TYPE_WITHIN.iter().any(|begin| pair == begin)).count() > TYPES_MOST
+            && content.windows(2).filter(|pair| TYPE_WITHIN.iter().any(|begin| pair == begin)).count() > MAX_TYPES
         {
             return Err(Refusal::Types);
         }
@@ -68,7 +68,7 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPONENT, CORE_MODULE, PARTS_MOST, Refusal, TYPE, TYPES_MOST, check};
+    use super::{COMPONENT, CORE_MODULE, MAX_PARTS, MAX_TYPES, Refusal, TYPE, check};
 
     const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";
     const BEGIN: [u8; 8] = *b"\0asm\x0d\0\x01\0";
@@ -98,12 +98,12 @@ mod tests {
         for (name, make) in
             [("nested", &nested as &dyn Fn(usize) -> Vec<u8>), ("beside", &side_by_side), ("both", &both)]
         {
-            assert_eq!(check(&make(PARTS_MOST - 10)), Ok(()), "{name}");
-            assert_eq!(check(&make(PARTS_MOST)), Ok(()), "{name}");
-            assert_eq!(check(&make(PARTS_MOST + 10)), Err(Refusal::Parts), "{name}");
+            assert_eq!(check(&make(MAX_PARTS - 10)), Ok(()), "{name}");
+            assert_eq!(check(&make(MAX_PARTS)), Ok(()), "{name}");
+            assert_eq!(check(&make(MAX_PARTS + 10)), Err(Refusal::Parts), "{name}");
         }
-        assert_eq!(check(&nested(PARTS_MOST + 1)), Err(Refusal::Parts));
-        assert_eq!(check(&side_by_side(PARTS_MOST + 1)), Err(Refusal::Parts));
+        assert_eq!(check(&nested(MAX_PARTS + 1)), Err(Refusal::Parts));
+        assert_eq!(check(&side_by_side(MAX_PARTS + 1)), Err(Refusal::Parts));
     }
 
     #[test]
@@ -114,9 +114,9 @@ mod tests {
                 component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
             };
             // One more is counted: the first type follows their number, which looks like a declaration.
-            assert_eq!(check(&types(TYPES_MOST - 2)), Ok(()));
-            assert_eq!(check(&types(TYPES_MOST - 1)), Ok(()));
-            assert_eq!(check(&types(TYPES_MOST)), Err(Refusal::Types));
+            assert_eq!(check(&types(MAX_TYPES - 2)), Ok(()));
+            assert_eq!(check(&types(MAX_TYPES - 1)), Ok(()));
+            assert_eq!(check(&types(MAX_TYPES)), Err(Refusal::Types));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
-use super::{CANONICAL_MOST, INSTANCES_MOST, ITEMS_MOST, Refusal, TABLE_ELEMENTS_MOST, check};
+use super::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal, check};
 
 fn checked(text: &str) -> Result<u64, Refusal> {
     check(&wat::parse_str(format!("(component {text})")).unwrap())
@@ -22,7 +22,7 @@ fn instances_are_counted_in_each_instance_under_at_and_over_the_limit() {
         let more = repeat(more, |_| "(core instance (instantiate $m))".into());
         format!("(core module $m) (component $c (core module $m) {inner}) {outer}{more}")
     };
-    let at = INSTANCES_MOST - 9_901;
+    let at = MAX_INSTANCES - 9_901;
     for (more, refused) in
         [(at - 1, None), (at, None), (at + 1, Some(Refusal::Instances)), (at + 9_000, Some(Refusal::Instances))]
     {
@@ -88,8 +88,8 @@ fn what_is_handed_on_is_counted_where_it_is_instantiated() {
              (alias export $j \"inner\" (instance $k)) (alias export $k \"leaf\" (component $x)) {instances}"
         )
     };
-    assert!(checked(&exported((INSTANCES_MOST - 2) / 2)).is_ok());
-    assert_eq!(checked(&exported((INSTANCES_MOST - 2) / 2 + 1)), Err(Refusal::Instances));
+    assert!(checked(&exported((MAX_INSTANCES - 2) / 2)).is_ok());
+    assert_eq!(checked(&exported((MAX_INSTANCES - 2) / 2 + 1)), Err(Refusal::Instances));
     // From two around it, and a module as an argument.
     let outer = format!(
         "{module} (component $c (component $d (alias outer 2 $m (core module $x)) {})
@@ -121,7 +121,7 @@ fn functions_are_counted_in_each_instance_under_at_and_over_the_limit() {
         let outer = repeat(count / 100, |_| "(instance (instantiate $c))".into());
         format!("(type $r (resource (rep i32))) (component $c (type $r (resource (rep i32))) {inner}) {outer}{more}")
     };
-    for (count, refused) in [(CANONICAL_MOST - 1, false), (CANONICAL_MOST, false), (CANONICAL_MOST + 1, true)] {
+    for (count, refused) in [(MAX_CANONICAL - 1, false), (MAX_CANONICAL, false), (MAX_CANONICAL + 1, true)] {
         assert_eq!(checked(&text(count)).err(), refused.then_some(Refusal::Canonical), "{count}");
     }
 }
@@ -173,7 +173,7 @@ fn elements_that_tables_begin_with_are_counted_under_at_and_over_the_limit() {
     let at = |more: u64| {
         checked(&format!(
             "(core module (table {} funcref) (table 1000000 funcref) (table 1000000 funcref) (table 1000000 funcref))",
-            TABLE_ELEMENTS_MOST - 3_000_000 + more
+            MAX_TABLE_ELEMENTS - 3_000_000 + more
         ))
     };
     assert!(at(0).is_ok());
@@ -206,9 +206,9 @@ fn items_of_definitions_are_counted_though_nobody_instantiates_them() {
         const BEGIN: &[u8] = b"\0asm\x0d\0\x01\0";
         [BEGIN, &section(4, &[BEGIN, &section(7, &types)].concat())].concat()
     };
-    assert!(check(&types(ITEMS_MOST - 2)).is_ok());
-    assert!(check(&types(ITEMS_MOST - 1)).is_ok());
-    assert_eq!(check(&types(ITEMS_MOST)), Err(Refusal::Items));
+    assert!(check(&types(MAX_ITEMS - 2)).is_ok());
+    assert!(check(&types(MAX_ITEMS - 1)).is_ok());
+    assert_eq!(check(&types(MAX_ITEMS)), Err(Refusal::Items));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The most bytes that a blob has to spare, so that many small appends are few large ones.
-const SPARE_BYTES_MOST: usize = 1 << 20;
+const MAX_SPARE_BYTES: usize = 1 << 20;
 
 /// Bytes, and their share of what is held.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
@@ -39,7 +39,7 @@ impl Bytes {
     pub(super) fn append(&mut self, more: &[u8]) -> Result<(), SandboxError> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {
-            let roomy = wanted.saturating_add(wanted.min(SPARE_BYTES_MOST));
+            let roomy = wanted.saturating_add(wanted.min(MAX_SPARE_BYTES));
             let capacity = match self.share.resize(roomy as u64) {
                 Ok(()) => roomy,
                 Err(_) => {

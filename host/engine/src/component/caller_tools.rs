@@ -10,22 +10,22 @@ use super::{
     error::clipped,
     wit::types::{SandboxError, Tool},
 };
-use crate::tools::{FOREIGN_PATTERN_BYTES_MOST, weight};
+use crate::tools::{MAX_FOREIGN_PATTERN_BYTES, weight};
 
 /// The most tools at once.
-const TOOLS_MOST: usize = 1_024;
+const MAX_TOOLS: usize = 1_024;
 
 /// The most bytes of all names, descriptions and schemas, as text and as values.
-const TEXT_BYTES_MOST: usize = 1 << 20;
-const VALUE_BYTES_MOST: u64 = 32 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
+const MAX_VALUE_BYTES: u64 = 32 << 20;
 
 /// The most JSON values that one tool's schema consists of: each is held against arguments at most once for each value in them,
 /// of which a mebibyte has half a million. That is seconds at the worst, on a thread that nothing can stop.
-const VALUES_MOST: usize = 2_000;
+const MAX_VALUES: usize = 2_000;
 
 /// The most regular expressions of all tools. Where one goes through many states, each byte of a text is looked at in all of them:
 /// some ten seconds for a mebibyte and the largest.
-const PATTERNS_MOST: usize = 8;
+const MAX_PATTERNS: usize = 8;
 
 /// Keywords that are not taken.
 const REFUSED: [&str; 11] = [
@@ -52,19 +52,19 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 
 /// The component's tools, and about how many bytes the host holds for them.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
-    if tools.len() > TOOLS_MOST {
-        return Err(wrong(format!("there are {} of them, and at most {TOOLS_MOST} are taken", tools.len())));
+    if tools.len() > MAX_TOOLS {
+        return Err(wrong(format!("there are {} of them, and at most {MAX_TOOLS} are taken", tools.len())));
     }
     let text =
         |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
     let text_bytes: usize = tools.iter().map(text).sum();
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
     let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
-    if text_bytes > TEXT_BYTES_MOST {
+    if text_bytes > MAX_TEXT_BYTES {
         let what = "their names, descriptions and schemas take";
-        return Err(wrong(format!("{what} {text_bytes} bytes, and at most {TEXT_BYTES_MOST} are taken")));
+        return Err(wrong(format!("{what} {text_bytes} bytes, and at most {MAX_TEXT_BYTES} are taken")));
     }
-    if value_bytes > VALUE_BYTES_MOST {
+    if value_bytes > MAX_VALUE_BYTES {
         return Err(wrong("their schemas have more values than are taken"));
     }
     let mut patterns = Patterns::default();
@@ -75,8 +75,8 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
             let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", clipped(&tool.name)));
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is no JSON: {error}")))?;
             let count = values(&schema);
-            if count > VALUES_MOST {
-                return Err(of(format!("it consists of {count} values, and at most {VALUES_MOST} are taken")));
+            if count > MAX_VALUES {
+                return Err(of(format!("it consists of {count} values, and at most {MAX_VALUES} are taken")));
             }
             patterns.see(&schema).map_err(of)?;
             made = made.schema(schema);
@@ -84,7 +84,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         checked.push(made);
     }
     // The expression, and what is kept as it is matched.
-    let compiled = (2 * FOREIGN_PATTERN_BYTES_MOST as u64).saturating_mul(patterns.0 as u64);
+    let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }
 
@@ -144,8 +144,8 @@ impl Patterns {
 
     fn more(&mut self, more: usize) -> Result<(), String> {
         self.0 = self.0.saturating_add(more);
-        if self.0 > PATTERNS_MOST {
-            return Err(format!("with it there are more than {PATTERNS_MOST} regular expressions"));
+        if self.0 > MAX_PATTERNS {
+            return Err(format!("with it there are more than {MAX_PATTERNS} regular expressions"));
         }
         Ok(())
     }

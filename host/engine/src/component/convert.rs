@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::wit::{sandbox::OutputStream, types};
 use crate::{
     CheckpointInfo, Diagnostic, Execution, FileEntry, FileKind, GuestValue, IfExists, Language, Metadata, Outcome,
-    Output, RaisedOutcome, Request, Resource, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome, ToolRecord,
-    TrapKind, WentBack,
+    Output, RaisedOutcome, Request, Resource, Rollback, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome,
+    ToolRecord, TrapKind,
 };
 
 /// How many bytes one call gives of a file, a blob or a stream at most.
-pub(super) const READ_BYTES_MOST: u64 = 16 << 20;
+pub(super) const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// How many bytes of a stream an execution has in it at most.
-const OUTPUT_BYTES_MOST: usize = 4 << 20;
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// What a request asks for, without its source's limits being checked.
 pub(super) fn request(request: &types::Request) -> Request<'_> {
@@ -41,7 +41,7 @@ pub(super) fn request(request: &types::Request) -> Request<'_> {
 /// At most `len` bytes from `offset` on, and no more than one call gives.
 pub(super) fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
-    let end = offset.saturating_add(len.min(READ_BYTES_MOST));
+    let end = offset.saturating_add(len.min(MAX_READ_BYTES));
     bytes.get(at(offset)..at(end)).unwrap_or(&[])
 }
 
@@ -140,7 +140,7 @@ impl From<TrapKind> for types::TrapKind {
 impl From<Output> for types::Output {
     fn from(Output { mut bytes, total_bytes }: Output) -> Self {
         let kept_bytes = bytes.len() as u64;
-        bytes.truncate(OUTPUT_BYTES_MOST);
+        bytes.truncate(MAX_OUTPUT_BYTES);
         Self { bytes, kept_bytes, total_bytes }
     }
 }
@@ -188,8 +188,8 @@ impl From<types::ToolError> for ToolErrorKind {
     }
 }
 
-impl From<WentBack> for types::WentBack {
-    fn from(WentBack { executions_lost }: WentBack) -> Self {
+impl From<Rollback> for types::WentBack {
+    fn from(Rollback { executions_lost }: Rollback) -> Self {
         Self { executions_lost }
     }
 }

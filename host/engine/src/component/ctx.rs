@@ -17,7 +17,7 @@ use crate::{CancelToken, Language, Sandbox, entropy};
 const SANDBOXES_KEPT: usize = 8;
 
 /// What the arguments and the environment of such a sandbox take at most.
-const KEPT_BYTES_MOST: u64 = 4_096;
+const MAX_KEPT_BYTES: u64 = 4_096;
 
 /// The sandbox of one store: everything that its component opens is in here, and nobody else's. Dropping it cancels what
 /// runs for it and frees all of it.
@@ -120,7 +120,7 @@ impl SandboxCtx {
             bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,
         };
         // One that holds much is not kept for the case that it is asked for again.
-        if weight <= KEPT_BYTES_MOST {
+        if weight <= MAX_KEPT_BYTES {
             self.sandboxes.truncate(SANDBOXES_KEPT - 1);
             self.sandboxes.insert(0, Made { runtime, policy, sandbox: sandbox.clone() });
         }

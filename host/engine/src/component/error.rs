@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most bytes of what a component gave that an error repeats.
-const REPEATED_BYTES_MOST: usize = 4_096;
+const MAX_REPEATED_BYTES: usize = 4_096;
 
 /// An error that is told, or a trap for what no sound component does.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
@@ -71,7 +71,7 @@ impl types::Host for SandboxCtx {
 
 /// The beginning of what a component gave, to be repeated.
 pub(super) fn clipped(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(REPEATED_BYTES_MOST)).unwrap_or(text)
+    text.get(..text.floor_char_boundary(MAX_REPEATED_BYTES)).unwrap_or(text)
 }
 
 /// A key of ours in the contract's spelling.

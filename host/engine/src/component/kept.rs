@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Session, budget::Keeper};
+use crate::{Session, budget::SessionScope};
 
 use super::{quotas::Share, wit::types::SandboxError};
 
@@ -15,7 +15,7 @@ use super::{quotas::Share, wit::types::SandboxError};
 pub struct KeptSession {
     session: Session,
     /// What it is stopped with, and what it takes its fuel from.
-    keeper: Keeper,
+    keeper: SessionScope,
     steps: Arc<Steps>,
     _share: Arc<Share>,
 }
@@ -69,7 +69,7 @@ impl Drop for Running {
 }
 
 impl KeptSession {
-    pub(super) fn new(session: Session, keeper: Keeper, share: Share) -> Self {
+    pub(super) fn new(session: Session, keeper: SessionScope, share: Share) -> Self {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
@@ -79,7 +79,7 @@ impl KeptSession {
     }
 
     /// What it is stopped with, and what it takes its fuel from.
-    pub(super) fn keeper(&self) -> &Keeper {
+    pub(super) fn keeper(&self) -> &SessionScope {
         &self.keeper
     }
 

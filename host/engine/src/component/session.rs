@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
-    budget::{Budget, Keeper},
+    budget::{Budget, SessionScope},
 };
 
 /// The longest name of a variable, in bytes.
-const NAME_BYTES_MOST: usize = 4_096;
+const MAX_NAME_BYTES: usize = 4_096;
 
 /// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back
 /// afterwards.
@@ -31,15 +31,15 @@ const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
     /// A session that is about to be made: what it is stopped with, and what it takes its fuel from.
-    fn keeper(&self) -> Keeper {
-        Keeper { cancel: self.cancel.clone(), budget: Budget::empty() }
+    fn keeper(&self) -> SessionScope {
+        SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
     /// Makes a session, and runs what its opening runs.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
-        make: impl FnOnce(&Self, &Keeper) -> Result<Session, E>,
+        make: impl FnOnce(&Self, &SessionScope) -> Result<Session, E>,
     ) -> Result<Resource<KeptSession>, Failure>
     where
         Failure: From<E>,
@@ -56,7 +56,7 @@ impl SandboxCtx {
     fn enter<R, E>(
         &self,
         handle: &Resource<KeptSession>,
-        work: impl FnOnce(&Session, &Keeper) -> Result<R, E>,
+        work: impl FnOnce(&Session, &SessionScope) -> Result<R, E>,
     ) -> Result<R, Failure>
     where
         Failure: From<E>,
@@ -100,7 +100,7 @@ pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
 fn check_name(name: &str) -> Result<(), SandboxError> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
-        || name.len() > NAME_BYTES_MOST
+        || name.len() > MAX_NAME_BYTES
         || name.starts_with(|c: char| c.is_ascii_digit())
         || !name.chars().all(is_part)
     {
@@ -136,7 +136,7 @@ impl HostSession for SandboxCtx {
         let sandbox = self.sandbox_for(runtime, policy)?;
         self.make(&sandbox, |ctx, keeper| {
             let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
-            let session = sandbox.open_session(crate::SessionOptions::default().keeper(keeper))?;
+            let session = sandbox.open_session(crate::SessionOptions::default().scope(keeper))?;
             Ok::<_, Failure>(with_context(session, context.as_ref())?)
         })
     }
@@ -154,7 +154,7 @@ impl HostSession for SandboxCtx {
         self.make(&sandbox, |ctx, keeper| {
             let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
             let state = ctx.get(&state)?.as_slice();
-            let session = sandbox.resume(state, ResumeOptions::default().keeper(keeper))?;
+            let session = sandbox.resume(state, ResumeOptions::default().scope(keeper))?;
             Ok::<_, Failure>(with_context(session, context.as_ref())?)
         })
     }
@@ -234,7 +234,7 @@ impl HostSession for SandboxCtx {
     fn fork(&mut self, session: Resource<KeptSession>) -> Result<Resource<KeptSession>, Failure> {
         let sandbox = self.get(&session)?.session().sandbox().clone();
         self.make(&sandbox, |ctx, keeper| {
-            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().keeper(keeper)))
+            ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
         })
     }
 

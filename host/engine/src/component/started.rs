@@ -9,7 +9,7 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx, caller_tools,
-    convert::{self, READ_BYTES_MOST},
+    convert::{self, MAX_READ_BYTES},
     error::Failure,
     files::Snapshot,
     kept::{KeptSession, Stepping},
@@ -216,7 +216,7 @@ impl HostStarted for SandboxCtx {
         offset: u64,
         len: u64,
     ) -> wasmtime::Result<Vec<u8>> {
-        Ok(self.get(&started)?.started.read_output(stream.into(), offset, len.min(READ_BYTES_MOST)))
+        Ok(self.get(&started)?.started.read_output(stream.into(), offset, len.min(MAX_READ_BYTES)))
     }
 
     fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, Failure> {

@@ -3,7 +3,6 @@
 use std::{io::Write, path::Path};
 
 use glovebox_core::files::Snapshot;
-use glovebox_vfs::{RootId, Vfs};
 
 use super::{CopyReport, FileEntry, FilesError, IfExists, archive, carry};
 
@@ -21,8 +20,8 @@ impl Files {
     }
 
     /// Those of a workspace.
-    pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
-        Self(Snapshot::new(vfs, root))
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
+        Self(snapshot)
     }
 
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot

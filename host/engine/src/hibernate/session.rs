@@ -4,11 +4,11 @@ use std::io::Write;
 
 use glovebox_core::{
     hibernate::{Caps, ImageView, Saved, decode, encode, resumed_key},
-    session::Checkpoint,
+    session::{Checkpoint, RandomNumbers},
 };
 
 use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
-use crate::{ExecuteError, Request, Sandbox, Session, budget::Keeper, run::Setting, session::Awaken};
+use crate::{ExecuteError, Request, Sandbox, Session, budget::SessionScope, run::PreparedRequest};
 
 /// How a session is written as bytes. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -48,13 +48,13 @@ pub struct ResumeOptions {
     pub key: Option<SessionKey>,
     /// The name that they must be bound to. Default: none.
     pub bound_to: Option<String>,
-    pub(crate) keeper: Keeper,
+    pub(crate) scope: SessionScope,
 }
 
 impl ResumeOptions {
-    /// Whom the session is kept for.
-    pub(crate) fn keeper(mut self, keeper: &Keeper) -> Self {
-        self.keeper = keeper.clone();
+    /// What holds for all that runs in it.
+    pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
+        self.scope = scope.clone();
         self
     }
 
@@ -163,9 +163,9 @@ impl Sandbox {
             decode(bytes, image, &Zstandard, &Caps::of(limits), options.key.as_ref(), bound_to)
         })?
         .map_err(glovebox_core::hibernate::ResumeError::widened)?;
-        let setting = Setting::new(self, Request::new(""))?;
+        let request = PreparedRequest::new(self, Request::new(""))?;
         let files = inner.workspace.files()?;
-        let mut wasi = self.wasi(&setting, &files)?;
+        let mut wasi = self.wasi(&request, &files)?;
         let limit = inner.runtime.memory_limit(&inner.policy.limits);
         wasi.set_linear_memory_bytes(limit.counted(saved.memory_bytes));
         wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
@@ -178,7 +178,7 @@ impl Sandbox {
             entropy_key: resumed_key(inner.policy.entropy, saved.entropy_key),
             forks: saved.forks,
         };
-        Ok(Session::from_checkpoint(self, options.id, state, Awaken::Same, options.keeper)?)
+        Ok(Session::from_checkpoint(self, options.id, state, RandomNumbers::Same, options.scope)?)
     }
 }
 

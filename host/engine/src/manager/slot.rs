@@ -11,7 +11,7 @@ use std::{
 use super::{SessionsError, sessions::Inner};
 use crate::{
     CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock, SessionRecord,
-    StoredSession, Timestamp, events, store::WORKSPACE_BYTES_MOST,
+    StoredSession, Timestamp, events, store::MAX_WORKSPACE_BYTES,
 };
 
 /// How often it is asked for what is waited for.
@@ -273,7 +273,7 @@ impl Live {
 fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
-    Some(path.display().to_string()).filter(|path| path.len() <= WORKSPACE_BYTES_MOST)
+    Some(path.display().to_string()).filter(|path| path.len() <= MAX_WORKSPACE_BYTES)
 }
 
 impl Inner {

@@ -139,18 +139,18 @@ pub enum MountError {
     /// It would write more than the workspace's quotas allow: each hard link and each renamed host file is written anew.
     #[error(
         "it would write {files} files and {bytes} bytes, counting each hard link and each renamed host file, where \
-         `limits.workspace_inodes` is {files_most} and `limits.workspace_bytes` is {bytes_most}; nothing was written, raise \
+         `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written, raise \
          the limit"
     )]
     TooLarge {
         /// Files it would write.
         files: u64,
         /// Files it may write.
-        files_most: u64,
+        max_files: u64,
         /// Bytes it would write.
         bytes: u64,
         /// Bytes it may write.
-        bytes_most: u64,
+        max_bytes: u64,
     },
     /// More changes than one journal holds.
     #[error("the commit's journal would take {bytes} bytes where {limit} are allowed; write fewer files")]

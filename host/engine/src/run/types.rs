@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use glovebox_core::{After, Ran, clipped};
+use glovebox_core::{CallResult, GuestMachine as _, GuestState, clipped};
 
 use crate::{
     Diagnostic, ExecuteError, Language, Outcome, Resource,
@@ -11,7 +11,7 @@ use crate::{
     typescript::{self, Strip, Stripped},
 };
 
-use super::Setting;
+use super::PreparedRequest;
 
 /// What became of a script's types, and what it cost.
 pub(super) struct Types {
@@ -21,7 +21,7 @@ pub(super) struct Types {
     pub(super) begun: Instant,
 }
 
-impl Setting<'_> {
+impl PreparedRequest<'_> {
     /// Has the script lose its types where its name says that it is TypeScript. That is on its bill; having what removes them
     /// fetched and compiled is not. What is wrong with the script is for [`execute`](Self::execute) to say.
     pub(crate) fn strip(&mut self) -> Result<(), ExecuteError> {
@@ -71,21 +71,21 @@ impl Setting<'_> {
     }
 
     /// What a script did that does not come to the interpreter; none of one that does.
-    pub(super) fn refused(&self, guest: &Guest) -> Option<Ran> {
+    pub(super) fn refused(&self, guest: &Guest) -> Option<CallResult> {
         let Types { stripped, fuel, .. } = self.types.as_ref()?;
         let (outcome, after) = match stripped {
             Stripped::Plain(_) => return None,
             // As when the interpreter does not understand it.
-            Stripped::Wrong(wrong) => (Outcome::Raised(wrong.raised(self.name)), After::Alive),
-            Stripped::Stopped(outcome) => (outcome.clone(), After::Untouched),
+            Stripped::Wrong(wrong) => (Outcome::Raised(wrong.raised(self.name)), GuestState::Alive),
+            Stripped::Stopped(outcome) => (outcome.clone(), GuestState::Untouched),
         };
         self.spend(stripped, *fuel);
-        Some(Ran {
+        Some(CallResult {
             outcome,
             interrupted: None,
             value: None,
             fuel_consumed: *fuel,
-            memory_used_bytes: guest.machine.store.data().limiter.memory.used_bytes(),
+            memory_used_bytes: guest.machine.limiter().used_bytes(),
             memory_refused_bytes: None,
             after,
         })

@@ -6,21 +6,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo};
+use glovebox_core::{
+    CallCtx as _, GuestMachine as _,
+    session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNumbers, SessionCall, SessionState},
+};
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
-    budget::Keeper,
-    entropy,
-    guest::Guest,
-    run::{CONTEXT, Setting},
+    budget::SessionScope,
+    entropy, guest,
+    run::{CONTEXT, PreparedRequest},
     session::{
-        SessionInfo, SessionOptions, SharedWorkspace, check_id,
-        checkpoint::Awaken,
+        SessionInfo, SessionOptions, SharedWorkspace,
+        backend::EngineBackend,
+        check_id,
         info::Status,
         line::{Left, Line, Turn},
-        live::{Live, passing_run},
+        shared,
     },
     workspace::Roots,
 };
@@ -58,7 +61,7 @@ struct Shared {
     id: Arc<str>,
     line: Line,
     workspace: Option<SharedWorkspace>,
-    live: Mutex<Live>,
+    state: Mutex<SessionState<EngineBackend>>,
     status: Mutex<Status>,
 }
 
@@ -70,7 +73,7 @@ impl Shared {
 
 /// The session while one has the turn.
 struct Held<'a> {
-    live: MutexGuard<'a, Live>,
+    state: MutexGuard<'a, SessionState<EngineBackend>>,
     shared: &'a Shared,
     _turn: Turn<'a>,
     _workspace_turn: Option<Turn<'a>>,
@@ -78,10 +81,51 @@ struct Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.live.give_files();
+        let (backend, guest) = self.state.parts();
+        backend.give_files(guest.as_deref());
         let mut status = self.shared.status();
-        self.live.report(&mut status);
-        status.rests_since = Some(Instant::now());
+        self.state.report(&mut status.report);
+        status.idle_since = Some(Instant::now());
+    }
+}
+
+impl Held<'_> {
+    /// Runs a script. Called on a guest stack.
+    fn run(&mut self, request: &mut PreparedRequest<'_>) -> Result<Execution, ExecuteError> {
+        if let Some(json) = &request.context {
+            self.state.set_variable(CONTEXT, json)?;
+        }
+        let (mut executed, rollback) = self.state.run(request.stdin, |SessionCall { backend, guest, history }| {
+            guest.machine.ctx_mut().renew(request.start());
+            let (roots, own) = backend.roots_and_commits();
+            let executed = request.execute(guest, roots, false, own);
+            guest.machine.ctx_mut().forget_listener();
+            let executed = executed?;
+            if let Some(whole) = executed.committed.whole() {
+                backend.committed(whole, history);
+                // What is in the host's directories is there to stay, even if the guest is now lost.
+                backend.keep_files(guest);
+            }
+            Ok(executed)
+        })?;
+        executed.execution.went_back = rollback;
+        executed.into_result()
+    }
+
+    /// Lets the host change the files. What it changed is committed as after a successful execution.
+    fn with_files<R, E: From<ExecuteError>>(
+        &mut self,
+        work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.state.with_files(|SessionCall { backend, guest, history }| {
+            let sandbox = &self.shared.sandbox;
+            let (roots, own) = backend.roots_and_commits();
+            let (result, committed) = shared::change(sandbox, roots, guest.wasi_mut().vfs_mut(), own, work);
+            if let Some(whole) = committed {
+                backend.committed(whole, history);
+            }
+            result
+        })
     }
 }
 
@@ -114,21 +158,22 @@ impl Session {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
         }
         let id = chosen_id(options.id)?;
-        let (workspace, keeper) = (options.workspace, options.keeper);
+        let (workspace, scope) = (options.workspace, options.scope);
         if let Some(workspace) = &workspace {
             workspace.check(sandbox)?;
         }
         let place = inner.engine.0.sessions.enter(&inner.policy.limits, 0)?;
-        let setting = Setting::new(sandbox, Request::new(""))?;
+        let request = PreparedRequest::new(sandbox, Request::new(""))?;
         let (guest, roots) = inner.engine.0.on_stack(|| {
             let files = match &workspace {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&setting, Guest::new, files, passing_run(sandbox, &keeper))
+            sandbox.guest(&request, guest::fresh, files, scope.one_shot_ctx(&inner.policy.limits))
         })??;
-        let live = Live::new(sandbox, Arc::clone(&id), guest, roots, workspace.clone(), keeper, place);
-        let session = Self::around(sandbox, id, workspace, live);
+        let backend = EngineBackend::new(sandbox, Arc::clone(&id), roots, workspace.clone(), scope);
+        let state = SessionState::new(backend, guest, inner.policy.entropy.key(), place);
+        let session = Self::around(sandbox, id, workspace, state);
         if let Some(context) = &options.context {
             session.set_variable(CONTEXT, context)?;
         }
@@ -139,26 +184,28 @@ impl Session {
     pub(crate) fn from_checkpoint(
         sandbox: &Sandbox,
         id: Option<String>,
-        state: Checkpoint,
-        awaken: Awaken,
-        keeper: Keeper,
+        saved: Checkpoint,
+        numbers: RandomNumbers,
+        scope: SessionScope,
     ) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         let id = chosen_id(id)?;
-        let place = inner.engine.0.sessions.enter(&inner.policy.limits, state.held_bytes())?;
-        let roots = Roots::of(&state.wasi);
-        let live = inner
-            .engine
-            .0
-            .on_stack(|| Live::resumed(sandbox, Arc::clone(&id), state, awaken, roots, keeper, place))??;
-        Ok(Self::around(sandbox, id, None, live))
+        let place = inner.engine.0.sessions.enter(&inner.policy.limits, saved.held_bytes())?;
+        let backend = EngineBackend::new(sandbox, Arc::clone(&id), Roots::of(&saved.wasi), None, scope);
+        let state = inner.engine.0.on_stack(|| SessionState::resume(backend, saved, numbers, place))??;
+        Ok(Self::around(sandbox, id, None, state))
     }
 
-    fn around(sandbox: &Sandbox, id: Arc<str>, workspace: Option<SharedWorkspace>, live: Live) -> Self {
+    fn around(
+        sandbox: &Sandbox,
+        id: Arc<str>,
+        workspace: Option<SharedWorkspace>,
+        state: SessionState<EngineBackend>,
+    ) -> Self {
         let mut status = Status::default();
-        live.report(&mut status);
-        let (live, status) = (Mutex::new(live), Mutex::new(status));
-        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, live, status }))
+        state.report(&mut status.report);
+        let (state, status) = (Mutex::new(state), Mutex::new(status));
+        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, state, status }))
     }
 
     /// The session's id.
@@ -203,7 +250,7 @@ impl Session {
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
     ) -> Result<Started, ExecuteError> {
-        Setting::check(&self.0.sandbox, &request)?;
+        PreparedRequest::check(&self.0.sandbox, &request)?;
         if let Some(reason) = self.ended() {
             return Err(ExecuteError::SessionEnded { id: self.0.id.to_string(), reason });
         }
@@ -215,19 +262,14 @@ impl Session {
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
-        let mut setting = Setting::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
-        match self.hold(if_busy, &setting.cancel, setting.cancel_at) {
+        let mut request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
+        match self.hold(if_busy, &request.cancel, request.cancel_at) {
             Ok(mut held) => {
                 has_turn();
-                setting.strip()?;
-                shared.sandbox.0.engine.0.on_stack(|| {
-                    if let Some(json) = &setting.context {
-                        held.live.set_variable(CONTEXT, json)?;
-                    }
-                    held.live.run(&mut setting)
-                })?
+                request.strip()?;
+                shared.sandbox.0.engine.0.on_stack(|| held.run(&mut request))?
             }
-            Err(NotHeld::Cancelled) => Ok(setting.not_begun(Outcome::Cancelled)),
+            Err(NotHeld::Cancelled) => Ok(request.not_begun(Outcome::Cancelled)),
             Err(NotHeld::Busy(error)) => Err(error),
         }
     }
@@ -236,7 +278,7 @@ impl Session {
     /// the guest's, within the limits of one execution: should it have to be unwound, the session goes back.
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.get_variable(name))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
     }
 
     /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
@@ -251,17 +293,17 @@ impl Session {
             return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, most });
         }
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.set_variable(name, json))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.state.set_variable(name, json))?
     }
 
     /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.
     pub fn checkpoint(&self) -> Result<CheckpointId, ExecuteError> {
-        self.turn()?.live.checkpoint()
+        self.turn()?.state.checkpoint()
     }
 
     /// The states that the session can be set back to, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, ExecuteError> {
-        Ok(self.turn()?.live.checkpoints())
+        Ok(self.turn()?.state.checkpoints())
     }
 
     /// Sets the session back to the last checkpoint that differs from what it is now. With one before every execution
@@ -270,13 +312,13 @@ impl Session {
     /// written since (unless a directory now stands for a file, or the other way round: that is a conflict).
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(None))?
+        self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(None))?
     }
 
     /// Sets the session back to a checkpoint. Later ones are forgotten.
     pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.undo(Some(id)))?.map(drop)
+        self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(Some(id)))?.map(drop)
     }
 
     /// Makes a second session of this one: variables, functions and files as they are, and from then on neither sees what the
@@ -293,8 +335,8 @@ impl Session {
         if let Some(id) = &options.id {
             check_id(id)?;
         }
-        let state = self.turn()?.live.save_for_fork()?;
-        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, state, Awaken::Fork, options.keeper)?;
+        let saved = self.turn()?.state.save_for_fork()?;
+        let fork = Self::from_checkpoint(&self.0.sandbox, options.id, saved, RandomNumbers::Fork, options.scope)?;
         if let Some(context) = &options.context {
             fork.set_variable(CONTEXT, context)?;
         }
@@ -303,12 +345,12 @@ impl Session {
 
     /// The session as it is.
     pub(crate) fn save(&self) -> Result<Checkpoint, ExecuteError> {
-        self.turn()?.live.save()
+        self.turn()?.state.save()
     }
 
     /// The files as they are between two executions.
     pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
-        self.turn()?.live.files()
+        Ok(Files::of(self.turn()?.state.files()?))
     }
 
     /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
@@ -317,25 +359,25 @@ impl Session {
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.turn()?.live.with_files(work)
+        self.turn()?.with_files(work)
     }
 
     /// What the session is and holds. It does not wait for one that is executing: this is what stood before.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
-        let status = self.0.status();
+        let report = self.0.status().report.clone();
         SessionInfo {
             id: self.0.id.to_string(),
             language: self.0.sandbox.language(),
             runtime_name: self.0.sandbox.runtime_name().to_owned(),
-            executions: status.executions,
-            memory_bytes: status.memory_bytes,
-            private_bytes: status.private_bytes,
-            held_bytes: status.held_bytes,
-            checkpoints: status.checkpoints,
-            checkpoints_skipped: status.checkpoints_skipped,
-            went_back: status.went_back,
-            ended: status.ended.clone(),
+            executions: report.executions,
+            memory_bytes: report.memory_bytes,
+            private_bytes: report.private_bytes,
+            held_bytes: report.held_bytes,
+            checkpoints: report.checkpoints,
+            checkpoints_skipped: report.checkpoints_skipped,
+            went_back: report.rollbacks,
+            ended: report.ended,
         }
     }
 
@@ -348,14 +390,14 @@ impl Session {
     /// Why the session has ended, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
-        self.0.status().ended.clone()
+        self.0.status().report.ended.clone()
     }
 
     /// Ends the session, for every handle: the interpreter's exit handlers run, within the limits of one execution, and what they
     /// write reaches host directories as after a successful one. What it held is free at once.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
-        self.0.sandbox.0.engine.0.on_stack(|| held.live.close())?
+        self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
     }
 
     fn turn(&self) -> Result<Held<'_>, ExecuteError> {
@@ -388,10 +430,11 @@ impl Session {
             }
             None => None,
         };
-        shared.status().rests_since = None;
-        let mut live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.take_files();
-        Ok(Held { live, shared, _turn: turn, _workspace_turn: workspace_turn })
+        shared.status().idle_since = None;
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (backend, guest) = state.parts();
+        backend.take_files(guest);
+        Ok(Held { state, shared, _turn: turn, _workspace_turn: workspace_turn })
     }
 
     fn busy(&self) -> ExecuteError {

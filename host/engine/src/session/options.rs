@@ -1,8 +1,8 @@
 //! How a session is opened.
 
-use glovebox_core::session::{SESSION_ID_BYTES_MOST, is_session_id};
+use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{ExecuteError, SharedWorkspace, budget::Keeper};
+use crate::{ExecuteError, SharedWorkspace, budget::SessionScope};
 
 /// How a session is opened. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct SessionOptions {
     pub context: Option<serde_json::Value>,
     /// Files that it has in common with other sessions. Default: files of its own.
     pub workspace: Option<SharedWorkspace>,
-    pub(crate) keeper: Keeper,
+    pub(crate) scope: SessionScope,
 }
 
 impl SessionOptions {
@@ -34,9 +34,9 @@ impl SessionOptions {
         self
     }
 
-    /// Whom it is kept for.
-    pub(crate) fn keeper(mut self, keeper: &Keeper) -> Self {
-        self.keeper = keeper.clone();
+    /// What holds for all that runs in it.
+    pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
+        self.scope = scope.clone();
         self
     }
 
@@ -53,5 +53,5 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     if is_session_id(id) {
         return Ok(());
     }
-    Err(ExecuteError::SessionId { id: id.chars().take(SESSION_ID_BYTES_MOST).collect() })
+    Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
 }

@@ -15,7 +15,7 @@ use glovebox_runtimes::{
 
 use super::{
     SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
-    record::{HEAD_BYTES_MOST, head, read_head},
+    record::{MAX_HEAD_BYTES, head, read_head},
 };
 use crate::Limits;
 
@@ -53,7 +53,7 @@ impl DirectoryStore {
 
     /// The longest state that is kept: 8 GiB, a guest's whole memory with as much in files. A state is read as a whole, before
     /// any policy's limits are asked.
-    pub const STATE_BYTES_MOST: u64 = 2 * Limits::MEMORY_BYTES_MOST;
+    pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 
     /// Where it is.
     #[must_use]
@@ -66,7 +66,7 @@ impl DirectoryStore {
         let Some((mut file, bytes)) = self.dir.open_file(&name)? else { return Ok(None) };
         let failed = |error| CacheError::io("read", &self.dir.path_of(&name), error);
         let mut start = Vec::new();
-        Read::by_ref(&mut file).take(HEAD_BYTES_MOST as u64).read_to_end(&mut start).map_err(failed)?;
+        Read::by_ref(&mut file).take(MAX_HEAD_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
         Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
     }
 
@@ -156,7 +156,7 @@ impl SessionStore for DirectoryStore {
 }
 
 fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
-    let most = DirectoryStore::STATE_BYTES_MOST;
+    let most = DirectoryStore::MAX_STATE_BYTES;
     if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::open(dir.path()).unwrap();
         let id = SessionId::new("a").unwrap();
-        let most = DirectoryStore::STATE_BYTES_MOST;
+        let most = DirectoryStore::MAX_STATE_BYTES;
         check_length(&id, most - 1).unwrap();
         check_length(&id, most).unwrap();
         let bytes = most + 1;

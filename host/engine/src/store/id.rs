@@ -18,18 +18,18 @@ pub struct SessionIdError(String);
 
 impl SessionId {
     /// The most bytes of an id.
-    pub const BYTES_MOST: usize = 64;
+    pub const MAX_BYTES: usize = 64;
 
     /// Checks a name.
     pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
         let id = id.into();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let begins = id.bytes().next().is_some_and(|first| first != b'.');
-        if begins && id.len() <= Self::BYTES_MOST && id.bytes().all(plain) {
+        if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
         // It stands in a message: no megabytes.
-        Err(SessionIdError(id.chars().take(Self::BYTES_MOST).collect()))
+        Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
     /// The name.

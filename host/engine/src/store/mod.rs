@@ -13,7 +13,7 @@ pub use directory::DirectoryStore;
 pub use error::StoreError;
 pub use id::{SessionId, SessionIdError};
 pub use prune::{Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
-pub(crate) use record::WORKSPACE_BYTES_MOST;
+pub(crate) use record::MAX_WORKSPACE_BYTES;
 pub use record::{SessionRecord, StoredEntry, StoredSession};
 pub use timestamp::{Timestamp, TimestampError};
 

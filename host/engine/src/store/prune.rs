@@ -14,9 +14,9 @@ pub struct Prune {
     /// Those that were last written longer ago than this.
     pub older_than: Option<Duration>,
     /// All but so many of those written last.
-    pub most_count: Option<usize>,
+    pub max_count: Option<usize>,
     /// Those that do not fit so many bytes any more, counted from the one written last.
-    pub most_bytes: Option<u64>,
+    pub max_bytes: Option<u64>,
     /// Only find out what would be removed.
     pub dry_run: bool,
 }
@@ -28,9 +28,9 @@ pub struct Prune {
 pub enum PruneReason {
     /// It is older than `older_than`.
     Age,
-    /// There are more than `most_count`.
+    /// There are more than `max_count`.
     Count,
-    /// Together they take more than `most_bytes`.
+    /// Together they take more than `max_bytes`.
     Bytes,
 }
 
@@ -138,9 +138,9 @@ impl Prune {
             let with = bytes.saturating_add(entry.stored_bytes);
             let reason = if self.older_than.is_some_and(|most| now.since(updated_at) > most) {
                 PruneReason::Age
-            } else if self.most_count.is_some_and(|most| count >= most) {
+            } else if self.max_count.is_some_and(|most| count >= most) {
                 PruneReason::Count
-            } else if self.most_bytes.is_some_and(|most| with > most) {
+            } else if self.max_bytes.is_some_and(|most| with > most) {
                 PruneReason::Bytes
             } else {
                 (count, bytes) = (count + 1, with);

@@ -95,10 +95,10 @@ const MAGIC: &str = "glovebox-session";
 const VERSION: &str = "1";
 
 /// The most bytes of a head; ours take 500, and what the path of a workspace takes, in JSON up to six times its length.
-pub(super) const HEAD_BYTES_MOST: usize = 4096 + 6 * WORKSPACE_BYTES_MOST;
+pub(super) const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 
 /// The longest path of a workspace that is recorded: as long as Linux has them.
-pub(crate) const WORKSPACE_BYTES_MOST: usize = 4096;
+pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
 /// Writes a record as two lines of text: magic, version and digest; the record as JSON. The state follows.
 pub(super) fn head(record: &SessionRecord) -> Vec<u8> {

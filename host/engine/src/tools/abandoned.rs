@@ -13,14 +13,14 @@ use glovebox_core::tools::Failure;
 use super::ToolErrorKind;
 
 /// How many calls of one origin may be abandoned and still run when it makes another.
-const ORIGIN_CALLS_MOST: usize = 16;
+const MAX_ORIGIN_CALLS: usize = 16;
 
 /// The most bytes of arguments that abandoned calls of one origin hold, together with those of one execution that run.
 /// Only a call that is alone may hold more: what its text may at most become.
-const ORIGIN_BYTES_MOST: u64 = 16 << 20;
+const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
 /// The most bytes that those of all origins hold, each counted with its share at most: no single one can fill it.
-const BYTES_MOST: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Who makes calls: a session, or whoever executes without naming one.
 pub(super) type Origin = Option<String>;
@@ -50,15 +50,15 @@ impl Abandoned {
     pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Turn, Failure> {
         let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(origin).copied().unwrap_or_default();
-        if own.calls >= ORIGIN_CALLS_MOST {
+        if own.calls >= MAX_ORIGIN_CALLS {
             let whose = if origin.is_some() { "this session's" } else { "the host's" };
             return Err(refused(&format!("{} of {whose} calls", own.calls)));
         }
         let sum = own.bytes.saturating_add(running_bytes).saturating_add(bytes);
         let is_alone = sum == bytes;
-        let others = shares.iter().filter(|(of, _)| *of != origin).map(|(_, share)| share.bytes.min(ORIGIN_BYTES_MOST));
-        let all = others.sum::<u64>().saturating_add(sum.min(ORIGIN_BYTES_MOST));
-        if (sum <= ORIGIN_BYTES_MOST || is_alone) && all <= BYTES_MOST {
+        let others = shares.iter().filter(|(of, _)| *of != origin).map(|(_, share)| share.bytes.min(MAX_ORIGIN_BYTES));
+        let all = others.sum::<u64>().saturating_add(sum.min(MAX_ORIGIN_BYTES));
+        if (sum <= MAX_ORIGIN_BYTES || is_alone) && all <= MAX_BYTES {
             return Ok(Turn::Now);
         }
         if running_bytes > 0 {

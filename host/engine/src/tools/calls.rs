@@ -25,7 +25,7 @@ use crate::{CancelToken, Limits, events};
 
 /// How many replies a guest may leave unread. What it writes beyond that is dropped without an answer: a guest that reads
 /// what it asked for never comes near.
-const UNREAD_MOST: usize = 1 << 16;
+const MAX_UNREAD: usize = 1 << 16;
 
 /// What reading from the device comes to.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Calls {
 
     /// Takes a message of the guest's, and says whether it was a call.
     pub(crate) fn send(&mut self, text: &[u8]) -> bool {
-        if self.unread.len() >= UNREAD_MOST {
+        if self.unread.len() >= MAX_UNREAD {
             return false;
         }
         // Counted before it is made: a few bytes of text can be a hundred times their size as values.
@@ -234,8 +234,8 @@ impl Calls {
             let cancel = CancelToken::new();
             let (session_id, token) = (self.session_id.clone(), cancel.clone());
             let call = ToolCall { name, index, session_id, cancel: token, deadline };
-            let (bytes_most, abandoned) = (self.tally.bytes_most(), Arc::clone(self.toolbox.abandoned()));
-            let job = Job { call, entry, arguments, held, bytes_most, abandoned, desk: self.lookout.desk().cloned() };
+            let (max_bytes, abandoned) = (self.tally.max_bytes(), Arc::clone(self.toolbox.abandoned()));
+            let job = Job { call, entry, arguments, held, max_bytes, abandoned, desk: self.lookout.desk().cloned() };
             match turn.and_then(|_| worker::start(&self.threads, &self.exchange, job)) {
                 Ok(fate) => self.running.push(Running { id, index, fate, cancel, deadline }),
                 Err(failure) => self.finish(id, index, Err(failure), now),

@@ -42,7 +42,7 @@ pub(super) struct Laid {
     pub(super) arguments: String,
     /// What is held for the arguments.
     pub(super) held: Held,
-    pub(super) bytes_most: u64,
+    pub(super) max_bytes: u64,
     pub(super) fate: Arc<Fate>,
     pub(super) exchange: Arc<Exchange>,
 }
@@ -183,7 +183,7 @@ impl Laid {
         let ended = Instant::now();
         drop(self.held);
         let answer = match answer {
-            Ok(text) => within(text, self.bytes_most),
+            Ok(text) => within(text, self.max_bytes),
             Err((kind, message)) => Err(Failure::new(kind, message)),
         };
         if self.fate.answer() {

@@ -33,7 +33,7 @@ mod tests;
 pub(crate) use calls::{Calls, Taken};
 pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
-pub(crate) use glovebox_core::tools::{Account, FOREIGN_PATTERN_BYTES_MOST};
+pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub use tool::{Tool, ToolCall};
 pub(crate) use toolbox::Toolbox;

@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use glovebox_core::tools::{CATALOGUE_BYTES_MOST, Checked, Definition, Failure, catalogue};
+use glovebox_core::tools::{Checked, Definition, Failure, MAX_CATALOGUE_BYTES, catalogue};
 
 use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, tool::Answerer};
 
 /// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
-const ABANDONED_MOST: usize = 64;
+const MAX_ABANDONED: usize = 64;
 
 /// The tools of a sandbox, by name, and their catalogue.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +51,8 @@ impl Toolbox {
             toolbox.add(tool)?;
         }
         let bytes = toolbox.catalogue().len();
-        if bytes > CATALOGUE_BYTES_MOST {
-            return Err(ToolDefinitionError::TooLarge { bytes, most: CATALOGUE_BYTES_MOST });
+        if bytes > MAX_CATALOGUE_BYTES {
+            return Err(ToolDefinitionError::TooLarge { bytes, most: MAX_CATALOGUE_BYTES });
         }
         Ok(toolbox)
     }
@@ -93,10 +93,10 @@ impl Toolbox {
 impl Entry {
     /// Refuses a call while too many earlier ones did not come back.
     pub(super) fn admit(&self, name: &str) -> Result<(), Failure> {
-        if self.abandoned.load(Ordering::SeqCst) < ABANDONED_MOST {
+        if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
         }
-        let message = format!("{ABANDONED_MOST} calls of `{name}` were given up and still run; try again later");
+        let message = format!("{MAX_ABANDONED} calls of `{name}` were given up and still run; try again later");
         Err(Failure::new(ToolErrorKind::Limit, message))
     }
 

@@ -62,7 +62,7 @@ pub(super) struct Job {
     pub(super) arguments: Value,
     /// What is held for the arguments.
     pub(super) held: Held,
-    pub(super) bytes_most: u64,
+    pub(super) max_bytes: u64,
     /// Where it is counted if it is given up.
     pub(super) abandoned: Arc<Abandoned>,
     /// Where it goes if it is the caller's to answer; none where nobody steps through the execution.
@@ -177,9 +177,9 @@ pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: J
 }
 
 fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
-    let Job { call, entry, arguments, held, bytes_most, desk, .. } = job;
+    let Job { call, entry, arguments, held, max_bytes, desk, .. } = job;
     // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
-    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, bytes_most, desk)));
+    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, max_bytes, desk)));
     let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = Instant::now();
@@ -196,7 +196,7 @@ fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
         }
         Work::Checked(desk, arguments) => {
             let (fate_there, exchange) = (Arc::clone(fate), Arc::clone(exchange));
-            desk.lay(index, Laid { name: call.name, arguments, held, bytes_most, fate: fate_there, exchange });
+            desk.lay(index, Laid { name: call.name, arguments, held, max_bytes, fate: fate_there, exchange });
             // If it was given up meanwhile, nobody will take it from there.
             if !fate.lay() {
                 desk.withdraw(index);
@@ -205,17 +205,17 @@ fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
     }
 }
 
-fn work(call: &ToolCall, entry: &Entry, arguments: Value, bytes_most: u64, desk: Option<Arc<Desk>>) -> Work {
+fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, desk: Option<Arc<Desk>>) -> Work {
     if let Err(failure) = entry.checked.check(&arguments) {
         return Work::Answered(Err(failure));
     }
     Work::Answered(match (&entry.answerer, desk) {
         (Answerer::Handler(handler), _) => {
-            handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), bytes_most))
+            handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), max_bytes))
         }
         (Answerer::TextHandler(handler), _) => handler(call, arguments.to_string())
             .map_err(Failure::from)
-            .and_then(|text| within(text, bytes_most))
+            .and_then(|text| within(text, max_bytes))
             .and_then(json_text),
         (Answerer::Caller, Some(desk)) => return Work::Checked(desk, arguments.to_string()),
         (Answerer::Caller, None) => {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use glovebox_core::MemoryLimiter;
+use glovebox_core::{CallCtx as _, MemoryLimiter};
 use wasmtime::{Caller, Extern, Linker, Memory, Module, TypedFunc};
 
 use crate::{current::Run, state::GuestLimiter, trap::Unwound};

@@ -16,7 +16,7 @@ use crate::{Outcome, RaisedOutcome, SourceKind};
 pub(crate) use stripper::{Strip, Stripper};
 
 /// A longer message is cut: names in it are the script's.
-const MESSAGE_CHARS_MOST: usize = 1_000;
+const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// How a TypeScript source is to be understood by its name; none where the name is no TypeScript file's.
 pub(crate) fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
@@ -59,7 +59,7 @@ impl Wrong {
 
     /// What is said at a place: at most so much of it.
     fn at(message: &str, line: Option<u32>, column: u32) -> Self {
-        Self { message: message.chars().take(MESSAGE_CHARS_MOST).collect(), line, column }
+        Self { message: message.chars().take(MAX_MESSAGE_CHARS).collect(), line, column }
     }
 
     /// The exception that the interpreter would raise, had it found it.

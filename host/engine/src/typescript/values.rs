@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// One call makes some fifty values. The next thousand are nobody's.
-const VALUES_MOST: usize = 1_000;
+const MAX_VALUES: usize = 1_000;
 
 /// What texts have beside the source: names of properties, a message.
 const TEXT_BYTES: usize = 64 << 10;
@@ -110,7 +110,7 @@ impl Values {
 
     /// A handle for a value.
     pub(super) fn add(&mut self, value: Value) -> Result<u32, Misuse> {
-        if self.values.len() >= VALUES_MOST {
+        if self.values.len() >= MAX_VALUES {
             return Err(Misuse::Values);
         }
         self.values.push(Some(value));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn values_and_text_are_counted() {
         let mut values = Values::new(0);
-        for _ in 0..VALUES_MOST {
+        for _ in 0..MAX_VALUES {
             let handle = values.add(Value::Null).unwrap();
             values.take(handle).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Bytes that are no sound component, or one of more parts than anybody needs.
+//! Bytes that are not a valid component, or one with far too many parts.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const SMALL: &str = r#"(module
     (func (export "f") (result i32) (call $info (i32.const 1024)) (drop (call $blob)) (call_indirect (result i32) (i32.const 1)))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536)))"#;
 
-/// Little of everything, so that what a damaged component does is over soon.
+/// Small limits, so that a damaged component ends soon.
 fn little() -> AppConfig {
     let mut config = AppConfig::default();
     config.limits.fuel = 1_000_000;
@@ -99,7 +99,7 @@ fn parts_without_number_are_refused() {
         of_core(&format!("(core module $m {})(core instance (instantiate $m))", of.repeat(count)), "")
     };
     let config = AppConfig::default();
-    // Their number has a limit: instances 1,000, memories a tenth of it, tables as many as instances.
+    // Their number is limited: instances to 1,000, memories to a tenth of it, tables like instances.
     for (name, at, over) in [
         ("instances", repeated("", 900), repeated("", 10_000)),
         ("memories", repeated("(memory 1)", 100), repeated("(memory 1)", 900)),
@@ -110,7 +110,7 @@ fn parts_without_number_are_refused() {
         let refused = loaded_and_called(&over, &config);
         assert!(matches!(&refused, Err(_) | Ok(AppOutcome::Trapped { .. })), "{name}: {refused:?}");
     }
-    // Their size has one as well.
+    // Their size is limited as well.
     for (name, module) in [("memory", "(memory 65536)"), ("table", "(table 0xffffffff funcref)")] {
         let refused = loaded_and_called(&repeated(module, 1), &config);
         assert!(
@@ -151,7 +151,7 @@ fn nested_types(depth: usize) -> Vec<u8> {
     [b"\0asm\x0d\0\x01\0\x07".as_slice(), &leb(types.len()), &types].concat()
 }
 
-/// A number as WebAssembly writes it.
+/// A number in LEB128.
 fn leb(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
@@ -167,7 +167,7 @@ fn types_that_would_be_huge_are_refused() {
     if !in_child("hostile_applications::binaries::types_that_would_be_huge_are_refused", LONG) {
         return;
     }
-    // Each is two of the one before: a quarter of a billion of numbers in a kilobyte.
+    // Each is two of the previous one: a quarter of a billion numbers in a kilobyte.
     let mut doubling = "(type $t0 (tuple u8 u8))".to_owned();
     for n in 1..28 {
         write!(doubling, "(type $t{n} (tuple $t{0} $t{0}))", n - 1).unwrap();
@@ -200,7 +200,7 @@ fn types_that_would_be_huge_are_refused() {
     });
     let types = [900, 1_001, 100_000, 1_000_000]
         .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 types" } else { "" }));
-    // Not what was needed to make them.
+    // Without the memory needed to build them.
     let before = peak_resident_bytes();
     for (bytes, words) in table.into_iter().chain(parts).chain(types) {
         let refused = loaded_and_called(&bytes, &little()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Applications that break while they have sessions, and while scripts run for them.
+//! Applications that fail while they have sessions, and while scripts run for them.
 
 use std::{thread, time::Duration};
 
@@ -8,8 +8,9 @@ use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 
 use super::{LONG, assert_others_work};
 
-/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if any of that was refused, and then does
-/// as it is told: 0 traps, 1 runs for ever, 2 wants memory, 3 executes a script without end, 4 waits for the started one, 5 returns.
+/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if any of that is refused, and
+/// then does as told: 0 traps, 1 runs for ever, 2 allocates memory, 3 executes an endless script, 4 waits for the
+/// started one, 5 returns.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.1.0" "[static]session.open" (func $open (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.1.0" "start" (func $start (param i32 i32)))
@@ -53,7 +54,7 @@ struct World {
     host: SandboxHost,
 }
 
-/// A host that keeps two sessions, for all applications together.
+/// A host that allows two sessions, for all applications together.
 fn world() -> World {
     let engine = lone_engine(None);
     let mut policy = Policy::default();
@@ -67,7 +68,7 @@ fn world() -> World {
 }
 
 impl World {
-    /// How it ends. Where the sessions of an earlier one are not free yet, it is asked again.
+    /// Its end. If the sessions of an earlier application have not been freed yet, it is called again.
     fn ends(&self, how: u32, config: &AppConfig) -> AppOutcome {
         for _ in 0..1_000 {
             let ended = self.application.invoke(&format!("f({how})"), &self.host, config).unwrap();
@@ -113,7 +114,7 @@ fn whatever_breaks_it_what_it_had_is_free_for_the_next() {
         assert_others_work();
     }
     assert_eq!(world.ends(5, &AppConfig::default()), AppOutcome::Returned);
-    // Nothing of them goes on: a thread of the test, one of its harness, and the engines' tickers.
+    // Nothing of them still runs: only a thread of the test, one of its harness, and the engines' tickers.
     let gone = (0..1_000).any(|_| {
         thread::sleep(Duration::from_millis(20));
         threads() <= 8

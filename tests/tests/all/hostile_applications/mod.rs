@@ -1,6 +1,6 @@
-//! Hostile application components: those that break in the middle, and those that are no sound components at all.
+//! Hostile application components: those that fail while running, and those that are not valid components.
 //!
-//! What they may use of WASI, and each of their limits, is tested where `glovebox-component-runner` is.
+//! Their use of WASI, and each of their limits, is tested in `glovebox-component-runner`.
 
 mod binaries;
 mod middle;
@@ -15,10 +15,10 @@ use glovebox_tests::{engine, sandbox};
 
 const MIB: u64 = 1 << 20;
 
-/// How long a process of its own may take.
+/// The timeout of a separate process.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Applications of an engine that keeps what it compiled in a directory of this program's own, and executes nothing.
+/// Applications of an engine that caches compiled code in a directory of this program, and executes nothing.
 struct World {
     applications: Applications,
     host: SandboxHost,
@@ -37,7 +37,7 @@ fn world() -> &'static World {
     })
 }
 
-/// What becomes of a component's `f()`, or why it cannot be loaded.
+/// The outcome of a component's `f()`, or why it cannot be loaded.
 fn loaded_and_called(bytes: &[u8], config: &AppConfig) -> Result<AppOutcome, String> {
     let World { applications, host, .. } = world();
     let application = applications.load_bytes("hostile", bytes).map_err(|error| chain(&error))?;
@@ -55,7 +55,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// That the host's own sandboxes still execute.
+/// Checks that the host's own sandboxes still execute.
 fn assert_others_work() {
     let execution = sandbox(Language::JavaScript, |_| ()).execute("console.log(7)").unwrap();
     assert_eq!(execution.stdout.text(), "7\n");

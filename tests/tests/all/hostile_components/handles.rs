@@ -1,4 +1,4 @@
-//! Handles that are none, or not the component's.
+//! Invalid handles, and handles of other components.
 
 use glovebox::component::SandboxHost;
 use glovebox_tests::{lone_engine, puppet::Puppet};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{assert_others_work, error, host, host_on, ok, open, puppet, start, trap};
 
-/// Every function that takes a handle, with the arguments behind it.
+/// Every function that takes a handle, with the other arguments.
 fn takers() -> Vec<(&'static str, Value)> {
     vec![
         ("session.id", json!([])),
@@ -66,7 +66,7 @@ fn a_handle_of_another_resource_type_is_a_trap() {
     let host = host(|_, _| ());
     for (function, rest) in takers() {
         let mut puppet = Puppet::new(&host);
-        // Of the four kinds each function wants one, and has three others to refuse.
+        // Each function accepts one of the four kinds, and must refuse the three others.
         let session = open(&mut puppet);
         let blob = puppet.call("blob.new", &json!([])).unwrap();
         let wrong = if function.starts_with("session") { blob } else { session };
@@ -107,7 +107,7 @@ fn a_handle_is_its_instances_own_in_the_same_store_too() {
     let mut first = puppet();
     let session = open(&mut first);
     ok(&first.call("session.set-variable", &json!([session, "secret", "7"])).unwrap());
-    // The second instance shares the sandbox and its quotas, and has a table of its own.
+    // The second instance shares the sandbox and its quotas, but has its own table.
     let mut second = first.beside();
     assert_eq!(second.store.data().usage().sessions, 1);
     let blob = second.call("blob.new", &json!([])).unwrap();
@@ -130,13 +130,13 @@ fn the_same_number_in_another_store_is_that_stores_own() {
     assert_eq!(ok(&read), &Value::Null);
     let ids = [&mut one, &mut other].map(|puppet| puppet.call("session.id", &json!([of_one])).unwrap());
     assert_ne!(ids[0], ids[1]);
-    // A session's id reaches nothing: nowhere is one taken.
+    // A session's id gives no access: no function takes one.
     drop(one);
     let info = other.call("session.info", &json!([of_other])).unwrap();
     assert_eq!(info["ended"], Value::Null);
 }
 
-/// A host whose engine keeps one session at once, for everybody.
+/// A host whose engine allows one session in total.
 fn host_of_one_session() -> SandboxHost {
     host_on(&lone_engine(None), |policy, _| policy.limits.session_count = 1)
 }
@@ -161,7 +161,7 @@ fn a_trap_leaves_nothing_behind() {
     let mut other = Puppet::new(&host);
     let refused = other.call("session.open", &json!(["javascript", {}, {}])).unwrap();
     assert_eq!(error(&refused).0, "too-many-sessions");
-    // What ran is unwound in the background, and the session goes with it.
+    // The execution is unwound in the background, and then the session is freed.
     drop(attacker);
     let opened = (0..2_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, host, ok, open, puppet, start, trap};
 
-/// What the host's memory may grow by: what one call may hand over, once as it is lifted and once as it is looked at, and the guests of
-/// [`assert_others_work`].
+/// How much the host's memory may grow: what one call may pass, once as it is lifted and once as it is processed, plus
+/// the guests of [`assert_others_work`].
 const GROWN_BYTES: u64 = 2 * LIFT_BYTES as u64 + 128 * MIB;
 
-/// A piece of the puppet's memory that is all zeros, and is not written to.
+/// A range of the puppet's memory that is all zeros, and is not written to.
 const ZEROS: u32 = 64 << 20;
 
 const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
@@ -23,13 +23,13 @@ fn zeros(len: usize) -> Value {
     json!({ "raw": [ZEROS, len] })
 }
 
-/// A place for a list in the arguments of a function, and what one of its elements takes in the host.
+/// A list parameter of a function, and the size of one of its elements in the host.
 struct Place {
     name: &'static str,
     element_bytes: usize,
     function: &'static str,
     arguments: fn(&mut Puppet, Value) -> Value,
-    /// What the host says of as many as may be handed over.
+    /// The host's answer to the largest list allowed.
     at: &'static str,
 }
 
@@ -121,7 +121,7 @@ fn what_a_call_hands_over_is_bounded_to_the_byte() {
     let grown = grown(|| {
         for Place { name, element_bytes, function, arguments, at } in places() {
             let mut puppet = Puppet::new(&host);
-            // Texts that the other arguments have count as well.
+            // Text in the other arguments counts as well.
             let beside = usize::from(function.starts_with("session.write") || function.starts_with("session.set"));
             let most = (LIFT_BYTES - beside) / element_bytes;
             let given = arguments(&mut puppet, zeros(most));
@@ -182,7 +182,7 @@ fn a_length_without_memory_behind_it_is_a_trap() {
 #[test]
 fn strings_within_lists_are_bounded_together() {
     let mut puppet = puppet();
-    // Eight strings, each half of what a call may hand over, are four times too much, though they are the same memory.
+    // Eight strings, each half of what a call may pass, are four times too much, though they are the same memory.
     let args: Vec<Value> = (0..8).map(|_| zeros(LIFT_BYTES / 2)).collect();
     let words = trap(&mut puppet, "execute", &json!(["javascript", { "source": "" }, { "args": args }]));
     assert!(words.contains(TOO_MUCH), "{words}");
@@ -205,7 +205,7 @@ fn a_case_that_there_is_not_is_a_trap() {
     let mut puppet = puppet();
     let session = open(&mut puppet).as_u64().unwrap();
     let zeros = u64::from(ZEROS);
-    // There are two things to do with a file that exists, and this is the eighth.
+    // There are two ways to treat an existing file, and this is the eighth.
     let trap = puppet.call_flat("session.write-file", &[session, zeros, 1, zeros, 1, 7]).unwrap_err();
     assert!(format!("{trap:#}").contains("discriminant"), "{trap:#}");
     assert_others_work();

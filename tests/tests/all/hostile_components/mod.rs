@@ -1,7 +1,8 @@
 //! Hostile components: whatever they ask of the sandbox, they get an error or a trap of their own.
 //!
-//! The attacker is the puppet, a component that makes any call with any bits. Beside it sandboxes of the host's own and of other components
-//! go on working, in the same process and engine ([`assert_others_work`]). Where memory is measured, that is in a process of its own.
+//! The attacker is the puppet, a component that makes any call with any bits. Meanwhile sandboxes of the host and of
+//! other components must go on working, in the same process and engine ([`assert_others_work`]). Tests that measure
+//! memory run in a separate process.
 
 mod bytes;
 mod handles;
@@ -23,10 +24,10 @@ use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
-/// How long a process of its own may take.
+/// The timeout of a separate process.
 const LONG: Duration = Duration::from_secs(300);
 
-/// What no attack may make this process grow to. It ends at once then, before the machine suffers.
+/// The size that no attack may make this process reach. It then ends at once, before the machine suffers.
 const PROCESS_BYTES: u64 = 3 << 30;
 
 /// A host with the default policy and quotas, changed by `edit`.
@@ -42,7 +43,7 @@ fn host_on(engine: &Engine, edit: impl FnOnce(&mut Policy, &mut Quotas)) -> Sand
         });
     });
     let (mut policy, mut quotas) = (Policy::default(), Quotas::default());
-    // No test fails because the machine is slow.
+    // No test may fail because the machine is slow.
     policy.limits.timeout_ms = 120_000;
     edit(&mut policy, &mut quotas);
     SandboxHost::builder(engine).policy(policy).quotas(quotas).build().unwrap()
@@ -61,7 +62,7 @@ fn puppet_with(edit: impl FnOnce(&mut Quotas)) -> Puppet {
     Puppet::new(&host(|_, quotas| edit(quotas)))
 }
 
-/// That others can still execute: the host itself, and another component.
+/// Checks that others can still execute: the host itself, and another component.
 fn assert_others_work() {
     for (language, source) in [(Language::JavaScript, "console.log(7)"), (Language::Python, "print(7)")] {
         assert_eq!(sandbox(language, |_| ()).execute(source).unwrap().stdout.text(), "7\n");
@@ -70,14 +71,14 @@ fn assert_others_work() {
     assert_eq!(ok(&ran)["stdout"]["bytes"], "6\n");
 }
 
-/// Which error a function gave, and its text.
+/// The error of a function, and its text.
 fn error(answer: &Value) -> (&str, &str) {
     let error = answer["err"].as_object().unwrap_or_else(|| panic!("no error: {answer}"));
     let (name, text) = error.iter().next().unwrap();
     (name, text.as_str().or(text["message"].as_str()).unwrap_or_default())
 }
 
-/// The value that a function gave.
+/// The value of a function.
 fn ok(answer: &Value) -> &Value {
     answer.get("ok").unwrap_or_else(|| panic!("an error: {answer}"))
 }
@@ -91,7 +92,7 @@ fn start(puppet: &mut Puppet, source: &str) -> Value {
     ok(&answer).clone()
 }
 
-/// Calls what has to be a trap, and gives its words.
+/// Makes a call that must trap, and returns the message.
 fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     match puppet.call(function, arguments) {
         Ok(answer) => panic!("`{function}` gave {answer}"),
@@ -99,7 +100,7 @@ fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     }
 }
 
-/// How much more memory this process has had at most than before `work`.
+/// How much the peak memory of this process grew during `work`.
 fn grown(work: impl FnOnce()) -> u64 {
     let before = process::resident_bytes();
     work();

@@ -1,4 +1,4 @@
-//! Policies and requests that ask for too much, or for what cannot be.
+//! Policies and requests that ask for too much, or are invalid.
 
 use glovebox::Policy;
 use glovebox_tests::puppet::Puppet;
@@ -17,7 +17,7 @@ fn granted(puppet: &mut Puppet) -> Map<String, Value> {
 }
 
 #[test]
-fn one_more_than_is_granted_of_any_limit_names_it_and_the_most() {
+fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
     assert_eq!(limits.len(), 19);
@@ -34,7 +34,7 @@ fn one_more_than_is_granted_of_any_limit_names_it_and_the_most() {
             let text = format!("`limits.{name}`: {asked} is asked for, and at most {most} is granted");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
-        // None at all is a limit of some, and cannot be for others; it is never without bounds.
+        // Zero is a valid limit for some, and invalid for others; it never means unlimited.
         let nothing = execute(&mut puppet, &json!({ "limits": { name: 0 } }));
         assert!(nothing.get("ok").is_some() || error(&nothing).0 == "invalid-policy", "{name}: {nothing}");
     }
@@ -63,7 +63,7 @@ fn sessions_are_granted_no_more_either() {
 #[test]
 fn arguments_and_environment_end_at_their_bytes() {
     let mut puppet = puppet();
-    // Each is counted with one byte more for its end.
+    // Each counts one byte more for its end.
     ok(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_071)] })));
     assert_eq!(error(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_072)] }))).0, "invalid-policy");
     ok(&execute(&mut puppet, &json!({ "env": [["k", "v".repeat(131_069)]] })));

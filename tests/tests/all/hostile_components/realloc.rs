@@ -1,11 +1,11 @@
-//! Components that misbehave while the host gives them something.
+//! Components that misbehave while the host returns a result.
 
 use glovebox_tests::puppet::Misbehaviour;
 use serde_json::json;
 
 use super::{assert_others_work, ok, open, puppet};
 
-/// What a call that gives something comes to, for a component that misbehaves as it is given it.
+/// The result of a call that returns something, for a component that misbehaves as it receives it.
 fn given(how: Misbehaviour) -> wasmtime::Result<()> {
     let mut puppet = puppet();
     let session = open(&mut puppet);
@@ -40,7 +40,7 @@ fn who_lets_its_own_memory_be_overwritten_harms_itself() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     puppet.misbehave(Misbehaviour::Overlapping);
-    // What it gets says nothing any more, and nobody reads it.
+    // The result means nothing any more, and nobody reads it.
     puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("it is not the host's business");
     puppet.call_flat("default-policy", &[]).expect("it is not the host's business");
     puppet.misbehave(Misbehaviour::None);

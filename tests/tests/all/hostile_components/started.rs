@@ -13,13 +13,13 @@ fn try_start(puppet: &mut Puppet, source: &str) -> Value {
     puppet.call("start", &json!(["javascript", { "source": source }, {}, []])).unwrap()
 }
 
-/// Goes on with it until it has ended.
+/// Steps through it until it has ended.
 fn end(puppet: &mut Puppet, started: &Value) -> Value {
     let step = puppet.call("started.continue", &json!([started, [], u64::MAX])).unwrap();
     ok(&step)["done"].clone()
 }
 
-/// Waits for something that a thread in the background does.
+/// Waits for something that a background thread does.
 fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     (0..6_000).any(|_| {
         thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ fn thousands_that_are_dropped_at_once_leave_no_threads() {
     });
     println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
     assert!(begun > 8, "those that were dropped make room");
-    // One each, and a few of the sandboxes that go on beside it.
+    // One each, and a few of the concurrent sandboxes.
     assert!(most <= before + 8 + 4, "{most} threads");
     assert!(eventually(|| puppet.store.data().usage().started == 0), "all are unwound");
     assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
@@ -176,14 +176,14 @@ fn no_session_waits_for_its_own_component() {
         assert_eq!(error(&answer).0, "session-busy", "{function}");
     }
     puppet.call("session.info", &json!([session])).unwrap();
-    // Dropped, it is waited for: the session goes back and lives on.
+    // The dropped execution is waited for: the session is rolled back and stays open.
     puppet.call("started.drop", &json!([started])).unwrap();
     let read = puppet.call("session.get-variable", &json!([session, "a"])).unwrap();
     assert_eq!(ok(&read)["json"], "1");
     assert_others_work();
 }
 
-/// A script that asks the component twice and prints the answers.
+/// A script that calls the component twice and prints the answers.
 fn asking(puppet: &mut Puppet) -> Value {
     let source = "print(tools.ask(q=1))\nprint(tools.ask(q=2))";
     let tools = json!([{ "name": "ask", "description": "" }]);
@@ -216,7 +216,7 @@ fn answers_that_are_none_are_refused_and_none_of_them_is_taken() {
     let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
     let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();
     assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first of them was taken, and the script asks again");
-    // Answers to what was answered are ignored; what is too large fails in the script.
+    // Answers to answered calls are ignored; one that is too large fails in the script.
     let huge = format!("\"{}\"", "x".repeat(1 << 20));
     let answers = json!([{ "id": 0, "answer": { "ok": "7" } }, { "id": 1, "answer": { "ok": huge } }]);
     let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();

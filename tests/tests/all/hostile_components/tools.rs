@@ -1,4 +1,4 @@
-//! Tools that cannot be, schemas that would be slow, and calls of `tools` by components.
+//! Invalid tools, schemas that would be slow, and calls of `tools` by components.
 
 use glovebox::{
     Policy, Tool,
@@ -92,7 +92,7 @@ fn schemas_that_would_be_slow_or_large_are_refused() {
     assert_others_work();
 }
 
-/// What becomes of a Python script that calls `tools.a(x=VALUE)`, a tool with this schema.
+/// The result of a Python script that calls `tools.a(x=VALUE)`, a tool with this schema.
 fn call(puppet: &mut Puppet, schema: &str, value: &str) -> Value {
     let source = format!("tools.a(x={value})");
     let tools = json!([tool("a", schema)]);
@@ -129,7 +129,7 @@ fn a_context_or_a_variable_may_nest_as_json_does_and_no_deeper() {
         assert_eq!(error(&set).0, "invalid-argument");
         puppet.call("session.drop", &json!([session])).unwrap();
     }
-    // What is JSON and too deep for the guest's own parser, the guest refuses.
+    // The guest refuses JSON that nests too deeply for its own parser.
     let deep = "[".repeat(1 << 20) + &"]".repeat(1 << 20);
     let session = puppet.call("session.open", &json!(["python", {}, {}])).unwrap();
     let set = puppet.call("session.set-variable", &json!([ok(&session), "a", deep])).unwrap();

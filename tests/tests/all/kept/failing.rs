@@ -18,14 +18,14 @@ use tempfile::tempdir;
 
 use super::support::{COUNT, id, is_live, policy, python, run};
 
-/// A store that can be told to fail.
+/// A store that can be made to fail.
 #[derive(Debug)]
 struct Failing {
     store: DirectoryStore,
     fails: AtomicBool,
-    /// The session that alone cannot be written then; none for all.
+    /// The only session whose writes then fail; `None` for all.
     only: Option<SessionId>,
-    /// How many times another process will have a session's lock for a moment.
+    /// How many times another process will briefly hold a session's lock.
     moments: AtomicU32,
 }
 
@@ -118,7 +118,7 @@ fn what_cannot_be_saved_is_not_lost() {
     assert!(sessions.hibernate(&id("a")).is_err());
     let report = sessions.hibernate_idle(Instant::now());
     assert_eq!((report.rested.len(), report.errors.len()), (0, 1));
-    // Nor does it make room for another.
+    // Nor is it evicted for another.
     assert!(sessions.create(id("b"), NewSession::default()).is_err());
     assert!(is_live(&sessions, "a"));
     store.fails.store(false, Ordering::SeqCst);
@@ -140,7 +140,7 @@ fn one_that_cannot_be_saved_holds_up_no_other() {
     store.fails.store(true, Ordering::SeqCst);
     run(&python(&sessions, "c"), COUNT);
     assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
-    // Where no other can make room, it says why.
+    // If no other session can be evicted, the error says why.
     let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
     let error = other.execute(COUNT).unwrap_err();
     assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");

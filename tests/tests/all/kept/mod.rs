@@ -1,4 +1,4 @@
-//! Sessions kept in a store: live, at rest, forked, moved, removed, and in several processes.
+//! Sessions in a store: active, evicted, forked, exported, deleted, and in several processes.
 
 mod failing;
 mod processes;
@@ -153,7 +153,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
-    // An interval that no clock can count is a long one.
+    // An interval beyond what a clock can count is a long one.
     drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
@@ -217,7 +217,7 @@ fn names_are_taken_once() {
     assert!(matches!(error, SessionsError::Language { wanted: Language::JavaScript, .. }), "{error}");
 }
 
-/// Opening one that is not there by its handle's first use.
+/// Opens a session whose handle's first use finds it missing.
 trait KeptOf {
     fn kept_of(&self, id: &SessionId) -> Result<KeptSession, SessionsError>;
 }
@@ -312,7 +312,7 @@ fn with_a_key_states_cannot_be_made_nor_swapped() {
     assert_eq!(run(&moved, COUNT), "2");
     drop((moved, sessions));
 
-    // Whoever can write to the directory gives `b` the state of `a`.
+    // Somebody who can write to the directory gives `b` the state of `a`.
     let store = DirectoryStore::open(dir.path()).unwrap();
     let StoredSession { state, .. } = store.get(&id("a")).unwrap().unwrap();
     let lock = store.try_lock(&id("b")).unwrap().unwrap();
@@ -356,7 +356,7 @@ fn deleted_and_closed_sessions_are_gone() {
             } else {
                 assert!(sessions.delete(&id(name)).unwrap());
             }
-            // Exit handlers run for the one and not for the other.
+            // Exit handlers run for one and not for the other.
             assert_eq!(fs::remove_file(host.path().join("bye")).is_ok(), closes, "{name}");
             assert!(!sessions.delete(&id(name)).unwrap());
             assert!(matches!(session.execute("1"), Err(SessionsError::NotFound { .. })));
@@ -404,7 +404,7 @@ fn live_sessions_are_not_pruned() {
     run(&python(&sessions, "resting"), COUNT);
     sessions.hibernate(&id("resting")).unwrap();
     let mut prune = Prune::default();
-    prune.most_count = Some(0);
+    prune.max_count = Some(0);
     let report = sessions.prune(&prune).unwrap();
     assert_eq!(report.deleted.iter().map(|pruned| &pruned.id).collect::<Vec<_>>(), [&id("resting")]);
     assert_eq!(report.skipped.len(), 1);

@@ -24,7 +24,7 @@ fn one_process_at_a_time() {
     let begun = Instant::now();
     assert!(matches!(python(&other, "a").execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // Looking is allowed.
+    // Reading is allowed.
     assert_eq!(other.list().unwrap().len(), 1);
     other.export(&id("a")).unwrap();
     assert!(matches!(other.delete(&id("a")), Err(SessionsError::InUse { .. })));
@@ -68,7 +68,7 @@ fn whoever_waits_behind_another_thread_can_give_up() {
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
         assert!(!one.is_finished(), "it waits for the other process");
-        // Nor do these wait for as long as that takes.
+        // These do not wait that long either.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
@@ -84,7 +84,7 @@ fn whoever_waits_behind_another_thread_can_give_up() {
 /// Set for the child process of the test below: the store's directory.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_KEPT_LOOP";
 
-/// Not a test of its own: what the child process runs, until it is killed.
+/// Run only as a child process of another test, until it is killed.
 #[test]
 fn count_loop_for_the_kill_test() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
@@ -127,8 +127,8 @@ fn kill_repeatedly(dir: &TempDir, kills: u64) {
             last = count;
         }
     }
-    // Not at once: what was killed held its lock, and a child that another test starts has a copy of that descriptor from
-    // its fork to its exec.
+    // Not at once: the killed process held its lock, and a child that another test starts has a copy of that descriptor
+    // from its fork to its exec.
     let sessions = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
     let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
     assert!(count == last + 1 || count == last + 2, "{count} after {last}");

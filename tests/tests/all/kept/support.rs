@@ -1,4 +1,4 @@
-//! What the tests of kept sessions share.
+//! Code shared by the tests of stored sessions.
 
 use std::{path::Path, sync::Arc};
 
@@ -37,7 +37,7 @@ pub(crate) fn run(session: &KeptSession, source: &str) -> String {
     execution.stdout.text().trim_end().to_owned()
 }
 
-/// Counts up and shows the count.
+/// Increments and prints a count.
 pub(crate) const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
 pub(crate) const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 

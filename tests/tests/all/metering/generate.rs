@@ -1,12 +1,12 @@
-//! Random modules, as text: all that has a price of its own, in every position that control can reach it from or not.
+//! Random modules, as text: everything with its own price, in every position that control can or cannot reach.
 //!
-//! The same seed gives the same module. None is bound to end by itself: the budget ends it.
+//! The same seed gives the same module. None is guaranteed to end by itself: the budget ends it.
 
 use std::fmt::Write as _;
 
 use glovebox_tests::model::Dice;
 
-/// A type of a value. No SIMD and no references: the interpreters have none.
+/// A value type. No SIMD and no references, because the interpreters use none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ty {
     I32,
@@ -30,12 +30,12 @@ impl Ty {
     }
 }
 
-/// How the lengths of `memory.copy` and its like come about.
+/// How the lengths of `memory.copy` and similar operators are computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lengths {
-    /// Constants that stand right before the operator, and what was computed.
+    /// Constants directly before the operator, and computed values.
     Plain,
-    /// Beside these constants that come through locals, the operand stack and blocks: Wasmtime sees through some of them.
+    /// Also constants passed through locals, the operand stack and blocks: Wasmtime sees through some of them.
     Hidden,
 }
 
@@ -53,7 +53,7 @@ const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
 /// A table with gaps: a call to one traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
 
-/// Locals of each type beside the parameters, by name `$i320` and so on.
+/// Locals of each type in addition to the parameters, named `$i320` and so on.
 const LOCALS: usize = 3;
 
 /// The text of a module.
@@ -119,7 +119,7 @@ fn list(word: &str, types: &[Ty]) -> String {
 struct Generator {
     dice: Dice,
     text: String,
-    /// What branches to each enclosing label carry, outermost first: the function's own.
+    /// The values that branches to each enclosing label carry, outermost first: the function's own.
     labels: Vec<Vec<Ty>>,
     /// How many more operators may nest.
     size: usize,
@@ -144,7 +144,7 @@ impl Generator {
         self.text.push('\n');
     }
 
-    /// Whether something that nests may come.
+    /// Whether a nested construct may be generated.
     fn room(&mut self) -> bool {
         self.size = self.size.saturating_sub(1);
         self.size > 0
@@ -209,7 +209,7 @@ impl Generator {
                 self.leave();
             }
             12 => {
-                // Each turn takes the parameter anew.
+                // Each iteration uses a new parameter.
                 let param = self.dice.pick(&TYPES);
                 self.value(param);
                 self.enter("loop", &[param], &[ty], &[param]);
@@ -237,7 +237,7 @@ impl Generator {
                     self.leaf(ty);
                 }
             }
-            // What leaves here gives a value of any type; what comes after it is dead.
+            // Leaving here gives a value of any type; the code after it is dead.
             15 => {
                 self.exit();
                 if self.dice.below(2) == 0 {
@@ -258,7 +258,7 @@ impl Generator {
                 self.put(&format!("i32.const {pages}\n    memory.grow"));
             }
             22 => {
-                // Without an `else`, what it takes comes out again.
+                // Without an `else`, its input types are also its output types.
                 self.value(ty);
                 self.value(I32);
                 self.enter("if", &[ty], &[ty], &[ty]);
@@ -348,7 +348,7 @@ impl Generator {
         self.put(&format!("{}.load offset={offset}", ty.name()));
     }
 
-    /// An address, mostly one that is there.
+    /// An address, usually a valid one.
     fn address(&mut self) {
         self.value(I32);
         if self.dice.below(12) != 0 {
@@ -387,7 +387,7 @@ impl Generator {
                 let number = self.some_length();
                 self.put(&format!("i32.const {number}"));
             }
-            // Nothing that was computed is a constant, whatever it is computed from.
+            // A computed value is not a constant, whatever it is computed from.
             _ => {
                 let mask = self.dice.pick(&[0, 15, 127, 255, 1_023]);
                 self.value(I32);
@@ -396,7 +396,7 @@ impl Generator {
         }
     }
 
-    /// Around the length up to which Wasmtime does not look whether there is fuel left.
+    /// A length close to that up to which Wasmtime does not check whether fuel is left.
     fn some_length(&mut self) -> usize {
         self.dice.pick(&[0, 1, 17, 127, 128, 129, 300, 2_000])
     }
@@ -433,14 +433,14 @@ impl Generator {
         self.labels.pop();
     }
 
-    /// The depth of a label to which branches carry these.
+    /// The depth of a label whose branches carry these values.
     fn label(&mut self, carried: &[Ty]) -> Option<usize> {
         let depths: Vec<usize> =
             (0..self.labels.len()).filter(|depth| self.labels[self.labels.len() - 1 - depth] == carried).collect();
         (!depths.is_empty()).then(|| self.dice.pick(&depths))
     }
 
-    /// Calls a function that gives a value of this type, with the others dropped, or one that gives none.
+    /// Calls a function that returns a value of this type, dropping the others, or one that returns none.
     fn call(&mut self, ty: Option<Ty>) {
         let of_this: Vec<usize> = (0..FUNCTIONS.len())
             .filter(|&index| match ty {
@@ -452,7 +452,7 @@ impl Generator {
         let (params, results) = FUNCTIONS[callee];
         self.values(params);
         if self.dice.below(3) == 0 {
-            // Mostly the function itself.
+            // Usually the function itself.
             match self.dice.below(8) {
                 0 => self.value(I32),
                 _ => self.put(&format!("i32.const {callee}")),
@@ -461,7 +461,7 @@ impl Generator {
         } else {
             self.put(&format!("call $f{callee}"));
         }
-        // What is above the wanted value goes, and what is beneath it stays beneath, for a local to swallow.
+        // Values above the wanted one are dropped; those beneath stay for a local to consume.
         let Some(ty) = ty else { return };
         let wanted = results.iter().position(|&result| result == ty).unwrap();
         self.drops(&results[wanted + 1..]);
@@ -473,7 +473,7 @@ impl Generator {
         }
     }
 
-    /// Leaves for good.
+    /// Leaves the function for good.
     fn exit(&mut self) {
         match self.dice.below(8) {
             0 => self.put("unreachable"),
@@ -505,7 +505,7 @@ impl Generator {
         }
     }
 
-    /// Leaves the operand stack as it is.
+    /// Leaves the operand stack unchanged.
     fn statement(&mut self) {
         if !self.room() {
             return;
@@ -567,7 +567,7 @@ impl Generator {
                 }
             }
             15 => {
-                // A branch with all that its label wants, and what it leaves when it is not taken.
+                // A branch with all values of its label, and what it leaves when not taken.
                 let label = self.dice.below(self.labels.len());
                 let carried = self.labels[self.labels.len() - 1 - label].clone();
                 self.values(&carried);
@@ -576,7 +576,7 @@ impl Generator {
                 self.drops(&carried);
             }
             16 => {
-                // What is dead ends with the block.
+                // Dead code ends with the block.
                 self.enter("block", &[], &[], &[]);
                 self.exit();
                 self.statements();
@@ -598,7 +598,7 @@ impl Generator {
         }
     }
 
-    /// Some turns that end: what most loops of a real program are.
+    /// A few iterations with an end, like most loops of a real program.
     fn counted_loop(&mut self) {
         let turns = self.dice.pick(&[1, 2, 5, 40]);
         self.put(&format!("i32.const {turns}\n    local.set $i320"));

@@ -1,7 +1,8 @@
-//! The fuel that is woven into a module is the fuel that Wasmtime counts, to the unit: the oracle is Wasmtime's own `consume_fuel`, and
-//! both run in it.
+//! The fuel counted by woven code equals the fuel that Wasmtime counts, to the unit: the oracle is Wasmtime's own
+//! `consume_fuel`, and both run in it.
 //!
-//! Random modules are made from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` says how many modules.
+//! Random modules are generated from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` sets the
+//! number of modules.
 
 mod generate;
 mod run;
@@ -10,10 +11,10 @@ use generate::Lengths;
 use glovebox_tests::model::Dice;
 use run::{Counting, End, Meter};
 
-/// More than this no random module gets, so that one that never ends is quick.
+/// The budget of a random module, so that an endless one is quick.
 const MOST: u64 = 20_000;
 
-/// How the calls of some modules ended with Wasmtime counting.
+/// How many calls ended in which way with Wasmtime counting.
 #[derive(Default, Debug)]
 struct Tally {
     modules: usize,
@@ -28,7 +29,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
 }
 
-/// Modules of seeds from the printed one on, each with many budgets: all that can be seen is the same.
+/// Compares modules from the printed seed on, each with many budgets: all observable results must be equal.
 fn compare(lengths: Lengths, modules: u64) -> Tally {
     let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -37,7 +38,7 @@ fn compare(lengths: Lengths, modules: u64) -> Tally {
     let modules = setting("GLOVEBOX_FUZZ_RUNS").unwrap_or(modules);
     println!("GLOVEBOX_FUZZ_SEED={seed} GLOVEBOX_FUZZ_RUNS={modules}");
     let oracle = Counting::new(Meter::Wasmtime);
-    // All at once, and by so little that the host is asked at nearly every check.
+    // All at once, and in slices so small that the host is called at nearly every check.
     let woven = [i64::MAX / 2, 1, 97].map(|slice| Counting::new(Meter::Woven { slice }));
     let mut tally = Tally::default();
     for seed in seed..seed + modules {
@@ -60,7 +61,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     };
 
     let compiled = oracle.compile(&plain);
-    // An instance that ran before does not run alike: each budget has a new one, and then runs again with plenty.
+    // A used instance does not behave alike: each budget has a new one, and then runs again with plenty.
     let first = &oracle.run(&compiled, &[MOST])[0];
     let mut dice = Dice::new(seed);
     let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MOST).collect();
@@ -91,7 +92,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
 fn random_modules_cost_what_wasmtime_counts() {
     let tally = compare(Lengths::Plain, 150);
     println!("{tally:?}");
-    // All endings were seen, each often.
+    // Every kind of end was seen often.
     assert!(tally.returned.min(tally.out_of_fuel).min(tally.trapped) > tally.calls / 20, "{tally:?}");
 }
 

@@ -1,4 +1,4 @@
-//! One call of a module: with Wasmtime counting its fuel, or with the counter that was woven into it.
+//! One call of a module, with Wasmtime counting its fuel or with the woven counter.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -9,43 +9,43 @@ use wasmtime::{
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It gave these, as bits.
+    /// It returned these values, as bits.
     Returned(Vec<u64>),
     OutOfFuel,
     Trapped(Trap),
 }
 
-/// What can be seen of a call.
+/// The observable result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) end: End,
-    /// At most the budget. Of a call that trapped Wasmtime does not know it to the unit.
+    /// At most the budget. For a call that trapped, Wasmtime does not know it to the unit.
     pub(crate) used: Option<u64>,
     /// A hash of the memory, its size included.
     pub(crate) memory: u64,
     pub(crate) globals: Vec<u64>,
-    /// The calls of the host: what was passed, and the fuel that was left at that moment.
+    /// The calls of the host: the argument, and the fuel left at that moment.
     pub(crate) calls: Vec<(i32, u64)>,
 }
 
-/// Who counts.
+/// What counts the fuel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meter {
     /// Wasmtime: the oracle.
     Wasmtime,
-    /// The module itself. Its host hands out the budget in slices of this size.
+    /// The module itself. Its host provides the budget in slices of this size.
     Woven { slice: i64 },
 }
 
 #[derive(Default)]
 struct Host {
     calls: Vec<(i32, u64)>,
-    /// What was not handed out yet.
+    /// The part not provided yet.
     reserve: i64,
     slice: i64,
 }
 
-/// Modules that are compiled alike but for who counts.
+/// Modules compiled in the same way but for the counting.
 pub(crate) struct Counting {
     engine: Engine,
     meter: Meter,
@@ -56,13 +56,13 @@ impl Counting {
         let mut config = Config::new();
         config
             .consume_fuel(matches!(meter, Meter::Wasmtime))
-            // As the engine: its checks change what Wasmtime sees of constants.
+            // As in the engine: its checks change what Wasmtime knows about constants.
             .epoch_interruption(true)
             .cranelift_opt_level(OptLevel::None)
-            // Frames of the woven code are larger, and no budget here is used up before this stack is.
+            // Frames of woven code are larger, and every budget is exhausted before this stack.
             .max_wasm_stack(8 << 20)
             .async_stack_size(16 << 20)
-            // What an operation gives that has no number is the same in all code.
+            // NaN results must be the same in all code.
             .cranelift_nan_canonicalization(true);
         Self { engine: Engine::new(&config).unwrap(), meter }
     }
@@ -71,14 +71,14 @@ impl Counting {
         Module::new(&self.engine, module).unwrap_or_else(|error| panic!("{:?}: {error:?}", self.meter))
     }
 
-    /// The same instance is called with one budget after the other.
+    /// Calls the same instance with one budget after the other.
     pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<Seen> {
         let mut store = Store::new(&self.engine, Host::default());
         store.set_epoch_deadline(u64::MAX / 2);
         if let Meter::Woven { slice } = self.meter {
             store.data_mut().slice = slice;
         } else {
-            // A start function or data could use some; none here has either.
+            // A start function or data could use some; these modules have neither.
             store.set_fuel(u64::MAX / 2).unwrap();
         }
         let instance = linker(&self.engine).instantiate(&mut store, module).unwrap();
@@ -95,7 +95,7 @@ fn linker(engine: &Engine) -> Linker<Host> {
     linker
 }
 
-/// Notes what is left, and charges `cost` where it is one.
+/// Records what is left, and charges `cost` if it is one.
 fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     let price = u64::try_from(cost).unwrap_or(0);
     let left = if let Some(counter) = counter(&mut caller) {
@@ -111,7 +111,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     cost
 }
 
-/// What the shim does where the counter has run out: 0 to go on, 1 to unwind.
+/// The shim's function for an exhausted counter: 0 to go on, 1 to unwind.
 fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     let counter = counter(&mut caller).unwrap();
     let held = counter.get(&mut caller).unwrap_i64() + 1;

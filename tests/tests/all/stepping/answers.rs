@@ -151,7 +151,7 @@ except tools.ToolTimeout: print('late')",
 
 #[test]
 fn calls_that_were_left_unanswered_make_no_tool_refused() {
-    // A handler that does not come back counts against its tool; nothing runs for these.
+    // A handler that does not return counts against its tool; nothing runs for these.
     let sandbox = stepped(Language::Python, &[], |policy| {
         policy.limits.tool_timeout_ms = 1;
         policy.limits.tool_calls = 200;

@@ -1,4 +1,4 @@
-//! How started executions end other than by themselves.
+//! The ends of started executions other than by themselves.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -10,13 +10,13 @@ use super::{BOTH, LONG, answer, done, needs, of, start, stepped, text};
 const LOOPS: (&str, &str) = ("print('on', flush=True)\nwhile True: pass", "console.log('on'); for (;;) {}");
 const ASKS: (&str, &str) = ("print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
 
-/// What tells when everything that held it is gone.
+/// A listener that tells when everything holding it has been dropped.
 fn alarm() -> (impl FnMut(Stream, &[u8]) + Send + 'static, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     (move |_, _: &[u8]| tell.send(()).unwrap_or_default(), told)
 }
 
-/// Waits until what would tell is gone.
+/// Waits until the listener has been dropped.
 fn until_gone(told: &mpsc::Receiver<()>) {
     loop {
         match told.recv_timeout(LONG) {

@@ -12,17 +12,17 @@ use glovebox::{Execution, Language, Policy, Request, Sandbox, Started, Step, Too
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 
-/// Long against anything here, short against a test that hangs.
+/// Long compared with anything here, short compared with a test that hangs.
 const LONG: Duration = Duration::from_secs(300);
 
 const BOTH: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// What the caller answers.
+/// The caller's own tool.
 fn ask() -> Tool {
     Tool::new("ask", "Asks.").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped()
 }
 
-/// A sandbox with the caller's `ask` and these, and much time.
+/// A sandbox with the caller's `ask` and these tools, and a long timeout.
 fn stepped(language: Language, tools: &[Tool], edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 600_000;
@@ -45,7 +45,7 @@ fn needs(started: &Started, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
     }
 }
 
-/// What it then comes to.
+/// The execution's result after these answers.
 fn done(started: &Started, answers: Vec<ToolAnswer>) -> Arc<Execution> {
     match started.advance(answers, Some(LONG)).unwrap() {
         Step::Done(execution) => execution,
@@ -57,18 +57,18 @@ fn answer(request: &ToolRequest, value: impl Into<Value>) -> ToolAnswer {
     ToolAnswer::value(request.id, &value.into())
 }
 
-/// What the requests' `q` are.
+/// The `q` of each request.
 fn questions(requests: &[ToolRequest]) -> Vec<Value> {
     requests.iter().map(|request| request.values()["q"].clone()).collect()
 }
 
-/// What an execution that completed wrote.
+/// The output of an execution that completed.
 fn text(execution: &Execution) -> String {
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
     execution.stdout.text()
 }
 
-/// The script in one of the languages.
+/// The script in this language.
 fn of(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
     if language == Language::Python { python } else { javascript }
 }

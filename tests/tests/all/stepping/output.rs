@@ -1,4 +1,4 @@
-//! Output while it runs and afterwards.
+//! Output during and after the execution.
 
 use std::time::Duration;
 

@@ -1,15 +1,15 @@
-//! Whether a path matches.
+//! Matching a path against a pattern.
 
 use std::iter;
 use std::mem;
 
 use super::parser::{Chosen, Token};
 
-/// A pattern as a machine with states, all of which are pursued at once: a path takes time in proportion to its length times that
-/// of the pattern, whatever they are.
+/// A pattern as an automaton that follows all its states at once: matching takes time in proportion to the length of
+/// the path times that of the pattern.
 pub(in super::super) struct Matcher {
-    /// At most one for each byte of the pattern, and [`State::End`]. What a state leads to stands before it, so that one pass
-    /// from the last to the first finds all that is reached without a character.
+    /// At most one for each byte of the pattern, and [`State::End`]. A state comes after those it leads to, so that one
+    /// pass from the last to the first finds all states that are reached without a character.
     states: Vec<State>,
     start: usize,
 }
@@ -19,7 +19,7 @@ enum State {
     End,
     /// One character.
     One { chosen: Chosen, then: usize },
-    /// Any number of characters, slashes too or none.
+    /// Any number of characters, with or without slashes.
     Run { slashes: bool, then: usize },
     /// All of these.
     Fork(Vec<usize>),
@@ -36,7 +36,7 @@ impl Matcher {
         self.run(path).0
     }
 
-    /// Whether it matches, and how many steps that took.
+    /// Whether a path matches, and how many steps that took.
     pub(super) fn run(&self, path: &str) -> (bool, usize) {
         let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
         now.insert(self.start);
@@ -77,8 +77,8 @@ impl Matcher {
         (matches, steps)
     }
 
-    /// Where `tokens` begin when `then` follows them: from their end to their beginning, since a state is made from what it leads
-    /// to.
+    /// Adds `tokens`, followed by the state `then`, and returns their first state. Works backwards, because a state
+    /// refers to its successors.
     fn sequence(&mut self, tokens: Vec<Token>, then: usize) -> usize {
         tokens.into_iter().rev().fold(then, |then, token| match token {
             Token::One(chosen) => self.state(State::One { chosen, then }),
@@ -125,7 +125,7 @@ impl Chosen {
         }
     }
 
-    /// How many comparisons [`Chosen::has`] makes beyond the first.
+    /// The number of comparisons of [`Chosen::has`] beyond the first.
     fn steps(&self) -> usize {
         match self {
             Self::Exactly(_) | Self::OfName => 0,
@@ -134,10 +134,10 @@ impl Chosen {
     }
 }
 
-/// A set of states, a bit each.
+/// A set of states, as bits.
 struct Set {
     words: Vec<u64>,
-    /// No word behind this one has a bit.
+    /// No word from here on has a bit set.
     top: usize,
 }
 

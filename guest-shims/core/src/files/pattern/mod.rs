@@ -8,24 +8,24 @@ mod tests;
 use super::{FileError, path};
 use matcher::Matcher;
 
-/// The longest pattern, as the longest path.
-const PATTERN_BYTES_MOST: usize = 4_096;
+/// The longest pattern, equal to the longest path.
+const MAX_PATTERN_BYTES: usize = 4_096;
 
 /// A pattern of paths.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The directories at its beginning that are names and nothing else: only below them is looked. A host directory is
-    /// listed when first looked at, and may be large.
+    /// The literal directories at its beginning: only they are searched. A host directory is listed on first access,
+    /// and may be large.
     pub(super) prefix: Vec<String>,
-    /// How many names below the prefix it can match.
-    pub(super) depth_most: usize,
+    /// The maximum number of names below the prefix that it can match.
+    pub(super) max_depth: usize,
 }
 
 impl Pattern {
     pub(super) fn parse(pattern: &str) -> Result<Self, FileError> {
         let wrong = |reason: String| FileError::Pattern { pattern: pattern.chars().take(100).collect(), reason };
-        if pattern.len() > PATTERN_BYTES_MOST {
-            return Err(wrong(format!("it is over {PATTERN_BYTES_MOST} bytes long; shorten it")));
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return Err(wrong(format!("it is over {MAX_PATTERN_BYTES} bytes long; shorten it")));
         }
         if let Some(reason) = path::fault(pattern) {
             return Err(wrong(format!("it {reason}")));
@@ -35,7 +35,7 @@ impl Pattern {
         let dirs = names.split_last().map_or(&[][..], |(_, dirs)| dirs);
         let is_name = |name: &&&str| !name.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let prefix: Vec<String> = dirs.iter().take_while(is_name).map(|name| (*name).to_owned()).collect();
-        let depth_most = if pattern.contains("**") { usize::MAX } else { names.len() - prefix.len() };
-        Ok(Self { matcher, prefix, depth_most })
+        let max_depth = if pattern.contains("**") { usize::MAX } else { names.len() - prefix.len() };
+        Ok(Self { matcher, prefix, max_depth })
     }
 }

@@ -1,4 +1,4 @@
-//! What a pattern says.
+//! Parsing of patterns.
 //!
 //! The language is that of the crate `globset`, which a test compares it with. The crate itself would bring half a megabyte of
 //! regular expressions into every provider component.
@@ -7,8 +7,8 @@ use std::iter::Peekable;
 use std::mem;
 use std::str::Chars;
 
-/// How deeply alternatives stand in one another: what goes through them goes one call deeper for each.
-const DEPTH_MOST: usize = 32;
+/// How deeply alternatives may nest: each level is one more recursion.
+const MAX_DEPTH: usize = 32;
 
 /// A part of a pattern.
 #[derive(Debug)]
@@ -17,28 +17,28 @@ pub(super) enum Token {
     One(Chosen),
     /// `*`: any number of characters of a name.
     Star,
-    /// `**/` at the beginning: nothing, or directories with the slash behind them.
+    /// `**/` at the beginning: nothing, or directories with a trailing slash.
     Dirs,
     /// `/**/`: a slash, and then [`Token::Dirs`].
     SlashDirs,
-    /// `/**` at the end: a slash and whatever follows.
+    /// `/**` at the end: a slash and everything after it.
     SlashAll,
-    /// `{a,b}`, without those that are empty: `globset` passes over them, `{}` and `{{},}` too.
+    /// `{a,b}`, without empty ones: `globset` skips them, in `{}` and `{{},}` too.
     Alternatives(Vec<Vec<Token>>),
 }
 
-/// Which character it may be.
+/// Which characters match.
 #[derive(Debug)]
 pub(super) enum Chosen {
-    /// This one.
+    /// Exactly this one.
     Exactly(char),
-    /// Any of a name: `?`.
+    /// Any character of a name: `?`.
     OfName,
-    /// One in these ranges, both ends included, or else one in none of them. A slash is a character like any other here.
+    /// A character in these ranges, both ends included, or in none of them. A slash is an ordinary character here.
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-/// The parts of a pattern, or what is wrong with it.
+/// The parts of a pattern, or why it is invalid.
 pub(super) fn parse(pattern: &str) -> Result<Vec<Token>, String> {
     let mut parser =
         Parser { chars: pattern.chars().peekable(), last: None, before: None, tokens: Vec::new(), open: Vec::new() };
@@ -47,7 +47,7 @@ pub(super) fn parse(pattern: &str) -> Result<Vec<Token>, String> {
         return Err("a `{` has no `}`; write `\\{` for the character".to_owned());
     }
     Ok(match &*parser.tokens {
-        // `**` is everything; elsewhere directories end with a slash.
+        // `**` matches everything; elsewhere directories end with a slash.
         [Token::Dirs] => vec![Token::Dirs, Token::Star],
         _ => parser.tokens,
     })
@@ -55,20 +55,20 @@ pub(super) fn parse(pattern: &str) -> Result<Vec<Token>, String> {
 
 struct Parser<'a> {
     chars: Peekable<Chars<'a>>,
-    /// The character taken last, and the one before it.
+    /// The last character, and the one before it.
     last: Option<char>,
     before: Option<char>,
-    /// The sequence that is being read: the pattern's, or that of the innermost alternative.
+    /// The sequence being parsed: the pattern's, or that of the innermost alternative.
     tokens: Vec<Token>,
-    /// The alternatives that are being read, the innermost last.
+    /// The alternatives being parsed, the innermost last.
     open: Vec<Open>,
 }
 
-/// Alternatives whose end is not reached.
+/// Alternatives that have not been closed.
 struct Open {
-    /// What stands before them in their sequence.
+    /// The sequence before them.
     outside: Vec<Token>,
-    /// Those that are complete.
+    /// The completed alternatives.
     branches: Vec<Vec<Token>>,
 }
 
@@ -79,8 +79,8 @@ impl Parser<'_> {
                 '?' => self.tokens.push(Token::One(Chosen::OfName)),
                 '*' => self.star(),
                 '[' => self.class()?,
-                '{' if self.open.len() == DEPTH_MOST => {
-                    return Err(format!("its alternatives are over {DEPTH_MOST} levels deep; flatten them"));
+                '{' if self.open.len() == MAX_DEPTH => {
+                    return Err(format!("its alternatives are nested more than {MAX_DEPTH} levels deep; flatten them"));
                 }
                 '{' => {
                     self.open.push(Open { outside: mem::take(&mut self.tokens), branches: Vec::new() });
@@ -116,12 +116,12 @@ impl Parser<'_> {
         branches.push(mem::replace(&mut self.tokens, outside));
         let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
         branches.retain(|branch| !branch.iter().all(is_nothing));
-        // Even without any: what follows them is not at the beginning.
+        // Even if empty: what follows them is not at the beginning.
         self.tokens.push(Token::Alternatives(branches));
         Ok(())
     }
 
-    /// `**` is directories only between slashes and at the ends of a pattern or an alternative.
+    /// `**` matches directories only between slashes and at the ends of a pattern or an alternative.
     fn star(&mut self) {
         let after_slash = self.before == Some('/');
         if self.chars.next_if_eq(&'*').is_none() {
@@ -143,7 +143,7 @@ impl Parser<'_> {
             if !after_slash || !(is_end || next == Some('/')) {
                 return self.within_name();
             }
-            // The slash before is part of it; so are directories before, `**/**`.
+            // It includes the slash before it, and directories before that, as in `**/**`.
             match self.tokens.pop() {
                 Some(Token::Dirs) => self.tokens.push(Token::Dirs),
                 _ if is_end => self.tokens.push(Token::SlashAll),
@@ -155,14 +155,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Stars beside one another are one.
+    /// Adjacent stars are one.
     fn within_name(&mut self) {
         if !matches!(self.tokens.last(), Some(Token::Star)) {
             self.tokens.push(Token::Star);
         }
     }
 
-    /// As in POSIX, `]` stands for itself where it is first, `-` where it is first or last, and `\` everywhere.
+    /// As in POSIX, `]` is literal where it is first, `-` where it is first or last, and `\` everywhere.
     fn class(&mut self) -> Result<(), String> {
         let negated = matches!(self.chars.peek(), Some('!' | '^'));
         if negated {

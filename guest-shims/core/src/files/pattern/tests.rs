@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::{PATTERN_BYTES_MOST, matcher::Matcher, parser};
+use super::{MAX_PATTERN_BYTES, matcher::Matcher, parser};
 
 fn ours(pattern: &str) -> Result<Matcher, String> {
     parser::parse(pattern).map(Matcher::new)
@@ -144,7 +144,7 @@ fn a_refusal_says_what_to_write() {
 
 /// The longest of these, with as much at its end as makes it a pattern.
 fn longest(before: &str, piece: &str, behind: &str) -> String {
-    let count = (PATTERN_BYTES_MOST - before.len() - behind.len()) / piece.len();
+    let count = (MAX_PATTERN_BYTES - before.len() - behind.len()) / piece.len();
     before.to_owned() + &piece.repeat(count) + behind
 }
 

@@ -129,14 +129,14 @@ fn entropy_has_a_key_or_none() {
 fn claimed_sizes_are_held_against_what_is_there() {
     let sample = Sample::new();
     refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "ends too early");
-    refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "something follows");
+    refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "bytes after its end");
     let mut forged = Forged::new(&sample).ranges(&[]);
     forged.info.wasi_bytes = 10;
     refused(&sample, &forged, "ends too early");
     forged.body.extend_from_slice(&[0; 10]);
     sample.decode(&forged.bytes()).unwrap();
     forged.body.push(0);
-    refused(&sample, &forged, "something follows");
+    refused(&sample, &forged, "bytes after its end");
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn labels_cannot_write_on_a_terminal() {
     for label in ["", "\x1b[2J", "a b", "ä", "a/b", &long] {
         let mut forged = Forged::new(&sample).ranges(&[]);
         forged.info.runtime = label.into();
-        refused(&sample, &forged, "name cannot be one");
+        refused(&sample, &forged, "name is invalid");
         let mut forged = Forged::new(&sample).ranges(&[]);
         forged.info.version = Some(label.into());
-        refused(&sample, &forged, "name cannot be one");
+        refused(&sample, &forged, "name is invalid");
         let mut forged = Forged::new(&sample).ranges(&[]);
         forged.info.image_sha256 = label.into();
-        refused(&sample, &forged, "no SHA-256");
+        refused(&sample, &forged, "not a SHA-256");
     }
 }
 
@@ -191,7 +191,7 @@ fn a_bomb_is_not_unpacked() {
     let bomb = encoder.finish().unwrap();
     let begun = std::time::Instant::now();
     let error = sample.decode(&seal(&Forged::new(&sample).info, &bomb)).unwrap_err();
-    assert!(error.to_string().contains("something follows"), "{error}");
+    assert!(error.to_string().contains("bytes after its end"), "{error}");
     assert!(begun.elapsed().as_millis() < 1_000, "{:?}", begun.elapsed());
 }
 

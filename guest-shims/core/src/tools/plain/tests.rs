@@ -169,8 +169,8 @@ fn a_check_has_an_end_at_so_many_levels() {
     let plain = Plain::of(&json!({"items": {"$ref": "#"}})).unwrap();
     let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
     // Each level of the value is two of schemas, the reference's own among them.
-    assert!(plain.check(&nested(LEVELS_MOST / 2 - 1)).is_ok(), "at");
-    let over = plain.check(&nested(LEVELS_MOST / 2)).unwrap_err();
+    assert!(plain.check(&nested(MAX_LEVELS / 2 - 1)).is_ok(), "at");
+    let over = plain.check(&nested(MAX_LEVELS / 2)).unwrap_err();
     assert_eq!(over.words().1, "it nests too deep to be held to the schema", "over");
     assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
 }

@@ -1,17 +1,17 @@
-//! Whether what was typed so far is all of it. The language's own parser says so, in a guest of its own: the session that
-//! the text is for is not touched.
+//! Checks whether the input so far is complete. The language's own parser decides, in a separate guest: the session for
+//! which the text is meant is not affected.
 
 use glovebox::{Diagnostic, Language, Outcome, Request, Sandbox};
 
 const PYTHON: &str = include_str!("complete.py");
 
-/// What may follow JavaScript that is cut off: another line, the end of a template, the end of a comment.
+/// Possible continuations of incomplete JavaScript: another line, the end of a template, the end of a comment.
 const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 
-/// Tells complete input from input that goes on.
+/// Distinguishes complete input from incomplete input.
 #[derive(Clone, Debug)]
 pub(super) struct Parser {
-    /// Of the session's runtime, under the default policy: no host directory is seen there.
+    /// For the session's runtime, under the default policy: without host directories.
     sandbox: Sandbox,
 }
 
@@ -20,7 +20,7 @@ impl Parser {
         Self { sandbox }
     }
 
-    /// Whether `typed` is the beginning of something. What is wrong in itself is not: running it says what is wrong.
+    /// Whether `typed` is an incomplete input. An invalid input is complete: running it reports the error.
     pub(super) fn needs_more(&self, typed: &str) -> bool {
         match self.sandbox.language() {
             Language::Python => {
@@ -28,7 +28,7 @@ impl Parser {
                 checked.is_ok_and(|execution| execution.outcome == Outcome::Exited { code: 0 })
             }
             Language::JavaScript => {
-                // The parser names the place it got to. Where that moves when something follows, it had got to the end.
+                // The parser reports how far it got. If that moves when text is appended, it had reached the end.
                 let Some(at) = self.first_error(typed) else { return false };
                 JAVASCRIPT_SUFFIXES.iter().any(|suffix| self.first_error(&format!("{typed}{suffix}")) != Some(at))
             }

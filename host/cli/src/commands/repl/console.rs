@@ -1,4 +1,4 @@
-//! The loop: reads, runs, shows.
+//! The loop: reads, runs, prints.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +15,8 @@ use glovebox::{
 
 use super::{
     directive::{self, Directive},
-    held::Held,
     lines::{Input, Lines, prompt},
+    session::ReplSession,
     undo,
 };
 use crate::{
@@ -27,33 +27,39 @@ use crate::{
     terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
-/// The most that `:load` reads: what it makes is held to the limits.
-const LOAD_BYTES_MOST: u64 = 1 << 30;
+/// The maximum that `:load` reads; the session's own limits apply to the content.
+const MAX_LOAD_BYTES: u64 = 1 << 30;
 
-/// Sessions, and which of them the next input is for.
+/// The sessions, and the one for the next input.
 pub(super) struct Console {
     sandbox: Sandbox,
     lines: Lines,
-    sessions: BTreeMap<String, Held>,
+    sessions: BTreeMap<String, ReplSession>,
     current: String,
-    /// Seals what is saved to files.
+    /// Seals sessions saved to files.
     key: Option<SessionKey>,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 enum Next {
     Input,
     Leave { exit_code: i32 },
 }
 
 impl Console {
-    /// Begins with one session.
-    pub(super) fn new(sandbox: Sandbox, lines: Lines, name: &str, session: Held, key: Option<SessionKey>) -> Self {
+    /// Starts with one session.
+    pub(super) fn new(
+        sandbox: Sandbox,
+        lines: Lines,
+        name: &str,
+        session: ReplSession,
+        key: Option<SessionKey>,
+    ) -> Self {
         let sessions = BTreeMap::from([(name.to_owned(), session)]);
         Self { sandbox, lines, sessions, current: name.to_owned(), key }
     }
 
-    /// Reads, runs and shows until there is no more to read, and gives the process's exit code.
+    /// Reads, runs and prints until the end of the input, and returns the process's exit code.
     pub(super) fn run(mut self) -> anyhow::Result<i32> {
         if self.lines.is_terminal() {
             out(&self.greeting())?;
@@ -71,7 +77,7 @@ impl Console {
                 Ok(Next::Input) => {}
                 Ok(Next::Leave { exit_code }) => break exit_code,
                 Err(error) if terminal::is_broken_pipe(&error) => return Err(error),
-                // What is in the session is worth more than an exit code.
+                // The session's content is worth more than an exit code.
                 Err(error) => terminal::report(&error),
             }
         };
@@ -90,24 +96,24 @@ impl Console {
         format!("{language} {version} in glovebox {}; `:help` helps, Ctrl-D leaves\n", env!("CARGO_PKG_VERSION"))
     }
 
-    fn held(&self) -> anyhow::Result<&Held> {
+    fn active(&self) -> anyhow::Result<&ReplSession> {
         self.sessions.get(&self.current).context("the current session is gone")
     }
 
     fn session(&self) -> anyhow::Result<Session> {
-        self.held()?.session()
+        self.active()?.session()
     }
 
     /// Runs an input and shows its value.
     fn execute(&self, text: &str) -> anyhow::Result<Next> {
-        let (held, session) = (self.held()?, self.session()?);
+        let (active, session) = (self.active()?, self.session()?);
         undo::remember(&session)?;
         let (passed, executed) = interrupt::stoppable(|token| {
             let passed = Passthrough::new(token);
             let listener = passed.clone();
             let request =
                 Request::new(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
-            (passed, held.run(request))
+            (passed, active.run(request))
         });
         if let Some(error) = passed.failure() {
             if error.kind() == io::ErrorKind::BrokenPipe {
@@ -117,7 +123,7 @@ impl Console {
         }
         let execution = executed.map_err(|error| match session.ended() {
             Some(_) => {
-                let hint = "`:reset` begins again, `:load FILE` brings a saved session back";
+                let hint = "`:reset` starts a new session, `:load FILE` restores a saved one";
                 Hinted::new("cannot run this", hint).because(error).into()
             }
             None => error.context("cannot run this"),
@@ -128,14 +134,14 @@ impl Console {
             // Nobody is there to type something else.
             Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
             _ if session.ended().is_some() => {
-                note(held.after_its_end());
+                note(active.after_its_end());
                 Next::Input
             }
             _ => Next::Input,
         })
     }
 
-    /// Shows what an execution's own output does not.
+    /// Prints what an execution's own output does not show.
     fn show(&self, execution: &Execution) -> io::Result<()> {
         let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
         if is_open && self.lines.is_terminal() {
@@ -148,7 +154,7 @@ impl Console {
         Ok(())
     }
 
-    /// Does what a directive says.
+    /// Runs a directive.
     fn direct(&mut self, line: &str) -> anyhow::Result<Next> {
         match directive::parse(line)? {
             Directive::Help(name) => out(&directive::help(name.as_deref())?)?,
@@ -157,7 +163,7 @@ impl Console {
             Directive::Switch(None) => out(&self.listed())?,
             Directive::Undo(count) => {
                 let undone = undo::undo(&self.session()?, count)?;
-                self.held()?.save()?;
+                self.active()?.save()?;
                 note(&undone);
             }
             Directive::Save(path) => {
@@ -187,13 +193,13 @@ impl Console {
     fn fork(&mut self, name: String) -> anyhow::Result<()> {
         if self.sessions.contains_key(&name) {
             return Err(Hinted::new(
-                format!("there is a session `{name}` already"),
+                format!("a session `{name}` already exists"),
                 "choose another name; `:switch` lists them",
             )
             .into());
         }
-        let fork = self.held()?.fork(&name)?;
-        note(&format!("`{name}` has all that `{}` has; `:switch {name}` goes there", self.current));
+        let fork = self.active()?.fork(&name)?;
+        note(&format!("`{name}` is a copy of `{}`; `:switch {name}` goes there", self.current));
         self.sessions.insert(name, fork);
         Ok(())
     }
@@ -210,7 +216,7 @@ impl Console {
         Ok(())
     }
 
-    /// The sessions, the current one marked.
+    /// The sessions, with the current one marked.
     fn listed(&self) -> String {
         let mut text = String::new();
         for (name, session) in &self.sessions {
@@ -227,19 +233,19 @@ impl Console {
         let what = format!("session file `{path}`");
         let file = File::open(path)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
-        let state = bounded(&what, file, LOAD_BYTES_MOST, "--max-bytes of `glovebox session import`")?;
+        let state = bounded(&what, file, MAX_LOAD_BYTES, "--max-bytes of `glovebox session import`")?;
         let mut options = ResumeOptions::default();
         options.key.clone_from(&self.key);
         self.sandbox.resume(&state, options).with_context(|| format!("cannot load {what}"))
     }
 
-    /// Puts another session in the place of the current one.
+    /// Replaces the current session.
     fn replace(&mut self, other: Session) -> anyhow::Result<()> {
         self.sessions.get_mut(&self.current).context("the current session is gone")?.replace(other)
     }
 }
 
-/// The limits of one input, as a policy file has them.
+/// The limits of one input, in the format of a policy file.
 fn limits(sandbox: &Sandbox) -> String {
     let policy = sandbox.policy().to_toml();
     let lines = policy.lines().skip_while(|line| *line != "[limits]").skip(1).take_while(|line| !line.is_empty());

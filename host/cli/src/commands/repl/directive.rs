@@ -1,10 +1,10 @@
-//! What can be typed beside code: `:fork`, `:undo` and the like.
+//! Commands of the REPL: `:fork`, `:undo` and the like.
 
 use std::fmt::Write as _;
 
 use crate::terminal::Hinted;
 
-/// What a line that begins with a colon asks for. A colon begins nothing in either language.
+/// The command in a line that begins with a colon, which no code in either language does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Directive {
     Help(Option<String>),
@@ -19,7 +19,7 @@ pub(super) enum Directive {
     Quit,
 }
 
-/// A directive as it is explained.
+/// The description of a command.
 struct Entry {
     name: &'static str,
     arguments: &'static str,
@@ -32,25 +32,25 @@ const ENTRIES: [Entry; 10] = [
         name: "help",
         arguments: "[COMMAND]",
         summary: "explain the commands, or one of them",
-        details: "A command's name can be cut short as long as it is clear: `:q` is `:quit`.",
+        details: "A command's name can be abbreviated as long as it is unambiguous: `:q` is `:quit`.",
     },
     Entry {
         name: "fork",
         arguments: "NAME",
-        summary: "make a second session that has everything this one has",
-        details: "Variables, functions, imports, files: all of it is there in both, and from then on neither sees what the\n\
+        summary: "make a second session that is a copy of this one",
+        details: "Both have all variables, functions, imports and files, and from then on neither sees what the\n\
                   other does. You stay in this one; `:switch NAME` goes to the other.",
     },
     Entry {
         name: "switch",
         arguments: "[NAME]",
         summary: "go to another session, or list them",
-        details: "The one you leave stays as it is.",
+        details: "The one you leave is unchanged.",
     },
     Entry {
         name: "undo",
         arguments: "[N]",
-        summary: "take back the last input, or the last N",
+        summary: "undo the last input, or the last N",
         details: "Variables and files are again what they were before it. What was printed stays printed, and what was\n\
                   written to host directories stays written.",
     },
@@ -58,42 +58,42 @@ const ENTRIES: [Entry; 10] = [
         name: "save",
         arguments: "FILE",
         summary: "write the session to a host file",
-        details: "`:load FILE` brings it back, here or on another machine with the same interpreter. Anything in its\n\
+        details: "`:load FILE` restores it, here or on another machine with the same interpreter. Anything in its\n\
                   variables is in the file.",
     },
     Entry {
         name: "load",
         arguments: "FILE",
         summary: "replace this session by one from a host file",
-        details: "What this session holds is gone unless you `:save` or `:fork` it first.",
+        details: "The content of this session is lost unless you `:save` or `:fork` it first.",
     },
     Entry {
         name: "files",
         arguments: "[PATTERN]",
-        summary: "list the files in /app, all or those that match",
-        details: "A pattern is as in shells, with `**` for any directories: `:files 'src/**'`, `:files *.csv`.",
+        summary: "list the files in /app, all or those that match a pattern",
+        details: "Patterns work as in shells, with `**` for any directories: `:files 'src/**'`, `:files *.csv`.",
     },
     Entry {
         name: "limits",
         arguments: "",
-        summary: "show what an input may use",
-        details: "They hold for each input by itself. Flags set them when the REPL starts: `glovebox repl --fuel N`.",
+        summary: "show the limits of an input",
+        details: "They apply to each input separately. Flags set them when the REPL starts: `glovebox repl --fuel N`.",
     },
     Entry {
         name: "reset",
         arguments: "",
-        summary: "begin again with a new, empty session",
-        details: "Its variables and files are gone. Other sessions stay.",
+        summary: "start again with a new, empty session",
+        details: "Its variables and files are lost. Other sessions stay.",
     },
     Entry { name: "quit", arguments: "", summary: "leave, as Ctrl-D does", details: "" },
 ];
 
-/// Whether a line is meant as a directive.
+/// Whether a line is a command.
 pub(super) fn is_one(line: &str) -> bool {
     line.starts_with(':')
 }
 
-/// The directives that begin like this, as they would be typed.
+/// The commands that begin with this, as they would be typed.
 pub(super) fn completions(typed: &str) -> Vec<String> {
     let begun = typed.trim_start_matches(':');
     let fitting = ENTRIES.iter().filter(|entry| entry.name.starts_with(begun));
@@ -113,7 +113,7 @@ fn find(name: &str) -> Result<&'static Entry, Hinted> {
     }
 }
 
-/// Reads a line that begins with a colon.
+/// Parses a line that begins with a colon.
 pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
     let line = line.trim_start_matches(':').trim();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -122,12 +122,12 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
     let usage = || format!("write `:{} {}`", entry.name, entry.arguments);
     let optional = || (!rest.is_empty()).then(|| rest.to_owned());
     let required = || match rest {
-        "" => Err(Hinted::new(format!("`:{}` needs to know which", entry.name), usage())),
+        "" => Err(Hinted::new(format!("`:{}` needs an argument", entry.name), usage())),
         rest => Ok(rest.to_owned()),
     };
     let none = |directive| match rest {
         "" => Ok(directive),
-        _ => Err(Hinted::new(format!("`:{}` takes nothing after it", entry.name), usage())),
+        _ => Err(Hinted::new(format!("`:{}` takes no argument", entry.name), usage())),
     };
     match entry.name {
         "help" => Ok(Directive::Help(optional())),
@@ -136,7 +136,7 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
         "undo" if rest.is_empty() => Ok(Directive::Undo(1)),
         "undo" => match rest.parse() {
             Ok(count) if count > 0 => Ok(Directive::Undo(count)),
-            _ => Err(Hinted::new(format!("`{rest}` is no number of inputs"), usage())),
+            _ => Err(Hinted::new(format!("`{rest}` is not a number of inputs"), usage())),
         },
         "save" => required().map(Directive::Save),
         "load" => required().map(Directive::Load),
@@ -147,12 +147,12 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
     }
 }
 
-/// Without the quotes around it that a shell would have taken off.
+/// Removes quotes that a shell would have removed.
 fn unquoted(text: &str) -> &str {
     ['\'', '"'].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).unwrap_or(text)
 }
 
-/// What `:help` says.
+/// The output of `:help`.
 pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
     let typed = |entry: &Entry| format!(":{} {}", entry.name, entry.arguments).trim_end().to_owned();
     let mut text = String::new();
@@ -203,10 +203,10 @@ mod tests {
             (":", "there is no command `:`"),
             (":frok b", "there is no command `:frok`"),
             (":s x", "`:s` could be `:switch` or `:save`"),
-            (":fork", "`:fork` needs to know which"),
-            (":quit now", "`:quit` takes nothing after it"),
-            (":undo 0", "`0` is no number of inputs"),
-            (":undo all", "`all` is no number of inputs"),
+            (":fork", "`:fork` needs an argument"),
+            (":quit now", "`:quit` takes no argument"),
+            (":undo 0", "`0` is not a number of inputs"),
+            (":undo all", "`all` is not a number of inputs"),
         ] {
             assert_eq!(parse(line).unwrap_err().to_string(), message, "{line}");
         }

@@ -1,4 +1,4 @@
-//! Where input comes from: a person at a terminal, with editing and a history, or a file or pipe, line by line.
+//! The source of input: a person at a terminal, with editing and a history, or a file or pipe, line by line.
 
 use std::{
     io::{self, BufRead, Read},
@@ -20,28 +20,28 @@ use rustyline::{
 use super::{complete::Parser, directive};
 use crate::terminal::{HEAD, Hinted};
 
-/// How many inputs the history keeps.
+/// The number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
-/// A longer input is not kept in it: it was pasted, and would be again.
+/// A longer input is not added: it was pasted, and can be pasted again.
 const HISTORY_ENTRY_BYTES: usize = 16 << 10;
-/// What the Tab key writes where a line begins.
+/// The text that the Tab key inserts at the beginning of a line.
 const INDENT: &str = "    ";
 
 /// One piece of input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Something to run, or a directive.
+    /// Code to run, or a command.
     Text(String),
-    /// Given up half-way with Ctrl-C.
+    /// Discarded with Ctrl-C.
     Cleared,
-    /// There is no more.
+    /// The end of the input.
     End,
 }
 
-/// Where input comes from.
+/// The source of input.
 pub(super) enum Lines {
     Terminal { editor: Box<Editor<Editing, FileHistory>>, history: Option<PathBuf> },
-    Piped { from: Box<dyn BufRead>, parser: Parser, most_bytes: u64 },
+    Piped { from: Box<dyn BufRead>, parser: Parser, max_bytes: u64 },
 }
 
 impl Lines {
@@ -51,13 +51,13 @@ impl Lines {
             .max_history_size(HISTORY_COUNT)
             .and_then(|config| config.history_ignore_dups(true))
             .context("cannot set up line editing")?
-            // As in shells: what begins with a space is not written down.
+            // As in shells, an input that begins with a space is not added.
             .history_ignore_space(true)
             .build();
         let mut editor = Editor::with_config(config).context("cannot set up line editing")?;
         editor.set_helper(Some(Editing { parser }));
         if let Some(path) = &history {
-            // It is not there the first time, and not worth failing for at any.
+            // It does not exist the first time, and no failure to read it is worth stopping for.
             if let Err(error) = editor.load_history(path) {
                 tracing::debug!(%error, "no history");
             }
@@ -66,8 +66,8 @@ impl Lines {
     }
 
     /// Standard input as it is.
-    pub(super) fn piped(parser: Parser, most_bytes: u64) -> Self {
-        Self::Piped { from: Box::new(io::stdin().lock()), parser, most_bytes }
+    pub(super) fn piped(parser: Parser, max_bytes: u64) -> Self {
+        Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
 
     /// Whether a person types.
@@ -75,7 +75,7 @@ impl Lines {
         matches!(self, Self::Terminal { .. })
     }
 
-    /// The next piece that is complete.
+    /// The next complete input.
     pub(super) fn next(&mut self, prompt: &str) -> anyhow::Result<Input> {
         match self {
             Self::Terminal { editor, history } => {
@@ -91,12 +91,12 @@ impl Lines {
                     Err(error) => Err(error).context("cannot read the terminal"),
                 }
             }
-            Self::Piped { from, parser, most_bytes } => piped(from, parser, *most_bytes),
+            Self::Piped { from, parser, max_bytes } => piped(from, parser, *max_bytes),
         }
     }
 }
 
-/// Adds an input to the history, in memory and in its file; that the file cannot be written stops nobody from working.
+/// Adds an input to the history, in memory and in its file; a failure to write the file is ignored.
 fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>, text: &str) {
     if text.len() > HISTORY_ENTRY_BYTES {
         return;
@@ -109,16 +109,16 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     }
 }
 
-/// A line without the space that keeps it out of the history: to Python it would be an indentation.
+/// A line without the space that keeps it out of the history: Python would take it for an indentation.
 fn without_mark(text: &str) -> &str {
     if text.contains('\n') { text } else { text.trim_start() }
 }
 
-/// Reads lines until they are a complete input, or there are no more.
-fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Result<Input> {
+/// Reads lines until they are a complete input, or the input ends.
+fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Result<Input> {
     let mut text = String::new();
     loop {
-        let left = most_bytes.saturating_sub(text.len().try_into().unwrap_or(u64::MAX));
+        let left = max_bytes.saturating_sub(text.len().try_into().unwrap_or(u64::MAX));
         let mut line = String::new();
         let read = from
             .take(left.saturating_add(1))
@@ -126,7 +126,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Re
             .map_err(|error| Hinted::new("cannot read standard input", "it must be UTF-8 text").because(error))?;
         if u64::try_from(read).is_ok_and(|read| read > left) {
             return Err(Hinted::new(
-                format!("one piece of input is longer than {most_bytes} bytes"),
+                format!("one piece of input is longer than {max_bytes} bytes"),
                 "raise the limit with --source-bytes N",
             )
             .into());
@@ -150,7 +150,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, most_bytes: u64) -> anyhow::Re
     }
 }
 
-/// What the editor asks while a person types.
+/// The editor's callbacks while a person types.
 pub(super) struct Editing {
     parser: Parser,
 }
@@ -184,7 +184,7 @@ impl Highlighter for Editing {}
 
 impl Helper for Editing {}
 
-/// The prompt of a language, with the session's name where there are several.
+/// The prompt of a language, with the session's name if there are several.
 pub(super) fn prompt(language: Language, session: Option<&str>) -> String {
     let sign = match language {
         Language::Python => ">>> ",

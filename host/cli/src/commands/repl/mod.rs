@@ -3,8 +3,8 @@
 mod complete;
 mod console;
 mod directive;
-mod held;
 mod lines;
+mod session;
 mod undo;
 
 use std::io::{self, IsTerminal};
@@ -13,14 +13,13 @@ use anyhow::Context as _;
 use clap::Args;
 use glovebox::{Language, Policy, Sandbox, SessionId, SessionRecord};
 
-use self::{complete::Parser, console::Console, held::Held, lines::Lines};
+use self::{complete::Parser, console::Console, lines::Lines, session::ReplSession};
 use crate::{
     args::{ContextArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     cli::GlobalArgs,
     engine::{Host, Pooling},
-    interrupt,
-    kept::{self, Shelf, runtime_of},
-    state,
+    interrupt, state,
+    stored::{self, SessionDir, runtime_of},
     terminal::Hinted,
 };
 
@@ -28,23 +27,23 @@ const AFTER_HELP: &str = "\
 Examples:
   glovebox repl                           Python
   glovebox repl -l javascript
-  glovebox repl --session trip            one that is kept: `glovebox run --session trip` goes on with it
+  glovebox repl --session trip            a stored session, shared with `glovebox run --session trip`
   glovebox repl --mount data:/data:ro
   glovebox repl --context data.json --tool search='./search --json'
   printf 'x = 20\\nx + 1\\n' | glovebox repl
 
-An input runs when the language's own parser says that it is complete; in Python an indented block ends
-with an empty line. The value of a trailing expression is shown, and what an input raises leaves the
-session as it is. Ctrl-C stops what runs, or clears the line. Ctrl-D leaves, and so does `exit()`,
-whose code becomes the REPL's.
+An input runs when the language's own parser accepts it as complete; in Python an indented block ends
+with an empty line. The value of a trailing expression is shown, and an exception does not end the
+session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and so does `exit()`, whose
+code becomes the REPL's.
 
-Beside code there are commands, `:help` explains them:
+There are also commands, which `:help` explains:
   :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
 
-The limits hold for each input by itself. Inputs are kept in a history file of your own, one for each
-language, under $XDG_STATE_HOME/glovebox; those that begin with a space are not.";
+The limits apply to each input separately. Inputs are stored in a private history file per language
+under $XDG_STATE_HOME/glovebox, except those that begin with a space.";
 
-/// Type code and see what it does, in a session that remembers
+/// Type code and see its result, in a session that keeps its state
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReplArgs {
@@ -61,7 +60,7 @@ pub(crate) struct ReplArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Go on with the kept session of this name, made where there is none; it is saved after each input
+    /// Continue the stored session of this name, or create it; it is saved after each input
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
@@ -72,7 +71,7 @@ pub(crate) struct ReplArgs {
     policy: PolicyArgs,
 }
 
-/// The name of a session that has none.
+/// The name of a session without one.
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
@@ -85,14 +84,14 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Single)?;
     let (sandbox, name, session) = match &args.session {
         Some(id) => {
-            let shelf = Shelf::open(&args.store, &cancel)?;
-            let sandbox = with_tools(kept_sandbox(&host, args, &policy, shelf.record(id)?.as_ref())?)?;
-            let session = shelf.awake(sandbox.clone(), id)?;
-            (sandbox, id.to_string(), Held::Kept(Box::new(session)))
+            let session_dir = SessionDir::open(&args.store, &cancel)?;
+            let sandbox = with_tools(stored_sandbox(&host, args, &policy, session_dir.record(id)?.as_ref())?)?;
+            let session = session_dir.activate(sandbox.clone(), id)?;
+            (sandbox, id.to_string(), ReplSession::Stored(Box::new(session)))
         }
         None => {
             let sandbox = with_tools(host.sandbox(&args.runtime, args.language, &policy)?)?;
-            let session = Held::own(&sandbox)?;
+            let session = ReplSession::temporary(&sandbox)?;
             (sandbox, UNNAMED.to_owned(), session)
         }
     };
@@ -101,20 +100,20 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         session.save()?;
     }
     let language = sandbox.language();
-    // The session's directories are none of the parser's business, and its limits may be too tight for it.
+    // The parser does not need the session's directories, and the session's limits may be too tight for it.
     let parser = Parser::new(host.sandbox(&args.runtime, Some(language), &Policy::default())?);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        // A machine without a place for state still gets a REPL.
+        // On a machine without a state directory the REPL still works.
         let history = state::create().ok().map(|dir| dir.join(format!("history.{language}")));
         Lines::terminal(parser, history)?
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };
-    Console::new(sandbox, lines, &name, session, kept::key(&args.store)?).run()
+    Console::new(sandbox, lines, &name, session, stored::key(&args.store)?).run()
 }
 
-/// The sandbox that a kept session runs in.
-fn kept_sandbox(
+/// The sandbox of a stored session.
+fn stored_sandbox(
     host: &Host,
     args: &ReplArgs,
     policy: &Policy,

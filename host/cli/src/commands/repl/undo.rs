@@ -1,12 +1,12 @@
-//! Taking inputs back.
+//! Undoing inputs.
 
 use anyhow::Context as _;
 use glovebox::{Checkpoints, Session};
 
 use crate::terminal::{Hinted, counted};
 
-/// Saves a session as it is before an input, where the policy would do so too: the checkpoint that it takes by itself is
-/// one, and more than one input can be taken back.
+/// Saves the session before an input, if the policy would do so too: the automatic checkpoint is only one, and this
+/// allows undoing more than one input.
 pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     let policy = &session.sandbox().policy().session;
     let is_due = match policy.checkpoints {
@@ -20,7 +20,7 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes back so many inputs, or more where the session was not saved in between, and says what it did.
+/// Undoes this many inputs, or more if the session was not saved in between, and returns a description.
 pub(super) fn undo(session: &Session, count: u64) -> anyhow::Result<String> {
     let executions = session.info().executions;
     let checkpoints = session.checkpoints()?;
@@ -28,15 +28,15 @@ pub(super) fn undo(session: &Session, count: u64) -> anyhow::Result<String> {
     let Some(checkpoint) = reached else {
         let most = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
         return Err(Hinted::new(
-            format!("{} cannot be taken back", counted(count, "input")),
+            format!("{} cannot be undone", counted(count, "input")),
             match most {
-                0 => "there is nothing to take back".to_owned(),
-                most => format!("`:undo {most}` is the furthest; `checkpoints_kept` under `[session]` in a policy file is how many are kept"),
+                0 => "there is nothing to undo".to_owned(),
+                most => format!("`:undo {most}` is the maximum; `checkpoints_kept` under `[session]` in a policy file sets how many checkpoints are kept"),
             },
         )
         .into());
     };
-    session.undo_to(checkpoint.id).context("cannot set the session back")?;
+    session.undo_to(checkpoint.id).context("cannot roll the session back")?;
     let undone = executions - checkpoint.executions;
     Ok(format!("took back {}", counted(undone, "input")))
 }

@@ -1,4 +1,4 @@
-//! `glovebox runtimes cache` and `prune`: what the cache holds, and making room in it.
+//! `glovebox runtimes cache` and `prune`: the content of the cache, and pruning it.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::{
 
 const PRUNE_HELP: &str = "\
 Examples:
-  glovebox runtimes prune --dry-run              what is over the limits of the cache
-  glovebox runtimes prune --older-than 7d        what has not been used for a week
-  glovebox runtimes prune --max-bytes 500MB      those longest unused go first
+  glovebox runtimes prune --dry-run              show what exceeds the limits of the cache
+  glovebox runtimes prune --older-than 7d        remove what was not used for a week
+  glovebox runtimes prune --max-bytes 500MB      remove the least recently used first
   glovebox runtimes prune --all
 
-Only compiled code goes: prepared images, prepared modules, compiled components. It is made again when it is needed,
-which takes up to half a minute each and no network. What a process has open, or is making, is left alone.
+Only compiled code is removed: prepared images, prepared modules, compiled components. It is rebuilt when it is needed,
+which takes up to half a minute each and no network. Code that a process uses or builds is left alone.
 
-Without --older-than, --max-bytes or --all the cache's own limits hold, as they do whenever something is added:
+Without --older-than, --max-bytes or --all the cache's own limits apply, as they do whenever something is added:
 --cache-age, and --cache-bytes for images with modules and for components.";
 
-/// Show what the cache holds, kind by kind
+/// Show the content of the cache by kind
 #[derive(Args, Debug)]
 pub(super) struct CacheArgs {
     /// Print JSON
@@ -34,23 +34,23 @@ pub(super) struct CacheArgs {
     json: bool,
 }
 
-/// Remove compiled code from the cache, by age and size; never what is in use
+/// Remove compiled code from the cache, by age and size; never code in use
 #[derive(Args, Debug)]
 #[command(after_help = PRUNE_HELP)]
 pub(super) struct PruneArgs {
-    /// What has not been used for so long, such as `30d`, `12h` or `90min`
+    /// Code that was not used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,
 
-    /// What was used longest ago, until all that is left takes at most so many bytes
+    /// The least recently used code, until the rest takes at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     max_bytes: Option<u64>,
 
-    /// Everything that is not in use
+    /// All code that is not in use
     #[arg(long, conflicts_with_all = ["older_than", "max_bytes"])]
     all: bool,
 
-    /// Remove nothing, say what would be
+    /// Remove nothing, only print what would be removed
     #[arg(long)]
     dry_run: bool,
 
@@ -60,9 +60,9 @@ pub(super) struct PruneArgs {
 }
 
 pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
-    let kinds = host.engine.cache_usage().context("cannot look into the cache")?;
+    let kinds = host.engine.cache_usage().context("cannot read the cache")?;
     if args.json {
-        /// What is printed.
+        /// The output.
         #[derive(Serialize)]
         struct Shown<'a> {
             path: &'a std::path::Path,
@@ -77,7 +77,7 @@ pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// What the cache holds, as a table.
+/// The content of the cache, as a table.
 pub(super) fn usage_table(kinds: &[CacheUsage]) -> String {
     let now = Timestamp::now();
     let head = ["CACHE", "COUNT", "IN USE", "SIZE", "LAST USED"].map(str::to_owned);

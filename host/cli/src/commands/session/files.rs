@@ -1,4 +1,4 @@
-//! `glovebox session files`: the files of a kept session.
+//! `glovebox session files`: the files of a stored session.
 
 use std::{
     fs::File,
@@ -11,12 +11,12 @@ use clap::{Args, Subcommand};
 use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId, escaped};
 
 use crate::{
-    args::WakeArgs,
+    args::ActivateArgs,
     cli::GlobalArgs,
     engine::{Host, Pooling},
     file,
-    kept::Shelf,
     source::{STDIN, bounded},
+    stored::SessionDir,
     terminal::{Align, Hinted, bytes, counted, grouped, out, out_json, table, write_printable},
 };
 
@@ -32,10 +32,10 @@ Examples:
   glovebox session files trip tar - | tar -tv
   tar -c src | glovebox session files trip untar -
 
-Paths are those of the session's workspace, /app in its scripts, and nothing leads out of it. What is brought in
-is held to the session's quotas, and a change that fails changes nothing.";
+Paths are relative to the session's workspace, /app in its scripts, and cannot lead out of it. The session's quotas
+apply to files copied in, and a change that fails changes nothing.";
 
-/// List, read, write and delete a session's files, and carry them in and out
+/// List, read, write and delete a session's files, and copy them in and out
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct FilesArgs {
@@ -51,14 +51,14 @@ pub(super) struct FilesArgs {
     json: bool,
 
     #[command(flatten)]
-    wake: WakeArgs,
+    activate: ActivateArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the files, all or those that match
     Ls {
-        /// As in shells, with `**` for any directories
+        /// A pattern as in shells, with `**` for any directories
         #[arg(value_name = "PATTERN", default_value = "**")]
         pattern: String,
     },
@@ -68,45 +68,45 @@ enum Action {
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Copy a file or directory of the host in
+    /// Copy a host file or directory into the session
     Put {
         /// The file or directory; `-` is standard input
         #[arg(value_name = "HOST")]
         host: PathBuf,
 
-        /// What it becomes in the session [default: its own name]
+        /// Its path in the session [default: its own name]
         #[arg(value_name = "PATH")]
         path: Option<String>,
 
-        /// Take the place of files that are there
+        /// Replace existing files
         #[arg(long)]
         replace: bool,
     },
-    /// Copy a file or directory out to the host
+    /// Copy a file or directory to the host
     Get {
-        /// The file or directory; `.` is all of them
+        /// The file or directory; `.` for all of them
         #[arg(value_name = "PATH")]
         path: String,
 
-        /// What it becomes on the host [default: its own name, here]
+        /// Its path on the host [default: its own name, in the current directory]
         #[arg(value_name = "HOST")]
         host: Option<PathBuf>,
 
-        /// Take the place of files that are there
+        /// Replace existing files
         #[arg(long)]
         replace: bool,
     },
-    /// Give a file or directory another name
+    /// Rename a file or directory
     Mv {
-        /// Its name
+        /// Its path
         #[arg(value_name = "FROM")]
         from: String,
 
-        /// The new one
+        /// The new path
         #[arg(value_name = "TO")]
         to: String,
 
-        /// Take the place of a file that is there
+        /// Replace an existing file
         #[arg(long)]
         replace: bool,
     },
@@ -116,13 +116,13 @@ enum Action {
         #[arg(value_name = "PATH")]
         path: String,
 
-        /// A directory with all that is in it
+        /// Delete a directory with everything in it
         #[arg(short, long)]
         recursive: bool,
     },
     /// Write all files as a tar archive
     Tar {
-        /// The archive, replaced where it is there; `-` is standard output
+        /// The archive, which is replaced if it exists; `-` is standard output
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -132,22 +132,22 @@ enum Action {
         #[arg(value_name = "FILE")]
         file: PathBuf,
 
-        /// Take the place of files that are there
+        /// Replace existing files
         #[arg(long)]
         replace: bool,
     },
 }
 
 impl Action {
-    /// Whether it changes the session, which is then to be saved.
+    /// Whether it changes the session, which must then be saved.
     fn changes(&self) -> bool {
         !matches!(self, Self::Ls { .. } | Self::Cat { .. } | Self::Get { .. } | Self::Tar { .. })
     }
 }
 
-pub(super) fn run(global: &GlobalArgs, shelf: &Shelf, args: &FilesArgs) -> anyhow::Result<i32> {
+pub(super) fn run(global: &GlobalArgs, session_dir: &SessionDir, args: &FilesArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Single)?;
-    let session = shelf.wake(&host, &args.wake, &args.id)?;
+    let session = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     act(args, &session.session()?).map_err(hinted)?;
     if args.action.changes() {
         session.save().with_context(|| format!("cannot save session `{}`", args.id))?;
@@ -165,7 +165,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         Action::Cat { path } => {
             let bytes = files.read(path)?;
             let mut out = BufWriter::new(io::stdout().lock());
-            // The script chose it: a terminal is not driven by it.
+            // The script chose the name, which must not control a terminal.
             if out.get_ref().is_terminal() {
                 write_printable(&mut out, &bytes)?;
             } else {
@@ -174,9 +174,9 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             out.flush()?;
         }
         Action::Put { host, path, replace } if host.as_os_str() == STDIN => {
-            let path = path.as_deref().ok_or_else(|| {
-                Hinted::new("what comes from standard input has no name", "give it one: `put - PATH`")
-            })?;
+            let path = path
+                .as_deref()
+                .ok_or_else(|| Hinted::new("standard input has no file name", "name the file: `put - PATH`"))?;
             let most = session.sandbox().policy().limits.workspace_bytes;
             let bytes = bounded("standard input", io::stdin().lock(), most, "--workspace-bytes")?;
             files.write(path, bytes, if_exists(*replace))?;
@@ -200,7 +200,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             let out = io::stdout().lock();
             if out.is_terminal() {
                 return Err(Hinted::new(
-                    "an archive is no text for a terminal",
+                    "an archive cannot be written to a terminal",
                     "name a file, or send `-` through a pipe",
                 )
                 .into());
@@ -230,10 +230,10 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names the flag that allows what was refused.
+/// Adds the flag that allows the refused operation.
 fn hinted(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(FilesError::Exists { .. }) => Hinted::new(error.to_string(), "say --replace").into(),
+        Some(FilesError::Exists { .. }) => Hinted::new(error.to_string(), "use --replace").into(),
         _ => error,
     }
 }
@@ -242,7 +242,7 @@ fn remove(session: &Session, path: &str) -> anyhow::Result<()> {
     let files = session.files();
     files.delete(path).map_err(|error| match files.stat(path) {
         Ok(entry) if entry.kind == FileKind::Directory => {
-            let hint = "`rm -r` deletes a directory with all that is in it";
+            let hint = "`rm -r` deletes a directory with everything in it";
             Hinted::new(format!("could not delete `{path}`"), hint).because(error).into()
         }
         _ => anyhow::Error::from(error),
@@ -253,11 +253,11 @@ fn if_exists(replace: bool) -> IfExists {
     if replace { IfExists::Replace } else { IfExists::Fail }
 }
 
-/// What a host file is called in a session that has no other name for it.
+/// The session's default name for a host file.
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
-        Hinted::new(format!("`{}` has no name that the session could use", escaped(host)), "say which: `put HOST PATH`")
+        Hinted::new(format!("`{}` has no name that is valid in a session", escaped(host)), "give one: `put HOST PATH`")
     };
     Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
 }
@@ -277,14 +277,14 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
     table([Align::Right, Align::Left], &rows)
 }
 
-/// Says what was carried over.
+/// Reports what was copied.
 fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     if args.json {
         return out_json(report);
     }
     let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
     if report.skipped_count > 0 {
-        text += &format!("; {} left out: what is no file, or leads out", grouped(report.skipped_count));
+        text += &format!("; {} left out: not files, or links that lead out", grouped(report.skipped_count));
     }
     Ok(out(&format!("{text}\n"))?)
 }

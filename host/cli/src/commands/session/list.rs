@@ -7,11 +7,11 @@ use glovebox::{SessionId, StoredEntry, Timestamp, escaped_text};
 use serde::Serialize;
 
 use crate::{
-    kept::{Shelf, missing},
+    stored::{SessionDir, missing},
     terminal::{Align, HEAD, ago, bytes, grouped, out, out_json, table},
 };
 
-/// List the sessions that are kept, the last used first
+/// List the stored sessions, the most recently used first
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {
     /// Print JSON
@@ -19,7 +19,7 @@ pub(super) struct ListArgs {
     json: bool,
 }
 
-/// Show what is known about one session
+/// Show the record of one session
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
     /// The session
@@ -31,8 +31,8 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-pub(super) fn list(shelf: &Shelf, args: &ListArgs) -> anyhow::Result<i32> {
-    let mut entries = shelf.store().list()?;
+pub(super) fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
+    let mut entries = session_dir.store().list()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at()));
     if args.json {
         out_json(&entries)?;
@@ -60,7 +60,7 @@ pub(super) fn list(shelf: &Shelf, args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// What `show` prints.
+/// The output of `show`.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -68,10 +68,10 @@ struct Shown {
     in_use: bool,
 }
 
-pub(super) fn show(shelf: &Shelf, args: &ShowArgs) -> anyhow::Result<i32> {
-    let entries = shelf.store().list()?;
+pub(super) fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<i32> {
+    let entries = session_dir.store().list()?;
     let entry = entries.into_iter().find(|entry| entry.id == args.id).ok_or_else(|| missing(&args.id))?;
-    let in_use = shelf.store().try_lock(&args.id)?.is_none();
+    let in_use = session_dir.store().try_lock(&args.id)?.is_none();
     if args.json {
         out_json(&Shown { entry, in_use })?;
         return Ok(0);

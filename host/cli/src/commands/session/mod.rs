@@ -1,4 +1,4 @@
-//! `glovebox session`: the sessions that are kept in a directory.
+//! `glovebox session`: the sessions stored in a directory.
 
 mod files;
 mod list;
@@ -15,24 +15,24 @@ use self::{
     prune::{DeleteArgs, PruneArgs},
     transfer::{ExportArgs, ForkArgs, ImportArgs},
 };
-use crate::{args::StoreArgs, cli::GlobalArgs, interrupt, kept::Shelf};
+use crate::{args::StoreArgs, cli::GlobalArgs, interrupt, stored::SessionDir};
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox run --session trip -e 'x = 1'      make a session, or go on with it
+  glovebox run --session trip -e 'x = 1'      create a session, or continue it
   glovebox repl --session trip                the same, typing
-  glovebox session list                       what is kept
-  glovebox session fork trip other            a second one that has everything the first has
-  glovebox session files trip ls '**/*.csv'   the files in it
-  glovebox session export trip trip.glovebox  carry it to another machine
+  glovebox session list                       list the stored sessions
+  glovebox session fork trip other            copy a session
+  glovebox session files trip ls '**/*.csv'   list its files
+  glovebox session export trip trip.glovebox  write it to a file, for example for another machine
   glovebox session prune --older-than 30d --dry-run
   glovebox session delete trip
 
-Sessions are kept in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or what --store
-or GLOVEBOX_STORE names. What a script may do and use is not kept with a session: it is what each command's flags
-and policy file say.";
+Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or the one that
+--store or GLOVEBOX_STORE names. Permissions and limits are not stored with a session: each command's flags and policy
+file set them.";
 
-/// List, copy, carry, look into and delete the sessions that are kept
+/// List, copy, export, inspect and delete the stored sessions
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SessionArgs {
@@ -57,15 +57,15 @@ enum SessionCommand {
 
 pub(crate) fn run(global: &GlobalArgs, args: &SessionArgs) -> anyhow::Result<i32> {
     let cancel = interrupt::install()?;
-    let shelf = Shelf::open(&args.store, &cancel)?;
+    let session_dir = SessionDir::open(&args.store, &cancel)?;
     match &args.command {
-        SessionCommand::List(args) => list::list(&shelf, args),
-        SessionCommand::Show(args) => list::show(&shelf, args),
-        SessionCommand::Fork(args) => transfer::fork(global, &shelf, args),
-        SessionCommand::Export(args) => transfer::export(&shelf, args),
-        SessionCommand::Import(args) => transfer::import(&shelf, args),
-        SessionCommand::Files(args) => files::run(global, &shelf, args),
-        SessionCommand::Prune(args) => prune::prune(&shelf, args),
-        SessionCommand::Delete(args) => prune::delete(&shelf, args),
+        SessionCommand::List(args) => list::list(&session_dir, args),
+        SessionCommand::Show(args) => list::show(&session_dir, args),
+        SessionCommand::Fork(args) => transfer::fork(global, &session_dir, args),
+        SessionCommand::Export(args) => transfer::export(&session_dir, args),
+        SessionCommand::Import(args) => transfer::import(&session_dir, args),
+        SessionCommand::Files(args) => files::run(global, &session_dir, args),
+        SessionCommand::Prune(args) => prune::prune(&session_dir, args),
+        SessionCommand::Delete(args) => prune::delete(&session_dir, args),
     }
 }

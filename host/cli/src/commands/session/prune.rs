@@ -7,18 +7,18 @@ use glovebox::{Prune, PruneReason, PruneReport, SessionId, SkipReason};
 
 use crate::{
     args::quantity,
-    kept::{Shelf, missing},
+    stored::{SessionDir, missing},
     terminal::{Align, bytes, counted, note, out, out_json, table},
 };
 
 const PRUNE_HELP: &str = "\
 Examples:
-  glovebox session prune --older-than 30d --dry-run   what would go
+  glovebox session prune --older-than 30d --dry-run   show what would be deleted
   glovebox session prune --older-than 12h
-  glovebox session prune --keep 100 --max-bytes 1GB   those longest unused go first
+  glovebox session prune --keep 100 --max-bytes 1GB   delete the least recently used first
 
-A session that another process has open is left alone, and so is one that was used meanwhile. The exit code is 1
-when something that should go could not be deleted.";
+A session that another process uses is left alone, and so is one that has been used meanwhile. The exit code is 1
+if a session could not be deleted.";
 
 /// Delete sessions by age, number and size
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct PruneArgs {
     #[command(flatten)]
     what: WhatArgs,
 
-    /// Delete nothing, say what would be
+    /// Delete nothing, only print what would be deleted
     #[arg(long)]
     dry_run: bool,
 
@@ -36,25 +36,25 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-/// Which sessions go. At least one is to be said.
+/// The criteria. At least one must be given.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct WhatArgs {
-    /// Those not used for so long, such as `30d`, `12h` or `90min`
+    /// Sessions not used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,
 
-    /// All but so many of those used last
-    #[arg(long, value_name = "N", value_parser = kept)]
+    /// All but this many of the most recently used sessions
+    #[arg(long, value_name = "N", value_parser = keep_count)]
     keep: Option<usize>,
 
-    /// Those that make it more than so many bytes, counted from the one used last
+    /// The least recently used sessions, until the rest takes at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     max_bytes: Option<u64>,
 }
 
-fn kept(text: &str) -> Result<usize, String> {
-    usize::try_from(quantity::count(text)?).map_err(|_| format!("the most is {}", usize::MAX))
+fn keep_count(text: &str) -> Result<usize, String> {
+    usize::try_from(quantity::count(text)?).map_err(|_| format!("the maximum is {}", usize::MAX))
 }
 
 /// Delete sessions
@@ -69,13 +69,13 @@ pub(super) struct DeleteArgs {
     json: bool,
 }
 
-pub(super) fn prune(shelf: &Shelf, args: &PruneArgs) -> anyhow::Result<i32> {
+pub(super) fn prune(session_dir: &SessionDir, args: &PruneArgs) -> anyhow::Result<i32> {
     let mut prune = Prune::default();
     prune.older_than = args.what.older_than;
-    prune.most_count = args.what.keep;
-    prune.most_bytes = args.what.max_bytes;
+    prune.max_count = args.what.keep;
+    prune.max_bytes = args.what.max_bytes;
     prune.dry_run = args.dry_run;
-    let report = shelf.sessions().prune(&prune)?;
+    let report = session_dir.sessions().prune(&prune)?;
     if args.json {
         out_json(&report)?;
     } else {
@@ -102,7 +102,7 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     for skipped in &report.skipped {
         let reason = match skipped.reason {
             SkipReason::InUse => "another process has it open",
-            _ => "it was used meanwhile",
+            _ => "it has been used meanwhile",
         };
         note(&format!("`{}` was left alone: {reason}", skipped.id));
     }
@@ -115,10 +115,10 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn delete(shelf: &Shelf, args: &DeleteArgs) -> anyhow::Result<i32> {
+pub(super) fn delete(session_dir: &SessionDir, args: &DeleteArgs) -> anyhow::Result<i32> {
     let sizes: BTreeMap<SessionId, u64> =
-        shelf.store().list()?.into_iter().map(|entry| (entry.id, entry.stored_bytes)).collect();
-    let sessions = shelf.sessions();
+        session_dir.store().list()?.into_iter().map(|entry| (entry.id, entry.stored_bytes)).collect();
+    let sessions = session_dir.sessions();
     for id in &args.ids {
         if !sessions.delete(id)? {
             return Err(missing(id));

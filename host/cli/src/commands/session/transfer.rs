@@ -12,19 +12,19 @@ use glovebox::{IfExists, SessionId, SessionsError, escaped};
 use serde::Serialize;
 
 use crate::{
-    args::{WakeArgs, quantity},
+    args::{ActivateArgs, quantity},
     cli::GlobalArgs,
     engine::{Host, Pooling},
     file::{self, NotCreated},
-    kept::Shelf,
     source::{STDIN, bounded},
+    stored::SessionDir,
     terminal::{Hinted, bytes, out, out_json},
 };
 
 const FORK_HELP: &str = "\
 Examples:
   glovebox session fork trip rain
-  glovebox run --session rain -e 'cities.clear()'   the other one still has them
+  glovebox run --session rain -e 'cities.clear()'   the other session still has them
 
 Both have the same variables, functions, imports and files, and from then on neither sees what the other does.
 Their random numbers differ.";
@@ -34,20 +34,20 @@ Examples:
   glovebox session export trip trip.glovebox
   glovebox session export trip - | ssh elsewhere glovebox session import - --as trip
 
-The file is compressed and holds all that the session's variables and files hold. It continues wherever the same
-interpreter is prepared, under the policy that is given there.";
+The file is compressed and contains all of the session's variables and files. The session continues wherever the
+same interpreter is prepared, under the policy that is given there.";
 
 const IMPORT_HELP: &str = "\
 Examples:
   glovebox session import trip.glovebox               as `trip`
   glovebox session import trip.glovebox --as other
-  glovebox session import trip.glovebox --replace     in the place of what `trip` was
+  glovebox session import trip.glovebox --replace     replacing `trip`
 
-A file from a stranger is a stranger's code: it can do in the sandbox what a script can, and nothing else. Whether
-its interpreter is here, and whether it fits the limits, is seen when it is used. With --key-file only files that
-were exported with that key are taken.";
+A file from a stranger is a stranger's code: it can do in the sandbox what a script can, and nothing else. Its
+interpreter and the limits are checked when the session is used. With --key-file only files that were exported with
+that key are accepted.";
 
-/// Make a second session that has everything the first has
+/// Make a copy of a session
 #[derive(Args, Debug)]
 #[command(after_help = FORK_HELP)]
 pub(super) struct ForkArgs {
@@ -55,7 +55,7 @@ pub(super) struct ForkArgs {
     #[arg(value_name = "ID")]
     id: SessionId,
 
-    /// The name of the second
+    /// The name of the copy
     #[arg(value_name = "NEW")]
     fork: SessionId,
 
@@ -64,7 +64,7 @@ pub(super) struct ForkArgs {
     json: bool,
 
     #[command(flatten)]
-    wake: WakeArgs,
+    activate: ActivateArgs,
 }
 
 /// Write a session to a file, to be imported here or elsewhere
@@ -79,12 +79,12 @@ pub(super) struct ExportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(short, long)]
     force: bool,
 }
 
-/// Take a session from a file
+/// Import a session from a file
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_HELP)]
 pub(super) struct ImportArgs {
@@ -92,15 +92,15 @@ pub(super) struct ImportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The session's name [default: the file's, without what follows its last dot]
+    /// The session's name [default: the file's name without its last extension]
     #[arg(long = "as", value_name = "ID")]
     id: Option<SessionId>,
 
-    /// Take the place of a session that has this name
+    /// Replace an existing session of this name
     #[arg(long)]
     replace: bool,
 
-    /// The longest file
+    /// The maximum size of the file
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "1GiB")]
     max_bytes: u64,
 
@@ -109,32 +109,33 @@ pub(super) struct ImportArgs {
     json: bool,
 }
 
-/// What `fork` and `import` print.
+/// The output of `fork` and `import`.
 #[derive(Debug, Serialize)]
 struct Made<'a> {
     id: &'a SessionId,
     bytes: u64,
 }
 
-fn print_made(shelf: &Shelf, id: &SessionId, json: bool) -> anyhow::Result<()> {
-    let size = shelf.existing(id)?.bytes;
+fn print_made(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<()> {
+    let size = session_dir.existing(id)?.bytes;
     if json {
         return out_json(&Made { id, bytes: size });
     }
     Ok(out(&format!("{id}: {}\n", bytes(size)))?)
 }
 
-pub(super) fn fork(global: &GlobalArgs, shelf: &Shelf, args: &ForkArgs) -> anyhow::Result<i32> {
+pub(super) fn fork(global: &GlobalArgs, session_dir: &SessionDir, args: &ForkArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Single)?;
-    let original = shelf.wake(&host, &args.wake, &args.id)?;
+    let original = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     original.fork(args.fork.clone()).with_context(|| format!("cannot fork session `{}`", args.id))?;
-    print_made(shelf, &args.fork, args.json)?;
+    print_made(session_dir, &args.fork, args.json)?;
     Ok(0)
 }
 
-pub(super) fn export(shelf: &Shelf, args: &ExportArgs) -> anyhow::Result<i32> {
-    shelf.existing(&args.id)?;
-    let bytes = shelf.sessions().export(&args.id).with_context(|| format!("cannot export session `{}`", args.id))?;
+pub(super) fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<i32> {
+    session_dir.existing(&args.id)?;
+    let bytes =
+        session_dir.sessions().export(&args.id).with_context(|| format!("cannot export session `{}`", args.id))?;
     if args.file.as_os_str() != STDIN {
         if args.force {
             file::replace(&args.file, &bytes)?;
@@ -144,23 +145,25 @@ pub(super) fn export(shelf: &Shelf, args: &ExportArgs) -> anyhow::Result<i32> {
             Ok(()) => Ok(0),
             Err(NotCreated::Failed(error)) => Err(error),
             Err(NotCreated::Exists) => {
-                let message = format!("there is a file `{}` already", escaped(&args.file));
-                Err(Hinted::new(message, "name another, or say --force to replace it").into())
+                let message = format!("a file `{}` already exists", escaped(&args.file));
+                Err(Hinted::new(message, "name another, or replace it with --force").into())
             }
         };
     }
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        return Err(
-            Hinted::new("a session is no text for a terminal", "name a file, or send `-` through a pipe").into()
-        );
+        return Err(Hinted::new(
+            "a session cannot be written to a terminal",
+            "name a file, or send `-` through a pipe",
+        )
+        .into());
     }
     out.write_all(&bytes)?;
     out.flush()?;
     Ok(0)
 }
 
-pub(super) fn import(shelf: &Shelf, args: &ImportArgs) -> anyhow::Result<i32> {
+pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<i32> {
     let (what, bytes) = if args.file.as_os_str() == STDIN {
         let what = "standard input".to_owned();
         let bytes = bounded(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
@@ -177,14 +180,14 @@ pub(super) fn import(shelf: &Shelf, args: &ImportArgs) -> anyhow::Result<i32> {
         None => named_after(args)?,
     };
     let if_exists = if args.replace { IfExists::Replace } else { IfExists::Fail };
-    shelf.sessions().import(id.clone(), &bytes, if_exists).map_err(|error| match error {
+    session_dir.sessions().import(id.clone(), &bytes, if_exists).map_err(|error| match error {
         SessionsError::Exists { .. } => anyhow::Error::from(Hinted::new(
-            format!("there is a session `{id}` already"),
-            "give another name with --as ID, or say --replace",
+            format!("a session `{id}` already exists"),
+            "give another name with --as ID, or replace it with --replace",
         )),
         error => anyhow::Error::from(error).context(format!("cannot import {what}")),
     })?;
-    print_made(shelf, &id, args.json)?;
+    print_made(session_dir, &id, args.json)?;
     Ok(0)
 }
 
@@ -192,6 +195,8 @@ pub(super) fn import(shelf: &Shelf, args: &ImportArgs) -> anyhow::Result<i32> {
 fn named_after(args: &ImportArgs) -> anyhow::Result<SessionId> {
     let stem = args.file.file_stem().filter(|_| args.file.as_os_str() != STDIN).unwrap_or_default();
     SessionId::new(stem.to_string_lossy()).map_err(|error| {
-        Hinted::new("the file's name cannot be the session's", "name the session with --as ID").because(error).into()
+        Hinted::new("the file's name is not a valid session name", "name the session with --as ID")
+            .because(error)
+            .into()
     })
 }

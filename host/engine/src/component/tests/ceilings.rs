@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn every_limit_is_the_most_that_may_be_asked_for() {
+fn every_limit_is_the_maximum_that_may_be_asked_for() {
     type Edit = fn(&mut Limits, &crate::Limits, u64);
     macro_rules! edits {
         ($($name:ident),*) => {
@@ -94,7 +94,7 @@ fn what_cannot_be_is_named_with_what_it_may_be() {
     assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "what was given is not repeated at any length");
     let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };
     assert!(refused(args("a\0")).contains("`args[0]`"));
-    let most = crate::Policy::ARGS_AND_ENV_BYTES_MOST;
+    let most = crate::Policy::MAX_ARGS_AND_ENV_BYTES;
     assert!(
         refused(args(&"x".repeat(most))).contains("at most") || refused(args(&"x".repeat(most))).contains("most is")
     );

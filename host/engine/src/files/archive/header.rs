@@ -10,10 +10,10 @@ use tar::{Archive, Entries, Entry, EntryType};
 use crate::files::FilesError;
 
 /// A name and a link's target of the longest, with room for what else writers put beside them.
-const EXTENSION_BYTES_MOST: u64 = 64 << 10;
+const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 
 /// How much of a name is repeated in a message.
-const NAME_CHARS_MOST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +48,15 @@ struct Extension {
 }
 
 pub(super) fn refused(entry: &[u8], reason: &'static str) -> FilesError {
-    let entry = String::from_utf8_lossy(entry).chars().take(NAME_CHARS_MOST).collect();
+    let entry = String::from_utf8_lossy(entry).chars().take(MAX_NAME_CHARS).collect();
     FilesError::Archive { entry, reason }
 }
 
 impl<'a, R: Read> Reader<'a, R> {
     /// Gives up after so many headers: an archive may go on for ever without putting anything anywhere.
-    pub(super) fn new(archive: &'a mut Archive<R>, headers_most: u64) -> Result<Self, FilesError> {
+    pub(super) fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
-        Ok(Self { entries: entries.raw(true), headers_left: headers_most })
+        Ok(Self { entries: entries.raw(true), headers_left: max_headers })
     }
 
     /// The next entry that stands for a file, directory or link.
@@ -115,7 +115,7 @@ impl<'a, R: Read> Reader<'a, R> {
 
 /// The data of an extension header.
 fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
-    if entry.size() > EXTENSION_BYTES_MOST {
+    if entry.size() > MAX_EXTENSION_BYTES {
         return Err(refused(name, "its extended header is over 64 KiB long"));
     }
     let mut data = Vec::new();

@@ -25,9 +25,9 @@ pub(in crate::files) fn import(
     reader: impl Read,
     if_exists: IfExists,
 ) -> Result<CopyReport, FilesError> {
-    let headers_most = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(HEADERS_LEAST);
+    let max_headers = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(HEADERS_LEAST);
     let mut archive = Archive::new(reader);
-    let mut entries = Reader::new(&mut archive, headers_most)?;
+    let mut entries = Reader::new(&mut archive, max_headers)?;
     let mut placer = Placer::new(vfs, top, if_exists, "import");
     // A directory's time changes with what is put into it.
     let mut directories = Vec::new();

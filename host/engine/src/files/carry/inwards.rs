@@ -57,9 +57,9 @@ pub(in crate::files) fn into(
         }
         Some(Place::Directory) => {
             let to = path::inside(to)?;
-            let entries_most = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
+            let max_entries = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
             let placer = Placer::new(vfs, top, if_exists, "write");
-            copy_tree(placer, &HostDirectory::open(host)?, host, &to, entries_most)
+            copy_tree(placer, &HostDirectory::open(host)?, host, &to, max_entries)
         }
     }
 }
@@ -90,10 +90,10 @@ fn copy_tree(
     directory: &HostDirectory,
     host: &Path,
     to: &str,
-    entries_most: usize,
+    max_entries: usize,
 ) -> Result<CopyReport, FilesError> {
     let join = |dir: &str, name: &str| if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
-    let mut entries_left = entries_most;
+    let mut entries_left = max_entries;
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
         if dir.is_empty() {

@@ -131,10 +131,10 @@ impl Plan {
 
     /// The quotas hold for what the guest wrote, but a file is written once for each of its hard links.
     fn carry_out(self, vfs: &mut Vfs, host: &HostDirectory) -> Result<CopyReport, FilesError> {
-        let VfsLimits { bytes: bytes_most, inodes: files_most, .. } = *vfs.limits();
+        let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
         let (files, bytes) = (self.report.file_count, self.report.bytes);
-        if files > files_most || bytes > bytes_most {
-            return Err(MountError::TooLarge { files, files_most, bytes, bytes_most }.into());
+        if files > max_files || bytes > max_bytes {
+            return Err(MountError::TooLarge { files, max_files, bytes, max_bytes }.into());
         }
         host.commit(&self.steps, vfs)?;
         Ok(self.report)

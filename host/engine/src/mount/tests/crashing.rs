@@ -355,7 +355,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let (mut kills, mut journals, mut settled) = (0_u32, 0_u32, 0_u32);
     let begun = Instant::now();
-    while begun.elapsed() < time {
+    while begun.elapsed() < time || kills < 6 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["commit_loop_for_the_kill_test", "--nocapture"])
             .env(CHILD_VARIABLE, dir.path())
@@ -398,6 +398,5 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         drop(Lock::take(host.root(), dir.path(), Duration::from_secs(60)).unwrap());
     }
     println!("seed {seed}: {kills} kills, {settled} to settle, {journals} of them with a journal");
-    assert!(kills > 5, "{kills} kills");
     settled
 }

@@ -38,6 +38,8 @@ fn store_loop_for_the_kill_test() {
     }
 }
 
+const MIN_KILLS: u32 = 6;
+
 #[test]
 fn a_process_killed_at_any_moment_loses_nothing_that_was_kept() {
     // On a disk most of the time is waiting for it; in memory it is writing.
@@ -47,7 +49,7 @@ fn a_process_killed_at_any_moment_loses_nothing_that_was_kept() {
     }
 }
 
-/// Kills the child within so many microseconds of its first write, again and again.
+/// Kills the child within so many microseconds of its first write, again and again: for so long, and some times on a slow machine.
 fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -55,7 +57,7 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
     let mut kept = [0_u64; SESSIONS.len()];
     let mut kills = 0;
     let begun = Instant::now();
-    while begun.elapsed() < time {
+    while begun.elapsed() < time || kills < MIN_KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["store_loop_for_the_kill_test", "--nocapture"])
             .env(CHILD_VARIABLE, &path)
@@ -89,7 +91,6 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
         check(&path, &mut kept, &format!("seed {seed}, kill {kills}"));
     }
     println!("seed {seed}: {kills} kills, {kept:?}");
-    assert!(kills > 5, "{kills} kills");
 }
 
 /// Every session is whole, and the one that was kept last, or the one that was about to be.

@@ -50,7 +50,7 @@ fn by_age() {
 fn by_count() {
     for (most, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
         let fixture = five();
-        let report = Prune { most_count: Some(most), ..Prune::default() }.run(&fixture.store, now()).unwrap();
+        let report = Prune { max_count: Some(most), ..Prune::default() }.run(&fixture.store, now()).unwrap();
         assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
         assert!(report.deleted.iter().all(|pruned| pruned.reason == PruneReason::Count));
     }
@@ -64,7 +64,7 @@ fn by_bytes() {
     assert!(listed.iter().all(|entry| entry.stored_bytes > entry.record.as_ref().unwrap().bytes), "with their records");
     let newest_two = sizes[4] + sizes[3];
     for (most, expected) in [(newest_two + 1, 3), (newest_two, 3), (newest_two - 1, 4), (0, 5)] {
-        let report = Prune { most_bytes: Some(most), dry_run: true, ..Prune::default() };
+        let report = Prune { max_bytes: Some(most), dry_run: true, ..Prune::default() };
         let report = report.run(&fixture.store, now()).unwrap();
         let fit_later = most == newest_two - 1;
         if fit_later {
@@ -81,7 +81,7 @@ fn by_bytes() {
 #[test]
 fn a_dry_run_says_the_same_and_does_nothing() {
     let fixture = five();
-    let prune = Prune { older_than: Some(Duration::from_secs(4_500)), most_count: Some(3), ..Prune::default() };
+    let prune = Prune { older_than: Some(Duration::from_secs(4_500)), max_count: Some(3), ..Prune::default() };
     let dry = Prune { dry_run: true, ..prune.clone() }.run(&fixture.store, now()).unwrap();
     assert_eq!(left(&fixture).len(), 5);
     let real = prune.run(&fixture.store, now()).unwrap();
@@ -98,7 +98,7 @@ fn sessions_in_use_are_left_alone() {
     let fixture = five();
     let lock = fixture.store.try_lock(&id("s2")).unwrap().unwrap();
     for dry_run in [true, false] {
-        let prune = Prune { most_count: Some(3), dry_run, ..Prune::default() };
+        let prune = Prune { max_count: Some(3), dry_run, ..Prune::default() };
         let report = prune.run(&fixture.store, now()).unwrap();
         assert_eq!(ids(&report), ["s1"]);
         assert_eq!(report.skipped, [PruneSkip { id: id("s2"), reason: SkipReason::InUse }]);
@@ -133,7 +133,7 @@ fn a_time_to_come_keeps_no_session_young() {
         let time = std::time::UNIX_EPOCH + Duration::from_secs(500);
         fs::File::options().write(true).open(fixture.file("s0")).unwrap().set_modified(time).unwrap();
         let by_age = Prune { older_than: Some(Duration::from_secs(5_250)), dry_run: true, ..Prune::default() };
-        let by_count = Prune { most_count: Some(5), dry_run: true, ..Prune::default() };
+        let by_count = Prune { max_count: Some(5), dry_run: true, ..Prune::default() };
         let chosen = [by_age, by_count].map(|prune| ids(&prune.run(&fixture.store, now()).unwrap()).join(" "));
         assert_eq!(chosen, if stands { ["", "s1"] } else { ["s0", "s0"] }, "{at}");
     }
@@ -179,7 +179,7 @@ impl SessionStore for Busy {
 fn what_changed_meanwhile_stays_and_one_failure_does_not_stop_the_rest() {
     let fixture = five();
     let busy = Busy(DirectoryStore::open(fixture.store.path()).unwrap());
-    let report = Prune { most_count: Some(1), ..Prune::default() }.run(&busy, now()).unwrap();
+    let report = Prune { max_count: Some(1), ..Prune::default() }.run(&busy, now()).unwrap();
     assert_eq!(ids(&report), ["s3", "s4"]);
     assert_eq!(report.skipped, [PruneSkip { id: id("s1"), reason: SkipReason::Changed }]);
     assert_eq!(report.errors[0].id, id("s2"));

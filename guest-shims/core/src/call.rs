@@ -9,7 +9,7 @@ use crate::{GuestValue, Limits, Outcome, RaisedOutcome, Resource, TrapKind};
 
 /// What a guest is good for after an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum GuestState {
     /// It can be entered again.
     Alive,
     /// As before: it was not entered.
@@ -20,7 +20,7 @@ pub enum After {
     Unwound,
 }
 
-impl After {
+impl GuestState {
     /// After a call that was ended.
     #[must_use]
     pub fn of(stop: &Stop) -> Self {
@@ -30,7 +30,7 @@ impl After {
 
 /// What a guest did and what it cost.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CallResult {
     /// What it did.
     pub outcome: Outcome,
     /// The exception by which the script ended when it was asked to stop.
@@ -44,12 +44,12 @@ pub struct Ran {
     /// What a refused growth would have taken, if one was refused.
     pub memory_refused_bytes: Option<u64>,
     /// What the guest is good for.
-    pub after: After,
+    pub after: GuestState,
 }
 
 /// What is known of a call into a guest when it is over, beside what its driver says.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent<'a> {
+pub struct Usage<'a> {
     /// What it was held to.
     pub limits: &'a Limits,
     /// The fuel it was given, at most `limits.fuel`.
@@ -67,7 +67,7 @@ pub struct Spent<'a> {
 }
 
 /// What a driver said at the end of an execution, and what the guest had been asked for.
-pub struct Ending<'a> {
+pub struct CallEnd<'a> {
     /// The guest's driver; none for a plain command.
     pub driver: Option<&'a dyn Driver>,
     /// What it said.
@@ -87,36 +87,38 @@ pub enum Refusal {
 
 /// The same for any call.
 enum Stopped {
-    Guest(Outcome, After),
+    Guest(Outcome, GuestState),
     Driver(DriverError),
 }
 
-impl Spent<'_> {
+impl Usage<'_> {
     /// Turns a driver's answer into an outcome.
-    pub fn conclude(&self, ending: Ending<'_>) -> Result<Ran, DriverError> {
-        let Ending { driver, result, asked } = ending;
+    pub fn conclude(&self, ending: CallEnd<'_>) -> Result<CallResult, DriverError> {
+        let CallEnd { driver, result, asked } = ending;
         let (limits, refused) = (self.limits, self.memory_refused_bytes);
         let (mut fuel_left, mut interrupted, mut value) = (self.fuel_left, None, None);
         let (outcome, after) = match result {
             Ok(Report::Completed(shown)) => {
                 value = shown.map(GuestValue::from);
-                (Outcome::Completed, After::Alive)
+                (Outcome::Completed, GuestState::Alive)
             }
-            Ok(Report::Exited(code)) => (Outcome::Exited { code }, After::Alive),
+            Ok(Report::Exited(code)) => (Outcome::Exited { code }, GuestState::Alive),
             Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
                 interrupted = Some(raised.into());
                 if interrupt == Interrupt::Fuel {
                     // How far it came is the host's scheduling; what it was allowed is used.
                     fuel_left = 0;
                 }
-                (self.interrupted(interrupt), After::Alive)
+                (self.interrupted(interrupt), GuestState::Alive)
             }
             // Without having been asked, a guest that says so made it up.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = driver.is_some_and(|driver| driver.is_out_of_memory(&raised));
                 match refused {
-                    Some(used) if ran_out => (exhausted(Resource::Memory, limits.memory_bytes, used), After::Alive),
-                    _ => (Outcome::Raised(raised.into()), After::Alive),
+                    Some(used) if ran_out => {
+                        (exhausted(Resource::Memory, limits.memory_bytes, used), GuestState::Alive)
+                    }
+                    _ => (Outcome::Raised(raised.into()), GuestState::Alive),
                 }
             }
             Err(error) if driver.is_some() => match self.stopped_by(error) {
@@ -124,12 +126,12 @@ impl Spent<'_> {
                 Stopped::Driver(error) => return Err(error),
             },
             Err(DriverError::Machine(MachineError::Stopped(stop))) => {
-                let after = After::of(&stop);
+                let after = GuestState::of(&stop);
                 (self.stopped(&stop), after)
             }
             Err(error) => return Err(error),
         };
-        Ok(Ran {
+        Ok(CallResult {
             fuel_consumed: self.fuel_limit.saturating_sub(fuel_left),
             memory_used_bytes: self.memory_used_bytes,
             memory_refused_bytes: refused,
@@ -141,13 +143,13 @@ impl Spent<'_> {
     }
 
     /// Reads what an image's driver said about a variable.
-    pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, After) {
+    pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, GuestState) {
         match answer {
-            Ok(Ok(value)) => (Ok(value), After::Alive),
-            Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised.into()).describe())), After::Alive),
+            Ok(Ok(value)) => (Ok(value), GuestState::Alive),
+            Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised.into()).describe())), GuestState::Alive),
             Err(error) => match self.stopped_by(error) {
                 Stopped::Guest(outcome, after) => (Err(Refusal::Guest(outcome.describe())), after),
-                Stopped::Driver(error) => (Err(Refusal::Driver(error)), After::Unwound),
+                Stopped::Driver(error) => (Err(Refusal::Driver(error)), GuestState::Unwound),
             },
         }
     }
@@ -168,10 +170,12 @@ impl Spent<'_> {
     /// What the error of an image's driver says of the guest.
     fn stopped_by(&self, error: DriverError) -> Stopped {
         match error {
-            DriverError::Machine(MachineError::Stopped(stop)) => Stopped::Guest(self.stopped(&stop), After::of(&stop)),
+            DriverError::Machine(MachineError::Stopped(stop)) => {
+                Stopped::Guest(self.stopped(&stop), GuestState::of(&stop))
+            }
             // The guest gave its driver addresses or reports that its driver never gives.
             DriverError::Report(_) | DriverError::Machine(_) => {
-                Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound)
+                Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
             }
             error => Stopped::Driver(error),
         }
@@ -220,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    fn spent(limits: &Limits) -> Spent<'_> {
-        Spent {
+    fn spent(limits: &Limits) -> Usage<'_> {
+        Usage {
             limits,
             fuel_limit: 1_000,
             fuel_left: 400,
@@ -240,8 +244,8 @@ mod tests {
         Err(MachineError::Stopped(stop).into())
     }
 
-    fn concluded(spent: &Spent<'_>, result: Result<Report, DriverError>, asked: Option<Interrupt>) -> Ran {
-        spent.conclude(Ending { driver: Some(&Python), result, asked }).unwrap()
+    fn concluded(spent: &Usage<'_>, result: Result<Report, DriverError>, asked: Option<Interrupt>) -> CallResult {
+        spent.conclude(CallEnd { driver: Some(&Python), result, asked }).unwrap()
     }
 
     #[test]
@@ -251,22 +255,26 @@ mod tests {
         let time = |used| exhausted(Resource::Time, 100, used);
         let report = || Err(DriverError::Report("?".into()));
         for (result, outcome, after) in [
-            (Ok(Report::Completed(None)), Outcome::Completed, After::Alive),
-            (Ok(Report::Exited(3)), Outcome::Exited { code: 3 }, After::Alive),
-            (Ok(Report::Raised(raised("E"))), Outcome::Raised(raised("E").into()), After::Alive),
-            (Ok(Report::Interrupted(raised("E"))), Outcome::Raised(raised("E").into()), After::Alive),
-            (stop(Stop::Exit(4)), Outcome::Exited { code: 4 }, After::Left),
-            (stop(Stop::OutOfFuel), exhausted(Resource::Fuel, 1_000, 1_000), After::Unwound),
-            (stop(Stop::Deadline), time(100), After::Unwound),
-            (stop(Stop::Cancelled), Outcome::Cancelled, After::Unwound),
-            (stop(Stop::Trap("?".into())), Outcome::Trapped { trap: TrapKind::Other }, After::Unwound),
-            (report(), Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound),
-            (Err(MachineError::OutOfBounds(7).into()), Outcome::Trapped { trap: TrapKind::BadReport }, After::Unwound),
+            (Ok(Report::Completed(None)), Outcome::Completed, GuestState::Alive),
+            (Ok(Report::Exited(3)), Outcome::Exited { code: 3 }, GuestState::Alive),
+            (Ok(Report::Raised(raised("E"))), Outcome::Raised(raised("E").into()), GuestState::Alive),
+            (Ok(Report::Interrupted(raised("E"))), Outcome::Raised(raised("E").into()), GuestState::Alive),
+            (stop(Stop::Exit(4)), Outcome::Exited { code: 4 }, GuestState::Left),
+            (stop(Stop::OutOfFuel), exhausted(Resource::Fuel, 1_000, 1_000), GuestState::Unwound),
+            (stop(Stop::Deadline), time(100), GuestState::Unwound),
+            (stop(Stop::Cancelled), Outcome::Cancelled, GuestState::Unwound),
+            (stop(Stop::Trap("?".into())), Outcome::Trapped { trap: TrapKind::Other }, GuestState::Unwound),
+            (report(), Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound),
+            (
+                Err(MachineError::OutOfBounds(7).into()),
+                Outcome::Trapped { trap: TrapKind::BadReport },
+                GuestState::Unwound,
+            ),
         ] {
             let ran = concluded(&spent, result, None);
             assert_eq!((ran.outcome, ran.after, ran.fuel_consumed), (outcome, after, 600));
         }
-        let late = Spent { elapsed: Duration::from_millis(101), ..spent };
+        let late = Usage { elapsed: Duration::from_millis(101), ..spent };
         assert_eq!(concluded(&late, stop(Stop::Deadline), None).outcome, time(101));
     }
 
@@ -280,7 +288,7 @@ mod tests {
             (Interrupt::Cancelled, Outcome::Cancelled, 600),
         ] {
             let ran = concluded(&spent, Ok(Report::Interrupted(raised("KeyboardInterrupt"))), Some(asked));
-            assert_eq!((ran.outcome, ran.fuel_consumed, ran.after), (outcome, fuel, After::Alive), "{asked:?}");
+            assert_eq!((ran.outcome, ran.fuel_consumed, ran.after), (outcome, fuel, GuestState::Alive), "{asked:?}");
             assert_eq!(ran.interrupted.map(|raised| raised.type_name).as_deref(), Some("KeyboardInterrupt"));
             let other = concluded(&spent, Ok(Report::Raised(raised("E"))), Some(asked));
             assert_eq!((other.outcome, other.interrupted), (Outcome::Raised(raised("E").into()), None), "{asked:?}");
@@ -296,12 +304,12 @@ mod tests {
             (Some(60), TrapKind::Unreachable, true),
             (Some(60), TrapKind::OutOfBounds, false),
         ] {
-            let spent = Spent { memory_refused_bytes: refused, trapped: Some(trapped), ..spent(&limits) };
+            let spent = Usage { memory_refused_bytes: refused, trapped: Some(trapped), ..spent(&limits) };
             let ran = concluded(&spent, stop(Stop::Trap("?".into())), None);
             assert_eq!(ran.outcome == out, is_out, "{refused:?}, {trapped:?}");
             assert!(is_out || ran.outcome == Outcome::Trapped { trap: trapped });
             let said = concluded(&spent, Ok(Report::Raised(raised("MemoryError"))), None);
-            assert_eq!((said.outcome == out, said.after), (refused.is_some(), After::Alive));
+            assert_eq!((said.outcome == out, said.after), (refused.is_some(), GuestState::Alive));
         }
     }
 
@@ -310,15 +318,15 @@ mod tests {
         let limits = Limits::default();
         let spent = spent(&limits);
         let unfit = || Err(DriverError::Anchor("a".into()));
-        assert!(spent.conclude(Ending { driver: Some(&Python), result: unfit(), asked: None }).is_err());
+        assert!(spent.conclude(CallEnd { driver: Some(&Python), result: unfit(), asked: None }).is_err());
         let report = Err(DriverError::Report("?".into()));
         assert!(
-            spent.conclude(Ending { driver: None, result: report, asked: None }).is_err(),
+            spent.conclude(CallEnd { driver: None, result: report, asked: None }).is_err(),
             "a command has no driver"
         );
         assert!(matches!(
             spent.answer::<()>(Err(DriverError::Anchor("a".into()))),
-            (Err(Refusal::Driver(_)), After::Unwound)
+            (Err(Refusal::Driver(_)), GuestState::Unwound)
         ));
     }
 
@@ -326,18 +334,21 @@ mod tests {
     fn an_answer_about_a_variable_says_what_stopped_it() {
         let limits = Limits::default();
         let spent = spent(&limits);
-        assert!(matches!(spent.answer(Ok(Ok(7))), (Ok(7), After::Alive)));
+        assert!(matches!(spent.answer(Ok(Ok(7))), (Ok(7), GuestState::Alive)));
         let said = |answer| match spent.answer::<()>(answer) {
             (Err(Refusal::Guest(text)), after) => (text, after),
             other => panic!("{other:?}"),
         };
-        assert_eq!(said(Ok(Err(raised("E")))), ("raised E: m".into(), After::Alive));
+        assert_eq!(said(Ok(Err(raised("E")))), ("raised E: m".into(), GuestState::Alive));
         let stopped = |stop| Err(MachineError::Stopped(stop).into());
-        assert_eq!(said(stopped(Stop::OutOfFuel)), ("out of fuel: all 1000 units are used".into(), After::Unwound));
-        assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), After::Left));
+        assert_eq!(
+            said(stopped(Stop::OutOfFuel)),
+            ("out of fuel: all 1000 units are used".into(), GuestState::Unwound)
+        );
+        assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
         assert_eq!(
             said(Err(DriverError::Report("?".into()))),
-            ("the interpreter broke: BadReport".into(), After::Unwound)
+            ("the interpreter broke: BadReport".into(), GuestState::Unwound)
         );
     }
 

@@ -1,0 +1,162 @@
+//! What a session is given by the component: guests in one memory, one after the other.
+
+use std::rc::Rc;
+
+use glovebox_core::{
+    Clock, ImageDriver, Limits,
+    files::{FileError, change},
+    session::{CheckpointId, Pages, Place, SessionBackend, SessionCall, SessionPolicy},
+};
+use glovebox_vfs::{RootId, Vfs, VfsError};
+use glovebox_wasi::Wasi;
+
+use super::resident::ResidentMemory;
+use crate::{Guest, GuestMachine, Run, Sandbox, bindings::types::SandboxError, error::clipped, guest};
+
+/// What the component keeps for a session.
+#[derive(Debug)]
+pub(super) struct ComponentBackend {
+    pub(super) sandbox: Sandbox,
+    id: Rc<str>,
+}
+
+impl ComponentBackend {
+    pub(super) fn new(sandbox: Sandbox, id: &Rc<str>) -> Self {
+        Self { sandbox, id: Rc::clone(id) }
+    }
+
+    /// Nanoseconds since 1970, as the policy has them.
+    fn realtime_ns(&self) -> u64 {
+        match (self.sandbox.policy.clock, &self.sandbox.world.clocks) {
+            (Clock::Fixed(realtime_ns), _) => realtime_ns,
+            (Clock::Host, clocks) => clocks.as_ref().map_or(0, |clocks| clocks.realtime_ns()),
+        }
+    }
+}
+
+/// What the mutable globals of a runtime hold while it is idle, by name.
+pub(super) fn globals(sandbox: &Sandbox) -> Vec<(String, u64)> {
+    let globals = sandbox.runtime.globals.iter();
+    let mut globals: Vec<_> = globals.map(|global| (global.export.clone(), global.value)).collect();
+    globals.sort();
+    globals
+}
+
+/// Lets the host change a session's files, all or nothing.
+pub(super) fn change_files(
+    call: SessionCall<'_, ComponentBackend>,
+    work: impl FnOnce(&mut Vfs, RootId) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let wasi = call.guest.wasi_mut();
+    let root = wasi.mount_root(glovebox_core::WORKSPACE);
+    let vfs = wasi.vfs_mut();
+    vfs.mark();
+    vfs.set_now_ns(call.backend.realtime_ns());
+    let root = root.ok_or_else(|| FileError::refused("find", ".")(VfsError::BadInode))?;
+    change::whole(vfs, |vfs| work(vfs, root))
+}
+
+/// The memory of a guest of a session; each has one.
+fn memory(guest: &Guest) -> Result<&ResidentMemory, SandboxError> {
+    let missing = || SandboxError::Unavailable("the session's guest has no memory".into());
+    guest.machine.resident.as_ref().ok_or_else(missing)
+}
+
+impl SessionBackend for ComponentBackend {
+    type Error = SandboxError;
+    type Machine = GuestMachine;
+
+    fn limits(&self) -> &Limits {
+        &self.sandbox.policy.limits
+    }
+
+    fn policy(&self) -> &SessionPolicy {
+        &self.sandbox.policy.session
+    }
+
+    fn image(&self) -> Result<ImageDriver<'_>, SandboxError> {
+        Ok(self.sandbox.runtime.driver())
+    }
+
+    fn image_bytes(&self) -> u64 {
+        self.sandbox.runtime.memory_bytes()
+    }
+
+    fn globals(&self) -> Result<Vec<(String, u64)>, SandboxError> {
+        Ok(globals(&self.sandbox))
+    }
+
+    fn one_shot_ctx(&self) -> Run {
+        self.sandbox.one_shot_ctx()
+    }
+
+    fn instantiate(&self, wasi: Wasi) -> Result<Guest, SandboxError> {
+        let Sandbox { world, runtime, policy, .. } = &self.sandbox;
+        guest::instantiate_idle(world, runtime, wasi, &policy.limits, self.one_shot_ctx())
+    }
+
+    fn pages(&mut self, guest: &mut Guest, _earlier: Option<Pages>) -> Result<Pages, SandboxError> {
+        memory(guest)?.pages()
+    }
+
+    fn pages_bytes_max(&mut self, guest: &mut Guest) -> Result<u64, SandboxError> {
+        Ok(memory(guest)?.pages()?.bytes())
+    }
+
+    fn own_bytes(&self, guest: &Guest) -> u64 {
+        memory(guest).map_or(0, ResidentMemory::own_bytes)
+    }
+
+    fn restored(&mut self, guest: &mut Guest, pages: &Pages, is_same: bool) {
+        guest.machine.make_resident(pages.clone(), is_same);
+    }
+
+    fn prepare_call(&mut self, guest: &mut Guest, keep_pages: bool) -> Result<(), SandboxError> {
+        memory(guest)?.enter(keep_pages)
+    }
+
+    fn accounted(&mut self, guest: &mut Guest, place: &Place) {
+        if let Ok(memory) = memory(guest) {
+            memory.reserve_from(place.reservation(self.limits()));
+        }
+    }
+
+    fn session_ended(&self, reason: &str) -> SandboxError {
+        SandboxError::SessionEnded(format!("session `{}` has ended: {reason}; open another one", self.id))
+    }
+
+    fn no_checkpoint(&self, wanted: Option<CheckpointId>) -> SandboxError {
+        let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
+        SandboxError::NoCheckpoint(format!("session `{}` has no checkpoint to go back to{wanted}", self.id))
+    }
+
+    fn variable(name: &str, reason: String) -> SandboxError {
+        SandboxError::Variable(format!("`{}`: {reason}", clipped(name)))
+    }
+
+    fn misfit(what: &str) -> SandboxError {
+        SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
+    }
+
+    fn no_memory(bytes: u64) -> SandboxError {
+        no_memory(bytes)
+    }
+
+    fn is_temporary(_error: &SandboxError) -> bool {
+        true
+    }
+
+    fn reason(error: &SandboxError) -> String {
+        match error {
+            SandboxError::Unavailable(text) => text.clone(),
+            SandboxError::Variable(text) => format!("variable {text}"),
+            error => error.to_string(),
+        }
+    }
+}
+
+pub(super) fn no_memory(bytes: u64) -> SandboxError {
+    SandboxError::Unavailable(format!(
+        "the session's {bytes} bytes of memory are not to be had within `limits.memory-bytes`"
+    ))
+}

@@ -1,0 +1,172 @@
+//! The memory of a session's guest: in the memory of its runtime, or evicted and kept as pages.
+//!
+//! A runtime has one memory for all its guests. A session's guest stays in it for as long as nobody else needs it, so that one who
+//! goes on with the same session copies nothing. Whoever needs it has the session evicted first: what of the memory differs
+//! from the image is copied out. Coming back the memory is made the image again, all of it up to its real end, and the
+//! pages are copied in: nothing of one session is ever there for another.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    rc::{Rc, Weak},
+};
+
+use glovebox_core::session::{Pages, Reservation};
+
+use super::{backend::no_memory, image::Image};
+use crate::{GuestMemory, Runtime, bindings::types::SandboxError};
+
+/// Who is in a runtime's memory, if it is a session's guest.
+#[derive(Default)]
+pub(crate) struct Residence(RefCell<Weak<RefCell<Resident>>>);
+
+impl fmt::Debug for Residence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_taken = self.0.try_borrow().is_ok_and(|resident| resident.strong_count() > 0);
+        f.debug_struct("Residence").field("is_taken", &is_taken).finish()
+    }
+}
+
+impl Residence {
+    /// Has whoever is in the memory evicted.
+    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
+        let Some(resident) = self.0.take().upgrade() else { return Ok(()) };
+        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
+        if evicted.is_err() {
+            self.enter(&resident);
+        }
+        evicted
+    }
+
+    fn enter(&self, resident: &Rc<RefCell<Resident>>) {
+        self.0.replace(Rc::downgrade(resident));
+    }
+}
+
+/// The memory of a session's guest, which the guest and its runtime's [`Residence`] share.
+#[derive(Clone, Debug)]
+pub(crate) struct ResidentMemory(Rc<RefCell<Resident>>);
+
+#[derive(Debug)]
+struct Resident {
+    image: Image,
+    /// Its pages as they were when somebody last looked.
+    pages: Pages,
+    /// Whether they are so still.
+    is_known: bool,
+    /// Where it is evicted, the size of its memory in pages of WebAssembly.
+    evicted: Option<u32>,
+    /// For what its pages take once it is evicted.
+    reservation: Option<Reservation>,
+}
+
+impl ResidentMemory {
+    /// Of a guest that is in its memory. `pages`: what its pages may be shared with; `is_known`: they are these.
+    pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
+        let image = Image::new(memory.clone(), runtime);
+        let resident = Resident { image, pages, is_known, evicted: None, reservation: None };
+        let resident = Rc::new(RefCell::new(resident));
+        runtime.residence.enter(&resident);
+        Self(resident)
+    }
+
+    /// Its size in bytes; none while somebody uses it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.try_borrow().map_or(0, |resident| resident.bytes())
+    }
+
+    /// The pages that are its own.
+    pub(super) fn pages(&self) -> Result<Pages, SandboxError> {
+        self.0.try_borrow_mut().map_err(|_| busy())?.pages().cloned()
+    }
+
+    /// What is held for its pages and for no checkpoint, in bytes.
+    pub(super) fn own_bytes(&self) -> u64 {
+        self.0.try_borrow().map_or(0, |resident| resident.pages.unshared_bytes())
+    }
+
+    /// Its session has been measured. What evicting it takes comes on top.
+    pub(super) fn reserve_from(&self, reservation: Reservation) {
+        if let Ok(mut resident) = self.0.try_borrow_mut() {
+            resident.reservation = Some(reservation);
+        }
+    }
+
+    /// Brings it into its runtime's memory, for a call that may change it. `keep_pages`: what its pages were is worth keeping, because
+    /// a checkpoint has them as well.
+    pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
+        let (runtime, is_evicted) = {
+            let resident = self.0.try_borrow().map_err(|_| busy())?;
+            (Rc::clone(resident.image.runtime()), resident.evicted.is_some())
+        };
+        if is_evicted {
+            runtime.residence.vacate()?;
+        }
+        let mut resident = self.0.try_borrow_mut().map_err(|_| busy())?;
+        if let Some(pages) = resident.evicted {
+            let memory = resident.image.memory();
+            memory.reset(runtime.memory_pages, &runtime.image);
+            if !memory.grow(pages.saturating_sub(runtime.memory_pages)) {
+                return Err(no_memory(u64::from(pages) << 16));
+            }
+            if !memory.write_pages(&resident.pages) {
+                return Err(SandboxError::Unavailable("the session has pages beyond its memory's end".into()));
+            }
+            runtime.reset_globals(memory.guests());
+            resident.evicted = None;
+            runtime.residence.enter(&self.0);
+        }
+        resident.is_known = false;
+        if !keep_pages {
+            resident.pages = Pages::default();
+        }
+        Ok(())
+    }
+}
+
+impl Resident {
+    fn bytes(&self) -> u64 {
+        self.evicted.map_or_else(|| self.image.memory().bytes(), |pages| u64::from(pages) << 16)
+    }
+
+    fn pages(&mut self) -> Result<&Pages, SandboxError> {
+        if !self.is_known {
+            self.check_globals()?;
+            let count = self.image.count();
+            self.pages = Pages::of(&mut self.image, 0..count, std::mem::take(&mut self.pages));
+            self.is_known = true;
+        }
+        Ok(&self.pages)
+    }
+
+    /// An idle guest has the image's globals.
+    fn check_globals(&self) -> Result<(), SandboxError> {
+        let (runtime, memory) = (self.image.runtime(), self.image.memory());
+        let changed = (0..)
+            .zip(&runtime.globals)
+            .find(|(number, global)| memory.guests().global_get(runtime.number, *number) != global.value);
+        match changed {
+            None => Ok(()),
+            Some((_, global)) => {
+                let text = format!("the guest could not be kept: it left its global `{}` changed", global.export);
+                Err(SandboxError::Unavailable(text))
+            }
+        }
+    }
+
+    fn evict(&mut self) -> Result<(), SandboxError> {
+        if self.evicted.is_none() {
+            let known_bytes = self.pages.unshared_bytes();
+            let bytes = self.pages()?.unshared_bytes();
+            if let Some(reservation) = &mut self.reservation {
+                reservation.add(bytes.saturating_sub(known_bytes));
+            }
+            self.evicted = Some(self.image.memory().pages());
+        }
+        Ok(())
+    }
+}
+
+fn busy() -> SandboxError {
+    SandboxError::Unavailable("a guest of this runtime is running".into())
+}

@@ -1,0 +1,136 @@
+//! Taking a session's guest and putting it back, and what becomes of the session when there is none to put back.
+
+use std::mem;
+
+use glovebox_wasi::Wasi;
+
+use super::{Checkpoint, OnUnwind, RandomNumbers, Rollback, Saved, SessionBackend, SessionState, state::Phase};
+use crate::{Guest, GuestMachine as _, GuestState};
+
+impl<B: SessionBackend> SessionState<B> {
+    /// The guest, made anew if it was lost.
+    pub(super) fn take(&mut self) -> Result<Box<Guest<B::Machine>>, B::Error> {
+        if let Phase::Unwound(why) = &self.phase {
+            let why = why.clone();
+            self.roll_back(None, why)?;
+        }
+        match mem::replace(&mut self.phase, Phase::Unwound("its last execution did not come back".into())) {
+            Phase::Active(guest) => Ok(guest),
+            Phase::Unwound(reason) | Phase::Ended(reason) => {
+                let error = self.backend.session_ended(&reason);
+                self.end(reason);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the guest back after a call, or sees to what becomes of the session without it: `to` is where it is rolled back to, if not
+    /// to the last checkpoint.
+    pub(super) fn leave(
+        &mut self,
+        mut guest: Box<Guest<B::Machine>>,
+        after: GuestState,
+        to: Option<Saved>,
+        why: impl FnOnce() -> String,
+    ) -> Option<Rollback> {
+        match after {
+            GuestState::Alive | GuestState::Untouched => {
+                guest.wasi_mut().set_stdin(Vec::new());
+                self.backend.idle(&mut guest);
+                self.put_back(guest);
+                None
+            }
+            GuestState::Left => {
+                self.backend.left(&guest);
+                self.end(why());
+                None
+            }
+            GuestState::Unwound => {
+                // There may be no place for another one.
+                drop(guest);
+                // If another was quicker to take the place, whoever comes next tries again.
+                self.roll_back(to, why()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// What becomes of the session now that its guest is lost. An error says that no instance is to be had now: then
+    /// it stays without a guest, with its checkpoints, and can be rolled back later.
+    fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
+        self.phase = Phase::Unwound(why.clone());
+        if self.policy().on_unwind == OnUnwind::End {
+            self.end(why);
+            return Ok(None);
+        }
+        // Only what is in the history can be gone back to once more.
+        let is_kept = to.is_none();
+        let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
+            self.end(format!("{why}; there is no checkpoint to go back to"));
+            return Ok(None);
+        };
+        match self.guest_of(&saved) {
+            Ok(guest) => {
+                let executions_lost = self.executions.saturating_sub(saved.state.executions);
+                self.rollbacks += 1;
+                self.go_on_at(guest, &saved);
+                self.changed = !is_kept;
+                self.backend.rolled_back(executions_lost, &why);
+                Ok(Some(Rollback { executions_lost }))
+            }
+            Err(error) if B::is_temporary(&error) => Err(error),
+            Err(error) => {
+                self.end(format!("{why}; it could not go back: {}", B::reason(&error)));
+                Ok(None)
+            }
+        }
+    }
+
+    /// A new guest in a state of the session's.
+    pub(super) fn guest_of(&mut self, saved: &Saved) -> Result<Guest<B::Machine>, B::Error> {
+        let wasi = self.backend.wasi_of(saved)?;
+        restore(&mut self.backend, &saved.state, wasi, RandomNumbers::Same)
+    }
+
+    pub(super) fn go_on_at(&mut self, guest: Guest<B::Machine>, saved: &Saved) {
+        self.executions = saved.state.executions;
+        self.backend.rolled_back_to(saved);
+        self.changed = false;
+        self.put_back(Box::new(guest));
+    }
+
+    pub(super) fn end(&mut self, reason: String) {
+        self.phase = Phase::Ended(reason);
+        self.backend.ended();
+        self.history.clear();
+        self.place = None;
+    }
+}
+
+/// A new guest in a saved state, with a WASI state that goes with it. What the guest itself runs as it is seeded is held to the limits of
+/// one execution.
+pub(super) fn restore<B: SessionBackend>(
+    backend: &mut B,
+    state: &Checkpoint,
+    mut wasi: Wasi,
+    numbers: RandomNumbers,
+) -> Result<Guest<B::Machine>, B::Error> {
+    if state.globals != backend.globals()? {
+        return Err(B::misfit("its globals are not at rest"));
+    }
+    state.continue_entropy(&mut wasi);
+    let mut guest = backend.instantiate(wasi)?;
+    let grown_bytes = state.memory_bytes.checked_sub(guest.machine.linear_bytes());
+    let grown_bytes = grown_bytes.ok_or_else(|| B::misfit("it is smaller"))?;
+    if !guest.grow_freely(grown_bytes) {
+        return Err(B::no_memory(state.memory_bytes));
+    }
+    if !guest.machine.write_pages(&state.pages) {
+        return Err(B::misfit("it has pages beyond its end"));
+    }
+    let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
+    if !is_same {
+        guest.reseed_within(backend.image()?, backend.limits())?;
+    }
+    backend.restored(&mut guest, &state.pages, is_same);
+    Ok(guest)
+}

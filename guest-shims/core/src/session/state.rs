@@ -1,0 +1,440 @@
+//! The state of a session, in the hands of whoever has the turn.
+
+use std::sync::Arc;
+
+use glovebox_wasi::Wasi;
+
+use super::{
+    Checkpoint, CheckpointId, CheckpointInfo, Executed, History, Pages, Place, Rollback, Saved, SessionBackend,
+    SessionCall, SessionPolicy, TooMany, recovery::restore,
+};
+use crate::{CallCtx as _, Guest, GuestMachine as _, GuestState, GuestValue, Refusal, WORKSPACE, files::Snapshot};
+
+/// A session: an interpreter that is kept between executions, and the states that it can be set back to.
+///
+/// What becomes of it when its guest is lost is in `recovery`.
+pub struct SessionState<B: SessionBackend> {
+    pub(super) backend: B,
+    pub(super) phase: Phase<B::Machine>,
+    pub(super) history: History,
+    /// Whether the guest may differ from the last checkpoint.
+    pub(super) changed: bool,
+    pub(super) executions: u64,
+    pub(super) rollbacks: u64,
+    forks: u64,
+    entropy_key: Option<[u8; 32]>,
+    pub(super) place: Option<Place>,
+    /// How often there was no room for a checkpoint that was due.
+    checkpoints_skipped: u64,
+}
+
+/// Whether a session has a guest.
+pub(super) enum Phase<M> {
+    /// It can be called.
+    Active(Box<Guest<M>>),
+    /// There is none: it was unwound, or is in use. Should its user panic, this is what stays.
+    Unwound(String),
+    /// There will be none any more, and why.
+    Ended(String),
+}
+
+/// Whose random numbers a new guest goes on with. Those of the host's generator are new ones in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RandomNumbers {
+    /// The saved session's own: seeded entropy continues exactly where it was.
+    Same,
+    /// Its own: seeded entropy is another, and the interpreter's generators are seeded from it.
+    Fork,
+}
+
+/// What can be told of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionReport {
+    /// How many executions its state has behind it.
+    pub executions: u64,
+    /// Its linear memory, in bytes; as it last was, where the guest is lost.
+    pub memory_bytes: u64,
+    /// What of it differed from the image at the last checkpoint, in bytes.
+    pub private_bytes: u64,
+    /// What counts under `limits.session_total_bytes`.
+    pub held_bytes: u64,
+    /// How many states it can be set back to.
+    pub checkpoints: usize,
+    /// How many checkpoints that were due were not made, for want of room.
+    pub checkpoints_skipped: u64,
+    /// How often it was rolled back.
+    pub rollbacks: u64,
+    /// Why it has ended, if it has.
+    pub ended: Option<String>,
+}
+
+impl<B: SessionBackend> SessionState<B> {
+    /// A session around a new guest.
+    pub fn new(backend: B, guest: Guest<B::Machine>, entropy_key: Option<[u8; 32]>, place: Place) -> Self {
+        let mut state = Self {
+            backend,
+            phase: Phase::Active(Box::new(guest)),
+            history: History::default(),
+            changed: true,
+            executions: 0,
+            rollbacks: 0,
+            forks: 0,
+            entropy_key,
+            place: Some(place),
+            checkpoints_skipped: 0,
+        };
+        state.account();
+        state
+    }
+
+    /// A session in a saved state.
+    pub fn resume(mut backend: B, saved: Checkpoint, numbers: RandomNumbers, place: Place) -> Result<Self, B::Error> {
+        let guest = restore(&mut backend, &saved, saved.wasi.clone(), numbers)?;
+        let Checkpoint { pages, executions, entropy_key, forks, .. } = saved;
+        backend.resumed(pages);
+        let state = Self::new(backend, guest, entropy_key, place);
+        Ok(Self { executions, forks, ..state })
+    }
+
+    /// What the platform keeps for the session.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The same, to be changed, and the guest where there is one.
+    pub fn parts(&mut self) -> (&mut B, Option<&mut Guest<B::Machine>>) {
+        let Self { backend, phase, .. } = self;
+        match phase {
+            Phase::Active(guest) => (backend, Some(guest)),
+            Phase::Unwound(_) | Phase::Ended(_) => (backend, None),
+        }
+    }
+
+    /// Refuses everything once it has ended.
+    pub fn check_alive(&self) -> Result<(), B::Error> {
+        match &self.phase {
+            Phase::Ended(reason) => Err(self.backend.session_ended(reason)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a script, which `execute` does. Says whether the session was rolled back for it.
+    pub fn run<T: Executed>(
+        &mut self,
+        stdin: &[u8],
+        execute: impl FnOnce(SessionCall<'_, B>) -> Result<T, B::Error>,
+    ) -> Result<(T, Option<Rollback>), B::Error> {
+        let mut guest = self.enter(stdin)?;
+        let Self { backend, history, .. } = self;
+        let executed = match execute(SessionCall { backend, guest: &mut guest, history }) {
+            Ok(executed) => executed,
+            Err(error) => {
+                self.end(B::reason(&error));
+                return Err(error);
+            }
+        };
+        let after = executed.after();
+        // The count may have come with anybody's bytes.
+        self.executions = self.executions.saturating_add(u64::from(after == GuestState::Alive));
+        let rollback = self.leave(guest, after, None, || executed.outcome().describe());
+        Ok((executed, rollback))
+    }
+
+    /// A global variable of the guest's. Looking at it is nothing that could be undone.
+    pub fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, B::Error> {
+        let mut guest = self.take()?;
+        guest.wasi_mut().begin_execution();
+        let last = self.history.last().filter(|_| !self.changed).cloned();
+        let now = match last {
+            None if self.policy().interval(0).is_some() => {
+                let state = Arc::new(self.save_from(&mut guest)?);
+                let commits = self.backend.known_commits();
+                Some(Saved { id: CheckpointId(0), automatic: true, state, commits })
+            }
+            last => last,
+        };
+        let mut guest = self.reserve(guest)?;
+        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
+        let (result, after) = guest.get_variable(self.backend.image()?, self.backend.limits(), name);
+        let result = result.map_err(|refusal| refused::<B>(name, refusal));
+        self.leave(guest, after, now, || why::<B, _>(&result));
+        result
+    }
+
+    /// Sets a global variable of the guest's to what `json` says.
+    pub fn set_variable(&mut self, name: &str, json: &str) -> Result<(), B::Error> {
+        let mut guest = self.enter(&[])?;
+        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
+        let (result, after) = guest.set_variable(self.backend.image()?, self.backend.limits(), name, json);
+        let result = result.map_err(|refusal| refused::<B>(name, refusal));
+        self.leave(guest, after, None, || why::<B, _>(&result));
+        result
+    }
+
+    /// Saves the state as one to come back to.
+    pub fn checkpoint(&mut self) -> Result<CheckpointId, B::Error> {
+        self.with_idle(|state, guest| {
+            let kept = state.checkpoints_kept();
+            if !state.changed
+                && let Some(id) = state.history.keep_last(kept)
+            {
+                return Ok(id);
+            }
+            let pages_bytes = state.backend.pages_bytes_max(guest)?;
+            state.check_room(guest, pages_bytes)?;
+            let saved = state.save_from(guest)?;
+            Ok(state.push(saved, false))
+        })
+    }
+
+    /// The session as it is, for a fork or to be stored. Pages are shared with the last checkpoint.
+    pub fn save(&mut self) -> Result<Checkpoint, B::Error> {
+        self.with_idle(Self::save_from)
+    }
+
+    /// A state for one more fork.
+    pub fn save_for_fork(&mut self) -> Result<Checkpoint, B::Error> {
+        // As with executions.
+        self.forks = self.forks.saturating_add(1);
+        let mut saved = self.save()?;
+        self.backend.detach(&mut saved)?;
+        Ok(saved.forked())
+    }
+
+    /// Sets the session back to a checkpoint: the given one, or the last that differs from now.
+    pub fn undo(&mut self, to: Option<CheckpointId>) -> Result<CheckpointId, B::Error> {
+        self.check_alive()?;
+        let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
+        let saved = self.history.undo_target(to, is_new).cloned();
+        let saved = saved.ok_or_else(|| self.backend.no_checkpoint(to))?;
+        // The new instance first: if there is none to be had, the session stays as it is.
+        let guest = self.guest_of(&saved)?;
+        self.history.forget_after(saved.id);
+        self.go_on_at(guest, &saved);
+        Ok(saved.id)
+    }
+
+    /// The states that the session can be set back to, oldest first.
+    pub fn checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.history.list()
+    }
+
+    /// The files as they are. Looking at them is no change that a checkpoint would be due for.
+    pub fn files(&mut self) -> Result<Snapshot, B::Error> {
+        let guest = self.take()?;
+        let wasi: &Wasi = guest.wasi();
+        let files = Snapshot::new(wasi.vfs().clone(), wasi.mount_root(WORKSPACE));
+        self.phase = Phase::Active(guest);
+        Ok(files)
+    }
+
+    /// Lets the host change the files, which `work` does.
+    pub fn with_files<R, E: From<B::Error>>(
+        &mut self,
+        work: impl FnOnce(SessionCall<'_, B>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut guest = self.take()?;
+        self.save_if_due(&mut guest)?;
+        let Self { backend, history, .. } = self;
+        let result = work(SessionCall { backend, guest: &mut guest, history });
+        self.changed = true;
+        self.put_back(guest);
+        result
+    }
+
+    /// Runs the exit handlers, and ends the session. Closing again does nothing.
+    pub fn close(&mut self) -> Result<(), B::Error> {
+        let closed = match self.take() {
+            Ok(guest) => self.close_guest(guest),
+            // It has ended, or was lost and there was nothing to go back to.
+            Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
+            // It was lost, and there is no instance for one to run exit handlers in.
+            Err(error) => Err(error),
+        };
+        self.end("it was closed".into());
+        closed
+    }
+
+    fn close_guest(&mut self, guest: Box<Guest<B::Machine>>) -> Result<(), B::Error> {
+        let mut guest = self.reserve(guest)?;
+        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
+        guest.wasi_mut().begin_execution();
+        let closed = guest.close(self.backend.image()?, self.backend.limits()).map_err(B::Error::from);
+        let closed = closed.and_then(|()| self.backend.closed(&mut guest));
+        self.backend.left(&guest);
+        closed
+    }
+
+    /// Says what can be told of it.
+    pub fn report(&self, report: &mut SessionReport) {
+        report.executions = self.executions;
+        report.rollbacks = self.rollbacks;
+        report.checkpoints = self.history.count();
+        report.checkpoints_skipped = self.checkpoints_skipped;
+        report.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
+        report.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
+        match &self.phase {
+            Phase::Active(guest) => report.memory_bytes = guest.machine.linear_bytes(),
+            Phase::Unwound(_) => {}
+            Phase::Ended(reason) => {
+                report.memory_bytes = 0;
+                report.ended = Some(reason.clone());
+            }
+        }
+    }
+
+    /// Takes the guest for an execution, saved if that is due.
+    fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest<B::Machine>>, B::Error> {
+        let limits = self.backend.limits();
+        self.place.as_ref().map_or(Ok(()), |place| place.check(limits, 0))?;
+        let mut guest = self.take()?;
+        let wasi = guest.wasi_mut();
+        wasi.begin_execution();
+        wasi.set_stdin(Vec::new());
+        // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
+        wasi.vfs_mut().mark();
+        self.save_if_due(&mut guest)?;
+        let mut guest = self.reserve(guest)?;
+        self.changed = true;
+        if !stdin.is_empty() {
+            guest.wasi_mut().set_stdin(stdin.to_vec());
+        }
+        Ok(guest)
+    }
+
+    /// Has the guest ready to be called. From now on what it takes is taken of what all sessions may hold together, until it is idle again.
+    fn reserve(&mut self, mut guest: Box<Guest<B::Machine>>) -> Result<Box<Guest<B::Machine>>, B::Error> {
+        if let Err(error) = self.backend.prepare_call(&mut guest, self.history.count() > 0) {
+            self.phase = Phase::Active(guest);
+            return Err(error);
+        }
+        // With the checkpoint that may just have been made, and what the host has changed of the files.
+        self.account_for(&mut guest);
+        if let Some(place) = &self.place {
+            let reservation = place.reservation(self.backend.limits());
+            let host_bytes = guest.wasi().host_bytes();
+            guest.machine.limiter_mut().reserve_from(reservation, host_bytes);
+        }
+        Ok(guest)
+    }
+
+    /// Saves the state if that is due before the guest or its files change, and if there is room for it: a session without
+    /// room goes back to an earlier checkpoint, should it have to.
+    fn save_if_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
+        if !self.history.is_due(self.policy(), self.executions, self.changed) {
+            return Ok(());
+        }
+        let saved = self.save_due(guest);
+        if let Err(error) = &saved {
+            self.end(B::reason(error));
+        }
+        saved
+    }
+
+    fn save_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
+        let pages_bytes = self.backend.pages_bytes_max(guest)?;
+        if let Err(over) = self.check_room(guest, pages_bytes.saturating_sub(self.history.automatic_bytes())) {
+            self.checkpoints_skipped += 1;
+            self.backend.skipped(&over);
+            return Ok(());
+        }
+        let earlier = self.history.replace();
+        let saved = self.save_sharing(guest, earlier)?;
+        self.push(saved, true);
+        Ok(())
+    }
+
+    /// Whether there is room for a checkpoint of the guest whose pages take so many bytes.
+    fn check_room(&self, guest: &Guest<B::Machine>, pages_bytes: u64) -> Result<(), TooMany> {
+        let bytes = pages_bytes.saturating_add(guest.wasi().host_bytes());
+        self.place.as_ref().map_or(Ok(()), |place| place.check(self.backend.limits(), bytes))
+    }
+
+    /// Does something with the idle guest, which is no call into it.
+    fn with_idle<R>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut Guest<B::Machine>) -> Result<R, B::Error>,
+    ) -> Result<R, B::Error> {
+        let mut guest = self.take()?;
+        let result = work(self, &mut guest);
+        self.put_back(guest);
+        result
+    }
+
+    pub(super) fn put_back(&mut self, guest: Box<Guest<B::Machine>>) {
+        self.phase = Phase::Active(guest);
+        self.account();
+    }
+
+    fn save_from(&mut self, guest: &mut Guest<B::Machine>) -> Result<Checkpoint, B::Error> {
+        let earlier = self.history.last().map(|saved| saved.state.pages.clone());
+        self.save_sharing(guest, earlier)
+    }
+
+    fn save_sharing(&mut self, guest: &mut Guest<B::Machine>, earlier: Option<Pages>) -> Result<Checkpoint, B::Error> {
+        Ok(Checkpoint {
+            memory_bytes: guest.machine.linear_bytes(),
+            pages: self.backend.pages(guest, earlier)?,
+            globals: self.backend.globals()?,
+            wasi: guest.machine.settled_wasi(),
+            executions: self.executions,
+            entropy_key: self.entropy_key,
+            forks: self.forks,
+        })
+    }
+
+    fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
+        self.changed = false;
+        let (commits, kept) = (self.backend.known_commits(), self.checkpoints_kept());
+        self.history.push(Arc::new(state), commits, automatic, kept)
+    }
+
+    pub(super) fn policy(&self) -> &SessionPolicy {
+        self.backend.policy()
+    }
+
+    fn checkpoints_kept(&self) -> usize {
+        usize::try_from(self.policy().checkpoints_kept.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Writes down what the session holds: memory grown beyond the image and pages of its own within it, what the host keeps for it, its
+    /// checkpoints.
+    fn account(&mut self) {
+        let Self { backend, phase, history, place, .. } = self;
+        if let (Phase::Active(guest), Some(place)) = (phase, place) {
+            account_for(backend, history, place, guest);
+        }
+    }
+
+    fn account_for(&mut self, guest: &mut Guest<B::Machine>) {
+        let Self { backend, history, place, .. } = self;
+        if let Some(place) = place {
+            account_for(backend, history, place, guest);
+        }
+    }
+}
+
+fn account_for<B: SessionBackend>(
+    backend: &mut B,
+    history: &History,
+    place: &mut Place,
+    guest: &mut Guest<B::Machine>,
+) {
+    let grown_bytes = guest.machine.linear_bytes().saturating_sub(backend.image_bytes());
+    let held_bytes = [history.held_bytes(), backend.own_bytes(guest), grown_bytes, guest.wasi().host_bytes()];
+    place.update(held_bytes.into_iter().fold(0, u64::saturating_add));
+    guest.machine.limiter_mut().give_back_reservation();
+    backend.accounted(guest, place);
+}
+
+fn refused<B: SessionBackend>(name: &str, refusal: Refusal) -> B::Error {
+    match refusal {
+        Refusal::Guest(reason) => B::variable(name, reason),
+        Refusal::Driver(error) => error.into(),
+    }
+}
+
+/// What kept a guest from answering.
+fn why<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
+    result.as_ref().err().map_or_else(String::new, B::reason)
+}

@@ -1,0 +1,292 @@
+//! What a session is given by the engine: instances, pages, files that others may share, commits to host directories.
+
+use std::sync::Arc;
+
+use glovebox_core::{
+    ImageDriver, Limits,
+    session::{Checkpoint, CheckpointId, History, Pages, Saved, SessionBackend, TooMany},
+};
+use glovebox_vfs::Vfs;
+use glovebox_wasi::Wasi;
+
+use crate::{
+    ExecuteError, Request, Sandbox, SessionPolicy,
+    budget::SessionScope,
+    current::Run,
+    events,
+    guest::{self, Guest},
+    machine::GuestMachine,
+    own_commits::OwnCommits,
+    run::PreparedRequest,
+    runtime::Image,
+    session::{
+        SharedWorkspace,
+        pages::{OwnBytes, own_pages},
+        pristine,
+    },
+    workspace::Roots,
+};
+
+/// What the engine keeps for a session.
+pub(super) struct EngineBackend {
+    pub(super) sandbox: Sandbox,
+    id: Arc<str>,
+    pub(super) roots: Roots,
+    workspace: Option<SharedWorkspace>,
+    /// In a shared workspace: what the host keeps for the guest as the turn began, with the files as they were. Between
+    /// turns its references to open files are those that the workspace knows of.
+    before: Option<Wasi>,
+    /// What the pages of a first checkpoint may be shared with: those that a fork began with.
+    shareable: Pages,
+    /// What was committed to host directories. In a shared workspace only how often: its files never go back to before.
+    commits: OwnCommits,
+    scope: SessionScope,
+    /// What the guest had of its own when it was last idle.
+    own: OwnBytes,
+}
+
+impl EngineBackend {
+    pub(super) fn new(
+        sandbox: &Sandbox,
+        id: Arc<str>,
+        roots: Roots,
+        workspace: Option<SharedWorkspace>,
+        scope: SessionScope,
+    ) -> Self {
+        Self {
+            sandbox: sandbox.clone(),
+            id,
+            roots,
+            workspace,
+            before: None,
+            shareable: Pages::default(),
+            commits: OwnCommits::default(),
+            scope,
+            own: OwnBytes::default(),
+        }
+    }
+
+    fn prepared_image(&self) -> Result<&Image, ExecuteError> {
+        let runtime = &self.sandbox.0.runtime;
+        runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: runtime.name.clone() })
+    }
+
+    /// Takes up the files as others have left them. Called when the turn in the workspace begins.
+    pub(super) fn take_files(&mut self, guest: Option<&mut Guest>) {
+        let Some(workspace) = &self.workspace else { return };
+        let current = workspace.current();
+        if let Some(guest) = guest {
+            *guest.wasi_mut().vfs_mut() = current;
+            self.before = Some(guest.wasi().clone());
+        } else if let Some(before) = &mut self.before {
+            *before.vfs_mut() = current;
+        }
+    }
+
+    /// Leaves the files to the others. Called when the turn ends.
+    pub(super) fn give_files(&mut self, guest: Option<&Guest>) {
+        if let (Some(workspace), Some(guest)) = (&self.workspace, guest) {
+            workspace.publish(guest.wasi().vfs().clone());
+            self.before = Some(guest.wasi().clone());
+        }
+    }
+
+    /// Where the session's files are, and where its commits are noted: not of files that others commit as well.
+    pub(super) fn roots_and_commits(&mut self) -> (&Roots, Option<&mut OwnCommits>) {
+        (&self.roots, self.workspace.is_none().then_some(&mut self.commits))
+    }
+
+    /// Takes note that files were committed, all that was to be or not.
+    pub(super) fn committed(&mut self, whole: bool, history: &History) {
+        self.commits.ended(whole, history.oldest_commits());
+    }
+
+    /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
+    pub(super) fn keep_files(&mut self, guest: &Guest) {
+        if let Some(before) = &mut self.before {
+            *before = guest.wasi().clone();
+        }
+    }
+
+    /// A saved WASI state over host directories as they are now, with what was changed and not committed put over them.
+    fn remounted(&self, state: &Checkpoint) -> Result<Wasi, ExecuteError> {
+        let inner = &self.sandbox.0;
+        let request = PreparedRequest::new(&self.sandbox, Request::new(""))?;
+        let mut wasi = self.sandbox.wasi(&request, &inner.workspace.files()?)?;
+        let limit = inner.runtime.memory_limit(&inner.policy.limits);
+        wasi.set_linear_memory_bytes(limit.counted(state.memory_bytes));
+        wasi.restore(&state.wasi.save())
+            .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be taken up again: {error}")))?;
+        Ok(wasi)
+    }
+}
+
+impl SessionBackend for EngineBackend {
+    type Error = ExecuteError;
+    type Machine = GuestMachine;
+
+    fn limits(&self) -> &Limits {
+        &self.sandbox.0.policy.limits
+    }
+
+    fn policy(&self) -> &SessionPolicy {
+        &self.sandbox.0.policy.session
+    }
+
+    fn image(&self) -> Result<ImageDriver<'_>, ExecuteError> {
+        self.prepared_image().map(Image::driver)
+    }
+
+    fn image_bytes(&self) -> u64 {
+        self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes)
+    }
+
+    fn globals(&self) -> Result<Vec<(String, u64)>, ExecuteError> {
+        Ok(self.prepared_image()?.pristine()?.globals().to_vec())
+    }
+
+    fn one_shot_ctx(&self) -> Run {
+        self.scope.one_shot_ctx(self.limits())
+    }
+
+    fn instantiate(&self, wasi: Wasi) -> Result<Guest, ExecuteError> {
+        let inner = &self.sandbox.0;
+        let limits = &inner.policy.limits;
+        guest::instantiate_idle(&inner.engine.0, &inner.runtime, Box::new(wasi), limits, self.one_shot_ctx())
+    }
+
+    fn pages(&mut self, guest: &mut Guest, earlier: Option<Pages>) -> Result<Pages, ExecuteError> {
+        let earlier = earlier.unwrap_or_else(|| std::mem::take(&mut self.shareable));
+        let pristine = self.prepared_image()?.pristine()?;
+        for (name, value) in pristine.globals() {
+            if guest.machine.global_value(name).as_ref().and_then(pristine::bits) != Some(*value) {
+                return Err(ExecuteError::Driver(format!("the guest left its global `{name}` changed")));
+            }
+        }
+        let numbers = guest.machine.private_pages().map(<[u32]>::to_vec);
+        Ok(own_pages(guest.machine.memory(), pristine, numbers, earlier))
+    }
+
+    fn pages_bytes_max(&mut self, _guest: &mut Guest) -> Result<u64, ExecuteError> {
+        Ok(self.own.all)
+    }
+
+    fn own_bytes(&self, _guest: &Guest) -> u64 {
+        self.shareable.bytes().saturating_add(self.own.in_image)
+    }
+
+    fn restored(&mut self, _guest: &mut Guest, pages: &Pages, _is_same: bool) {
+        self.own = OwnBytes::restored(pages, self.image_bytes());
+    }
+
+    fn resumed(&mut self, pages: Pages) {
+        self.shareable = pages;
+    }
+
+    fn idle(&mut self, guest: &mut Guest) {
+        self.own = OwnBytes::measure(&mut guest.machine, self.image_bytes());
+    }
+
+    fn wasi_of(&self, saved: &Saved) -> Result<Wasi, ExecuteError> {
+        let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
+            saved.state.wasi.clone()
+        } else {
+            // The saved file system knows host directories as they were before.
+            self.remounted(&saved.state)?
+        };
+        if let Some(mut before) = self.before.clone() {
+            // In this order: a deleted file that both have open must not be lost in between.
+            wasi.rebind(before.vfs().clone());
+            *before.vfs_mut() = wasi.vfs().clone();
+            *wasi.vfs_mut() = before.unbind();
+        }
+        Ok(wasi)
+    }
+
+    fn detach(&self, state: &mut Checkpoint) -> Result<(), ExecuteError> {
+        if self.workspace.is_some() {
+            // A copy of the files without what others have open.
+            state.wasi = self.remounted(state)?;
+        }
+        Ok(())
+    }
+
+    fn known_commits(&self) -> u64 {
+        self.commits.known()
+    }
+
+    fn rolled_back_to(&mut self, saved: &Saved) {
+        self.commits.rolled_back_to(saved.commits);
+    }
+
+    fn rolled_back(&self, executions_lost: u64, why: &str) {
+        events::rolled_back(&self.id, executions_lost, why);
+    }
+
+    fn skipped(&self, over: &TooMany) {
+        events::checkpoint_skipped(&self.id, over);
+    }
+
+    fn closed(&mut self, guest: &mut Guest) -> Result<(), ExecuteError> {
+        let Self { sandbox, roots, commits, .. } = self;
+        let vfs: &mut Vfs = guest.wasi_mut().vfs_mut();
+        match sandbox.0.workspace.commit(vfs, roots, true, Some(commits)).failed {
+            Some((_, source)) => Err(source.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// In a shared workspace: leaves the files as a guest has left them that is not entered again.
+    fn left(&mut self, guest: &Guest) {
+        if let Some(workspace) = &self.workspace {
+            workspace.publish(guest.wasi().clone().unbind());
+            self.before = None;
+        }
+    }
+
+    fn ended(&mut self) {
+        if let (Some(workspace), Some(mut before)) = (&self.workspace, self.before.take()) {
+            workspace.publish(before.unbind());
+        }
+        self.shareable = Pages::default();
+    }
+
+    fn session_ended(&self, reason: &str) -> ExecuteError {
+        ExecuteError::SessionEnded { id: self.id.to_string(), reason: reason.to_owned() }
+    }
+
+    fn no_checkpoint(&self, wanted: Option<CheckpointId>) -> ExecuteError {
+        ExecuteError::NoCheckpoint { id: self.id.to_string(), wanted }
+    }
+
+    fn variable(name: &str, reason: String) -> ExecuteError {
+        ExecuteError::Variable { name: name.to_owned(), reason }
+    }
+
+    fn misfit(what: &str) -> ExecuteError {
+        ExecuteError::Driver(format!("the saved session does not fit its image: {what}"))
+    }
+
+    fn no_memory(bytes: u64) -> ExecuteError {
+        ExecuteError::Instantiate {
+            reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
+        }
+    }
+
+    fn is_temporary(error: &ExecuteError) -> bool {
+        matches!(error, ExecuteError::Instantiate { .. })
+    }
+
+    fn reason(error: &ExecuteError) -> String {
+        error.to_string()
+    }
+}
+
+impl Drop for EngineBackend {
+    /// Others may be executing: what this session had open is given up when it is their turn to take the files.
+    fn drop(&mut self) {
+        if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
+            workspace.depart(before);
+        }
+    }
+}
