@@ -133,15 +133,15 @@ fn what_the_transcripts_show_is_what_happens() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// The README's tour is a transcript too: what stands under its heading, up to the next one.
+/// The tour of sessions in their page is a transcript too: what stands under its heading, up to the next one.
 #[test]
-fn the_readmes_tour_is_what_happens() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
-    let (_, tour) = readme.split_once("\n## Sessions in ten commands\n").unwrap();
+fn the_tour_of_sessions_is_what_happens() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sessions.md")).unwrap();
+    let (_, tour) = page.split_once("\n## Sessions in ten commands\n").unwrap();
     let tour = tour.split_once("\n## ").unwrap().0;
     assert_eq!(steps(tour).len(), 10);
     let directory = tempfile::tempdir().unwrap();
-    let transcript = directory.path().join("README.md");
+    let transcript = directory.path().join("sessions.md");
     fs::write(&transcript, tour).unwrap();
     prepare();
     let differences = check(&transcript);

@@ -37,10 +37,16 @@
 //! * Hibernated bytes that somebody else wrote, without a [`SessionKey`]: resuming them is running their code, within your limits.
 //! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
 
-/// The README's Rust is compiled and run with the documentation's tests.
+/// The Rust of these pages is compiled and run with the documentation's tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/sessions.md")]
+    mod sessions {}
+    #[doc = include_str!("../../../docs/tools.md")]
+    mod tools {}
+}
 
 mod aot;
 mod budget;

@@ -192,10 +192,12 @@ fn execute(language: Language, source: &str) -> Execution {
 
 fn page() -> String {
     let mut page = String::from(
-        "# What is said of failures\n\n\
-         An execution that fails carries `guidance`: what happened, what can be done, and the line as it should be where that is\n\
-         certain. `glovebox run` prints it under the error, `--json` has it as `guidance`, `Execution::guidance` in Rust. This page is\n\
-         made by a test that runs these scripts.\n",
+        "# Guidance\n\n\
+         An execution that fails carries `guidance`: what happened, what can be done, and the corrected line where one is certain.\n\
+         `glovebox run` prints it under the error. `--json` has it as `guidance`, Rust as `Execution::guidance`, and the contract in\n\
+         `execution`. It is drawn from the outcome and the source, never from what the script printed.\n\n\
+         This page is made by a test that runs these scripts. Under each stands its outcome, then the kind of advice, what happened, and\n\
+         what can be done.\n",
     );
     let mut last = "";
     for (title, language, scripts) in FAILURES {
@@ -205,14 +207,14 @@ fn page() -> String {
         }
         for source in *scripts {
             let execution = execute(*language, source);
-            write!(page, "\n````{language}\n{source}\n````\n{}:", short(&execution.outcome)).unwrap();
+            write!(page, "\n````{language}\n{source}\n````\n\nOutcome: {}\n", short(&execution.outcome)).unwrap();
             let advice = &execution.guidance.advice;
             if advice.is_empty() {
-                page.push_str(" nothing is said.\n");
+                page.push_str("\nnothing is said.\n");
             }
             for advice in advice {
                 let kind = serde_json::to_string(&advice.kind).unwrap();
-                write!(page, " {} {}\n\n", kind.trim_matches('"'), advice.summary).unwrap();
+                write!(page, "\n`{}`: {}\n\n", kind.trim_matches('"'), advice.summary).unwrap();
                 advice.steps.iter().for_each(|step| writeln!(page, "* {step}").unwrap());
                 if let Some(correction) = &advice.correction {
                     write!(page, "\nLine {}: `{}`\n", correction.line, correction.text).unwrap();

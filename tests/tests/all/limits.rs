@@ -1,4 +1,6 @@
-//! Limits that data cases cannot express: sessions, input sizes, invalid values.
+//! Limits that data cases cannot express: sessions, input sizes, invalid values. And that `docs/limits.md` has them all.
+
+use std::{fs, path::Path};
 
 use glovebox::{Language, Limits, Policy, Request, Sandbox};
 use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short, spare_bytes};
@@ -237,4 +239,15 @@ fn fuel_of_the_largest_budget_does_not_wrap() {
         assert_eq!(short(&execution.outcome), "completed");
         assert!(execution.fuel_consumed < 10_000_000);
     }
+}
+
+#[test]
+fn every_limit_is_on_the_page() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limits.md")).unwrap();
+    let limits = serde_json::to_value(Limits::default()).unwrap();
+    let names = limits.as_object().unwrap().keys();
+    let lost: Vec<_> = names
+        .filter(|name| !page.contains(&format!("| `{name}`")) && !page.contains(&format!(", `{name}` |")))
+        .collect();
+    assert!(lost.is_empty(), "no row of docs/limits.md begins with {lost:?}");
 }

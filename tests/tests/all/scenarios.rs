@@ -64,15 +64,15 @@ fn no_binary_of_a_runtime_can_be_committed() {
 
 // scenario: javascript-runtime: Document binary source and version
 #[test]
-fn the_readme_names_every_runtime_with_version_checksum_licence_and_source() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runtimes.md")).unwrap();
     for entry in glovebox_runtimes::Manifest::builtin().unwrap().runtimes() {
         let checksum = entry.sha256.to_string();
-        let line = readme.lines().find(|line| line.contains(&checksum));
-        let line = line.unwrap_or_else(|| panic!("the README lacks the checksum of `{}`", entry.name));
+        let line = page.lines().find(|line| line.contains(&checksum));
+        let line = line.unwrap_or_else(|| panic!("the page lacks the checksum of `{}`", entry.name));
         let source = format!("]({})", entry.homepage);
         for told in [&entry.name, &entry.version, &entry.licence, &source] {
-            assert!(line.contains(told.as_str()), "the README does not say `{told}` of `{}`", entry.name);
+            assert!(line.contains(told.as_str()), "the page does not say `{told}` of `{}`", entry.name);
         }
     }
 }
