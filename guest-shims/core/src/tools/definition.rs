@@ -120,7 +120,7 @@ impl Definition<'_> {
             Ok(Box::new(move |arguments| {
                 // Without the value: it may be as long as the arguments.
                 let told = |error: jsonschema::ValidationError<'_>| {
-                    at(&error.instance_path().to_string(), &error.masked().to_string())
+                    located(&error.instance_path().to_string(), &error.masked().to_string())
                 };
                 validator.validate(arguments).map_err(told)
             }))
@@ -133,8 +133,8 @@ impl Definition<'_> {
             let plain = Plain::of(schema)?;
             Ok(Box::new(move |arguments| {
                 plain.check(arguments).map_err(|wrong| {
-                    let (place, message) = wrong.words();
-                    at(&place, message)
+                    let (place, message) = wrong.location_and_message();
+                    located(&place, message)
                 })
             }))
         })
@@ -171,7 +171,7 @@ impl Checked {
 }
 
 /// What is wrong, with the location unless it is the whole value.
-fn at(place: &str, message: &str) -> String {
+fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
 
