@@ -515,7 +515,7 @@ mod tests {
     }
 
     /// Puts a wheel into the directory without the checks.
-    fn smuggle(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
+    fn put_unchecked(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
         std::fs::write(own.dir.path_of(file), bytes).unwrap();
     }
 
@@ -539,7 +539,7 @@ mod tests {
         assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
         assert_eq!(own.files().unwrap().len(), 8);
         // Also if somebody put it there by hand: it is listed, not imported, and can be removed.
-        smuggle(&own, &over);
+        put_unchecked(&own, &over);
         assert_eq!(own.list().unwrap().len(), 5);
         assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
         assert!(own.remove("e").unwrap());
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!(own.files().unwrap().len(), MAX_OWN_PACKAGES_FILES);
         let error = put(&own, &large("e", 1, 0)).unwrap_err();
         assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
-        smuggle(&own, &large("e", 1, 0));
+        put_unchecked(&own, &large("e", 1, 0));
         assert!(matches!(own.files(), Err(OwnPackageError::TooManyFiles(_))));
     }
 
@@ -575,7 +575,7 @@ mod tests {
                     bytes[at..at + 4].copy_from_slice(&1u32.to_le_bytes());
                 }
             }
-            smuggle(&own, &(file, bytes));
+            put_unchecked(&own, &(file, bytes));
         }
         assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
         // The archive reader may detect it; what matters is that it is refused.
@@ -589,7 +589,7 @@ mod tests {
         // Damaged bytes of a module do not affect the list.
         let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
         bytes[begin..begin + 20].fill(0xff);
-        smuggle(&own, &(file, bytes));
+        put_unchecked(&own, &(file, bytes));
         assert_eq!(own.list().unwrap()[0].unpacked_bytes, 1_000_000);
         assert!(own.files().is_err());
         assert!(own.remove("a").unwrap());

@@ -56,24 +56,24 @@ impl Serialize for GuestValue {
 mod tests {
     use super::*;
 
-    fn taken(repr: &str, json: Option<&str>) -> GuestValue {
+    fn converted(repr: &str, json: Option<&str>) -> GuestValue {
         glovebox_interpreters::GuestValue { repr: repr.into(), json: json.map(str::to_owned) }.into()
     }
 
     #[test]
     fn a_repr_is_cut_at_its_limit() {
         for (length, kept) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
-            assert_eq!(taken(&"é".repeat(length), None).repr.chars().count(), kept);
+            assert_eq!(converted(&"é".repeat(length), None).repr.chars().count(), kept);
         }
     }
 
     #[test]
     fn text_that_is_no_json_is_none() {
         for text in ["", "{", "nan", "[1,]", "1 2", &"[".repeat(1000)] {
-            assert_eq!(taken("", Some(text)).json, None, "{text}");
+            assert_eq!(converted("", Some(text)).json, None, "{text}");
         }
         for text in ["null", "[1, 2.5]", r#"{"a": "b"}"#] {
-            assert_eq!(taken("", Some(text)).json.as_deref(), Some(text));
+            assert_eq!(converted("", Some(text)).json.as_deref(), Some(text));
         }
     }
 
@@ -81,15 +81,15 @@ mod tests {
     fn json_over_a_mebibyte_is_none() {
         for (length, kept) in [(MAX_JSON_BYTES, true), (MAX_JSON_BYTES + 1, false)] {
             let text = format!("\"{}\"", "x".repeat(length - 2));
-            assert_eq!(taken("", Some(&text)).json.is_some(), kept, "{length}");
+            assert_eq!(converted("", Some(&text)).json.is_some(), kept, "{length}");
         }
     }
 
     #[test]
     fn as_json_it_says_null_only_where_the_value_is_null() {
         let json = |value: GuestValue| serde_json::to_string(&value).unwrap();
-        assert_eq!(json(taken("None", Some("null"))), r#"{"repr":"None","json":null}"#);
-        assert_eq!(json(taken("<object>", None)), r#"{"repr":"<object>"}"#);
-        assert_eq!(json(taken("[1]", Some("[1]"))), r#"{"repr":"[1]","json":[1]}"#);
+        assert_eq!(json(converted("None", Some("null"))), r#"{"repr":"None","json":null}"#);
+        assert_eq!(json(converted("<object>", None)), r#"{"repr":"<object>"}"#);
+        assert_eq!(json(converted("[1]", Some("[1]"))), r#"{"repr":"[1]","json":[1]}"#);
     }
 }

@@ -31,26 +31,26 @@ const SHOWN_CHARS: usize = 200;
 
 /// The guest's answer about one of its globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum GlobalJson {
     /// Its JSON text.
-    Json(String),
+    Text(String),
     /// It has no JSON form; the reason.
     Refused(String),
     /// Its JSON text is longer than the file may be.
     TooLong,
     /// It is not state, but for example a function.
-    Left,
+    NotState,
 }
 
 /// The next of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A global with its name.
-    Global(String, Kept),
+    Global(String, GlobalJson),
     /// There are no more.
     End,
     /// The guest cannot tell, for example for lack of memory.
-    Unsayable,
+    Unreadable,
 }
 
 /// The language-specific part.
@@ -68,7 +68,7 @@ pub(crate) trait Globals {
     fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError>;
 
     /// Prints a line to the guest's standard error.
-    fn complain(&mut self, line: &str) -> Result<(), DriverError>;
+    fn print_error(&mut self, line: &str) -> Result<(), DriverError>;
 }
 
 /// An execution, between restoring its globals and storing them.
@@ -91,7 +91,7 @@ impl Persisting {
                 wrong
             }
         };
-        globals.complain(&format!("glovebox: `{}` {wrong}: there are no globals of earlier executions", G::FILE))?;
+        globals.print_error(&format!("glovebox: `{}` {wrong}: there are no globals of earlier executions", G::FILE))?;
         Ok(Self { max_bytes, is_restored: false })
     }
 
@@ -105,7 +105,9 @@ impl Persisting {
         match report {
             Report::Interrupted(_) => Ok(()),
             // The host may count this as a reached limit.
-            Report::Raised(raised) if driver.is_out_of_memory(raised) => not_kept(globals, "there was no memory left"),
+            Report::Raised(raised) if driver.is_out_of_memory(raised) => {
+                report_not_stored(globals, "there was no memory left")
+            }
             Report::Completed(_) | Report::Exited(_) | Report::Raised(_) => store(globals, self),
         }
     }
@@ -118,19 +120,19 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         let (name, kept) = match globals.next(max_bytes)? {
             Next::Global(name, kept) => (name, kept),
             Next::End => break,
-            Next::Unsayable => return not_kept(globals, "the interpreter cannot tell them"),
+            Next::Unreadable => return report_not_stored(globals, "the interpreter cannot tell them"),
         };
         let left_out = match kept {
-            Kept::Json(text) => state.add(name, text),
-            Kept::TooLong => vec![name],
-            Kept::Refused(why) => {
-                globals.complain(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(&why)))?;
+            GlobalJson::Text(text) => state.add(name, text),
+            GlobalJson::TooLong => vec![name],
+            GlobalJson::Refused(why) => {
+                globals.print_error(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(&why)))?;
                 Vec::new()
             }
-            Kept::Left => Vec::new(),
+            GlobalJson::NotState => Vec::new(),
         };
         for name in left_out {
-            globals.complain(&format!(
+            globals.print_error(&format!(
                 "glovebox: global `{}` is not kept: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
                 Shown(&name)
             ))?;
@@ -145,20 +147,20 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
-        Ok(FileAt::Directory) => return not_kept(globals, &format!("`{}` is a directory", G::FILE)),
-        Ok(FileAt::Link) => return not_kept(globals, &format!("`{}` is a link", G::FILE)),
+        Ok(FileAt::Directory) => return report_not_stored(globals, &format!("`{}` is a directory", G::FILE)),
+        Ok(FileAt::Link) => return report_not_stored(globals, &format!("`{}` is a link", G::FILE)),
         _ => {}
     }
     match globals.machine().replace_file(G::FILE, text.as_bytes())? {
         Ok(()) => Ok(()),
-        Err(Errno::NoSpc) => not_kept(globals, "the workspace has no room for them"),
-        Err(_) => not_kept(globals, &format!("`{}` cannot be written", G::FILE)),
+        Err(Errno::NoSpc) => report_not_stored(globals, "the workspace has no room for them"),
+        Err(_) => report_not_stored(globals, &format!("`{}` cannot be written", G::FILE)),
     }
 }
 
 /// Reports why the file stays unchanged.
-fn not_kept<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
-    globals.complain(&format!("glovebox: globals are not kept: {why}"))
+fn report_not_stored<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
+    globals.print_error(&format!("glovebox: globals are not kept: {why}"))
 }
 
 /// The JSON object in a file, `None` if there is no file, or what is wrong with it.

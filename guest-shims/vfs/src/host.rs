@@ -26,7 +26,7 @@ impl Vfs {
     }
 
     fn read_whole(&mut self, root: RootId, path: &str, max: u64) -> Result<Vec<u8>, VfsError> {
-        let inode = self.at(root, path)?;
+        let inode = self.inode_at(root, path)?;
         let (size, _) = self.file(inode)?;
         if size > max {
             return Err(VfsError::FileTooBig);
@@ -114,7 +114,7 @@ impl Vfs {
     }
 
     fn list_whole(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, VfsError> {
-        let dir = self.at(root, path)?;
+        let dir = self.inode_at(root, path)?;
         let mut found = Vec::new();
         let mut cookie = 0;
         loop {
@@ -173,7 +173,7 @@ impl Vfs {
     /// # Errors
     /// Those of [`lookup`](Self::lookup), except that nothing is there.
     pub fn exists(&mut self, root: RootId, path: &str) -> Result<bool, FileError> {
-        match self.at(root, path) {
+        match self.inode_at(root, path) {
             Ok(_) => Ok(true),
             Err(VfsError::NotFound | VfsError::NotADirectory) => Ok(false),
             Err(reason) => Err(FileError::new(path, reason)),
@@ -185,10 +185,10 @@ impl Vfs {
     /// # Errors
     /// Those of [`lookup`](Self::lookup).
     pub fn file_stat(&mut self, root: RootId, path: &str) -> Result<Stat, FileError> {
-        self.at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
+        self.inode_at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
     }
 
-    fn at(&mut self, root: RootId, path: &str) -> Result<InodeId, VfsError> {
+    fn inode_at(&mut self, root: RootId, path: &str) -> Result<InodeId, VfsError> {
         let top = self.root(root)?.dir;
         self.lookup(top, relative(path), Follow::Yes)
     }

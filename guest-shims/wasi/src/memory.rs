@@ -12,7 +12,7 @@ pub(crate) fn size(value: u32) -> usize {
 }
 
 /// A length as the guest's 32-bit size, if it fits.
-pub(crate) fn narrow(value: usize) -> Result<u32, Errno> {
+pub(crate) fn guest_size(value: usize) -> Result<u32, Errno> {
     u32::try_from(value).map_err(|_| Errno::Overflow)
 }
 

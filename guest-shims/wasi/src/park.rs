@@ -23,7 +23,7 @@ impl Park {
     }
 
     /// Arms the park if this is the frame that asks for it and it is allowed.
-    pub(crate) fn heed(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn check_frame(&mut self, bytes: &[u8]) -> bool {
         let asked = self.allowed && bytes == PARK_FRAME;
         self.armed |= asked;
         asked

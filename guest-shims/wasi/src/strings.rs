@@ -1,7 +1,7 @@
 //! Arguments and environment, in the form `args_get` and `environ_get` deliver them.
 
 use crate::failure::Call;
-use crate::memory::{check, narrow, write_u32};
+use crate::memory::{check, guest_size, write_u32};
 use crate::{Errno, Host, prices};
 use glovebox_vfs::escaped;
 
@@ -45,7 +45,7 @@ impl Strings {
     }
 
     pub(crate) fn sizes<H: Host>(&self, host: &mut H, count_at: u32, bytes_at: u32) -> Call {
-        let count = narrow(self.list.len())?;
+        let count = guest_size(self.list.len())?;
         let bytes = u32::try_from(self.total_bytes).map_err(|_| Errno::Overflow)?;
         check(host, bytes_at, 4)?;
         write_u32(host, count_at, count)?;
@@ -63,7 +63,7 @@ impl Strings {
             host.write(at, bytes)?;
             // Both arrays lie inside memory, so these saturate only after the last string of a full memory.
             pointer_at = pointer_at.saturating_add(4);
-            at = at.saturating_add(narrow(bytes.len())?);
+            at = at.saturating_add(guest_size(bytes.len())?);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The tools device: carries a script's calls of the embedder's functions out of the guest, and their replies back.
 
 use crate::Errno;
-use crate::memory::{narrow, size};
+use crate::memory::{guest_size, size};
 use crate::output::held_bytes;
 use crate::stdin::Source;
 
@@ -22,7 +22,7 @@ pub(crate) struct ToolsDevice {
 impl ToolsDevice {
     /// Makes a reply available for reading, prefixed by its length as four bytes, little-endian.
     pub(crate) fn put(&mut self, reply: &[u8]) -> Result<(), Errno> {
-        let len = narrow(reply.len())?;
+        let len = guest_size(reply.len())?;
         self.frame = [&len.to_le_bytes(), reply].concat();
         self.position = 0;
         Ok(())

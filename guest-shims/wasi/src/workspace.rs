@@ -52,7 +52,7 @@ impl Wasi {
                 },
             })
         });
-        told(looked)
+        split_stop(looked)
     }
 
     /// Writes a file at the top of the mount at `mount`, completely or not at all.
@@ -69,11 +69,11 @@ impl Wasi {
         let Some(root) = self.mount_root(mount) else { return Ok(Err(Errno::NoEnt)) };
         host.charge(prices::CALL.saturating_add(prices::bytes(u64::try_from(bytes.len()).unwrap_or(u64::MAX))))?;
         let write = |vfs: &mut Vfs| vfs.write_file(root, name, bytes).map_err(|error| error.reason);
-        told(self.change_vfs(host, write))
+        split_stop(self.change_vfs(host, write))
     }
 }
 
-fn told<T>(done: Call<T>) -> Result<Result<T, Errno>, Stop> {
+fn split_stop<T>(done: Call<T>) -> Result<Result<T, Errno>, Stop> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(Failure::Errno(errno)) => Ok(Err(errno)),

@@ -36,7 +36,7 @@ impl Source {
     pub(crate) fn read_all(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         let mut sources = Self::read_each(args, max_bytes)?;
         if args.language == Some(LanguageArg::TypeScript) {
-            sources.iter_mut().for_each(Self::call_typescript);
+            sources.iter_mut().for_each(Self::mark_typescript);
         }
         Ok(sources)
     }
@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// Gives it a TypeScript file name: the engine detects TypeScript by name.
-    fn call_typescript(&mut self) {
+    fn mark_typescript(&mut self) {
         let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
         let is_said = Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
         if !is_said {

@@ -1,4 +1,4 @@
-//! What transcripts cannot show: signals, pipes, bytes, several processes at once.
+//! Tests that transcripts cannot express: signals, pipes, bytes, several processes at once.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -206,9 +206,9 @@ fn every_script_of_a_run_reads_the_same_standard_input() {
     assert_eq!(rest(child.stdout.take().unwrap()), "abc\nabc\n");
 }
 
-/// Whether a process of this number runs.
+/// Whether a process with this number is running.
 fn is_alive(process: &str) -> bool {
-    // A zombie has ended: nobody is left to ask for how.
+    // A zombie has ended, but nobody has waited for it.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -278,7 +278,7 @@ fn log_lines_as_json_are_json_a_line() {
         assert!(["timestamp", "level", "target", "fields"].iter().all(|key| keys.contains(key)), "{line}");
     }
     assert!(lines.iter().all(|line| line["target"].as_str().unwrap().starts_with("glovebox")), "{lines:?}");
-    // Asking for the format is asking for lines.
+    // Choosing a format enables logging.
     assert!(!output(&["run", "--log-format", "json", "-e", "1"]).stderr.is_empty());
     assert!(output(&["run", "-e", "1"]).stderr.is_empty());
 }
@@ -307,7 +307,7 @@ fn the_cache_is_pruned_but_for_what_is_in_use() {
     let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
     assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
     assert_eq!(images(&[]), (0, 0));
-    // It is made again, and what is just made stays however little there is room for.
+    // It is prepared again, and a new image stays however little room there is.
     let ran = output(&[
         "run",
         "--cache-dir",
@@ -323,7 +323,7 @@ fn the_cache_is_pruned_but_for_what_is_in_use() {
     ]);
     assert_eq!(text(&ran.stdout), "1\n");
     assert_eq!(images(&[]), (1, 0));
-    // Without flags the limits of the cache hold.
+    // Without flags the limits of the cache apply.
     let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir]);
     assert_eq!(pruned["removed"].as_array().unwrap().len(), 0);
     let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir, "--cache-bytes", "1"]);
@@ -477,7 +477,7 @@ fn doctor_finds_nothing_wrong_here() {
     assert_eq!(value["ok"], true);
 }
 
-/// A cache of its own that has the binaries and nothing prepared.
+/// A separate cache with the binaries and nothing prepared.
 fn cache_with_binaries() -> tempfile::TempDir {
     let fetched = output(&["runtimes", "fetch", "javascript"]);
     let binary = std::path::PathBuf::from(text(&fetched.stdout).trim_end());
@@ -578,7 +578,7 @@ fn a_workspace_that_reaches_the_cache_or_the_state_is_refused() {
             assert!(said.contains("--cache-dir"), "{said}");
         }
     }
-    // The state directory need not be there, nor be used by this command.
+    // The state directory need not exist, nor be used by this command.
     let above = dir.path().join("b");
     fs::create_dir_all(&above).unwrap();
     let said = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);

@@ -1,4 +1,4 @@
-//! `glovebox run-component`: what transcripts cannot show.
+//! `glovebox run-component`: tests that transcripts cannot express.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use wit_parser::Resolve;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// A file of the fixtures that the library's tests have as well.
+/// A fixture shared with the library's tests.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../component-runner/tests/fixtures").join(name)
 }
@@ -33,7 +33,7 @@ fn output(args: &[&str]) -> Output {
     host(args).output().unwrap()
 }
 
-/// A directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, tools for it.
+/// A directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, its tools.
 fn agent(script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let agent = fs::read_to_string(fixture("agent.wat")).unwrap();
@@ -137,7 +137,7 @@ fn ctrl_c_ends_a_wait() {
     let mut child =
         host(&["--invoke", "read-input(9)", probe.to_str().unwrap()]).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
-    // Before it waits and while it does are the same to whoever presses it.
+    // Pressing Ctrl-C before or during the wait must have the same effect.
     std::thread::sleep(std::time::Duration::from_millis(300));
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
@@ -170,7 +170,7 @@ fn a_text_that_is_too_long_is_refused_for_that() {
     }
 }
 
-/// A component with an export `f` and one function more, compiled in a cache of its own with these flags.
+/// A component with an export `f` and one more function, compiled in a separate cache with these flags.
 fn compiled(function: &str, flags: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
@@ -182,7 +182,7 @@ fn compiled(function: &str, flags: &[&str]) -> Output {
     output(&[flags, &["--cache-dir", &cache, "--invoke", "f()", &file]].concat())
 }
 
-/// A function that takes ten seconds and a gigabyte to compile: each loop has values of its own for each local variable.
+/// A function that takes ten seconds and a gigabyte to compile: each loop assigns every local variable.
 fn slow() -> String {
     let (loops, locals) = (500, 2_000);
     let set: String = (0..locals).map(|n| format!("(local.set {n} (i64.add (local.get {n}) (i64.const 1)))")).collect();
@@ -199,7 +199,7 @@ fn compiling_is_ended_where_it_takes_too_long() {
     assert!(said.contains("compiling it takes longer than 200 ms"), "{said}");
     assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
     assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
-    // One that takes less is compiled.
+    // A component that takes less is compiled.
     assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
 }
 

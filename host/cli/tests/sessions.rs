@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// What `terminal.py` tells.
+/// The result of `terminal.py`.
 #[derive(serde::Deserialize)]
 struct AtTerminal {
     output: String,
@@ -26,7 +26,7 @@ struct AtTerminal {
     untyped: Vec<(String, String)>,
 }
 
-/// A state directory of a test's own.
+/// A state directory for one test.
 struct Home(TempDir);
 
 impl Home {
@@ -52,21 +52,21 @@ impl Home {
         self.glovebox(args).output().unwrap()
     }
 
-    /// What it writes, having succeeded.
+    /// The output of a command that must succeed.
     fn said(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// What it says was wrong.
+    /// The error of a command that must fail.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stderr)
     }
 
-    /// Starts something and waits for its first line, `up`.
+    /// Starts a command and waits for its first line, `up`.
     fn started(&self, args: &[&str]) -> (Child, BufReader<ChildStdout>) {
         let mut child = self.glovebox(args).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -74,7 +74,7 @@ impl Home {
         (child, out)
     }
 
-    /// Types at a terminal: what to wait for, and what to type then.
+    /// Types at a terminal: each step is what to wait for, and what to type then.
     fn at_terminal(&self, variables: &[(&str, &str)], args: &[&str], steps: &[(&str, &str)]) -> (String, i64) {
         let mut command = self.with_state("python3");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py")).arg(env!("CARGO_BIN_EXE_glovebox"));
@@ -92,7 +92,7 @@ impl Home {
     }
 }
 
-/// Keeps the session `s` until its standard input is closed.
+/// Uses the session `s` until its standard input is closed.
 fn holding(home: &Home) -> Child {
     let mut child = home.glovebox(&["repl", "--session", "s"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"print('up', flush=True)\nx = 7\nprint('up')\n").unwrap();
@@ -187,7 +187,7 @@ fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
     home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
     home.said(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
     assert_eq!(home.said(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
-    // The files that the REPL writes are no exception.
+    // This includes the files that the REPL writes.
     let typed = |key: &[&str], input: &str| {
         let mut child = home.glovebox(&[&["repl"], key].concat()).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();

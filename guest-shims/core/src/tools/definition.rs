@@ -130,14 +130,14 @@ impl Checked {
     pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
         self.costs.check(arguments)?;
         self.validator.check(arguments).map_err(|wrong| {
-            let (place, message) = wrong.words();
-            Failure::new(ToolErrorKind::InvalidArguments, at(&place, message))
+            let (place, message) = wrong.location_and_message();
+            Failure::new(ToolErrorKind::InvalidArguments, located(&place, message))
         })
     }
 }
 
 /// What is wrong, with the location unless it is the whole value.
-fn at(place: &str, message: &str) -> String {
+fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
 

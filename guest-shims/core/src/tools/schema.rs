@@ -151,19 +151,19 @@ impl<'a> Graph<'a> {
                 }
                 "dependencies" | "dependentSchemas" => {
                     node.own = node.own.saturating_add(size(value));
-                    let schemas = named(value).filter(|schema| !schema.is_array());
+                    let schemas = named_schemas(value).filter(|schema| !schema.is_array());
                     self.add_all(&mut node.here, schemas)?;
                 }
                 "properties" => {
                     node.own = node.own.saturating_add(value.as_object().map_or(0, Map::len) as u64);
-                    self.add_all(&mut node.either, named(value))?;
+                    self.add_all(&mut node.either, named_schemas(value))?;
                 }
                 "additionalProperties" | "items" | "prefixItems" | "additionalItems" => {
                     self.add_all(&mut node.either, one_or_several(value))?;
                 }
                 "patternProperties" => {
                     self.add_patterns(value.as_object().map_or(0, Map::len))?;
-                    self.add_all(&mut node.also, named(value))?;
+                    self.add_all(&mut node.also, named_schemas(value))?;
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
@@ -206,7 +206,7 @@ fn one_or_several(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-fn named(value: &Value) -> impl Iterator<Item = &Value> {
+fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 

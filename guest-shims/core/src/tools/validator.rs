@@ -68,7 +68,7 @@ impl ValidationError {
     }
 
     /// The location as a JSON pointer, and what is wrong there.
-    pub(super) fn words(&self) -> (String, &str) {
+    pub(super) fn location_and_message(&self) -> (String, &str) {
         let place = self.place.iter().rev().fold(String::new(), |place, part| place + "/" + part);
         (place, &self.message)
     }

@@ -229,10 +229,10 @@ impl Booted<'_> {
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
         let sources = sources();
-        let at = self.place(sources.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        let at = self.copy_in(sources.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         let bytes = u32::try_from(sources.len()).map_err(|_| fault("too much source"))?;
         let string = self.guest.string(at, bytes)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         let result = self.ask(function, &[string])?;
         self.guest.free(string)?;
         let Some(failure) = result else { return Err(fault("`preload` threw")) };
@@ -258,11 +258,11 @@ impl Booted<'_> {
     }
 
     pub(super) fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
-        let at = self.place(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        let at = self.copy_in(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let bytes = u32::try_from(source.len()).map_err(|_| fault("too much source"))?;
         let value = self.guest.eval(at, bytes, self.at.name, flags)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
     }
 
@@ -316,7 +316,7 @@ impl Booted<'_> {
     /// An error that the interpreter marked as uncatchable, which only an interrupted script produces.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
-        let at = self.place(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
+        let at = self.copy_in(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         let bytes = u32::try_from(ENDLESS.len()).unwrap_or_default();
         let looped = self.guest.eval(at, bytes, self.at.name, 0)?;
         self.guest.write_word(self.at.interrupt, 0)?;

@@ -76,7 +76,7 @@ pub(super) enum Compiled {
 
 impl Booted<'_> {
     /// Copies text into the guest's memory. `None` if the guest is out of memory.
-    pub(super) fn place(&mut self, text: &[u8]) -> Result<Option<u32>, DriverError> {
+    pub(super) fn copy_in(&mut self, text: &[u8]) -> Result<Option<u32>, DriverError> {
         let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX).checked_add(1);
         let at = match bytes {
             Some(bytes) if bytes <= SOURCE_BYTES => Some(self.at.source),
@@ -89,8 +89,8 @@ impl Booted<'_> {
         Ok(at)
     }
 
-    /// Reverts [`Booted::place`].
-    pub(super) fn displace(&mut self, at: u32) -> Result<(), DriverError> {
+    /// Reverts [`Booted::copy_in`].
+    pub(super) fn free_copy(&mut self, at: u32) -> Result<(), DriverError> {
         if at != self.at.source {
             self.guest.release(at)?;
         }
@@ -99,13 +99,13 @@ impl Booted<'_> {
 
     /// Compiles a script without running any of it.
     pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
-        let Some(source) = self.place(script.source.as_bytes())? else {
+        let Some(source) = self.copy_in(script.source.as_bytes())? else {
             return Ok(Compiled::OutOfMemory);
         };
         let name = name_bytes(script.name);
         self.guest.write_text(self.at.name, &name)?;
         let compiled = self.try_grammars(script, source);
-        self.displace(source)?;
+        self.free_copy(source)?;
         compiled
     }
 

@@ -97,10 +97,10 @@ impl Booted<'_> {
         // A first line that begins with `#!` is a comment only at the very start.
         let lead = if script.source.starts_with("#!") { "throw 0;//" } else { "throw 0;\n" };
         let source = format!("{lead}{}", script.source);
-        let Some(at) = self.place(source.as_bytes())? else { return Ok(false) };
+        let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(false) };
         let bytes = u32::try_from(source.len()).unwrap_or(u32::MAX);
         let program = self.guest.eval(at, bytes, self.at.name, grammar.flags())?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if program.is_exception() {
             self.guest.discard_exception()?;
             return Ok(false);

@@ -38,7 +38,7 @@ fn is_module(name: &str) -> bool {
 }
 
 /// The built-in modules that a source names between quotes.
-fn named(source: &str) -> Vec<&str> {
+fn named_modules(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for piece in source.split(['\'', '"', '`']) {
         if is_module(piece) && !found.contains(&piece) {
@@ -52,7 +52,7 @@ impl Booted<'_> {
     /// Compiles a script whose imports may be modules of Node.
     pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         if script.source.contains("import") || script.source.contains("export") {
-            for name in named(script.source) {
+            for name in named_modules(script.source) {
                 self.import(name)?;
             }
         }
@@ -72,9 +72,9 @@ impl Booted<'_> {
 
     /// Creates the module of this name unless it exists; returns whether it did.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
-        let Some(at) = self.place(name.as_bytes())? else { return Ok(false) };
+        let Some(at) = self.copy_in(name.as_bytes())? else { return Ok(false) };
         let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         let source = self.ask(self.at.facade, &[string])?;
         self.guest.free(string)?;
         let Some(source) = source else { return Ok(false) };
@@ -83,11 +83,11 @@ impl Booted<'_> {
         if text.is_empty() {
             return Ok(false);
         }
-        let Some(at) = self.place(text.as_bytes())? else { return Ok(false) };
+        let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(false) };
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let bytes = u32::try_from(text.len()).unwrap_or_default();
         let promise = self.guest.eval(at, bytes, self.at.name, EVAL_MODULE)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if promise.is_exception() {
             self.guest.discard_exception()?;
             return Ok(false);
@@ -112,6 +112,9 @@ mod tests {
 
     #[test]
     fn modules_are_found_by_their_names_between_quotes() {
-        assert_eq!(named("import a from 'fs'; import \"node:path\"; import('x'); const y = 'fs'"), ["fs", "node:path"]);
+        assert_eq!(
+            named_modules("import a from 'fs'; import \"node:path\"; import('x'); const y = 'fs'"),
+            ["fs", "node:path"]
+        );
     }
 }

@@ -63,7 +63,7 @@ impl Booted<'_> {
         }
         self.guest.free(thrown)?;
         let raised = facts.into_stopped(why, name);
-        self.complain(&raised.traceback)?;
+        self.print_error(&raised.traceback)?;
         Ok(Ok(raised))
     }
 }

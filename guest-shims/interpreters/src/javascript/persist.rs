@@ -2,7 +2,7 @@
 
 use crate::{
     DriverError, Machine, Value,
-    persist::{Globals, JAVASCRIPT_STATE_FILE, Kept, Next},
+    persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, Next},
 };
 
 use super::{state::Booted, value::JsValue, variables::is_identifier};
@@ -13,12 +13,12 @@ const MAX_INT: u32 = i32::MAX.cast_unsigned();
 impl Booted<'_> {
     /// The result of `JSON.parse`; `None` if the guest has no memory for it.
     fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
-        let Some(at) = self.place(json.as_bytes())? else { return Ok(None) };
+        let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(None) };
         self.guest.write_text(self.at.name, b"globals")?;
         let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
         let value = self.guest.call_value("JS_ParseJSON", &args)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if value.is_exception() {
             self.guest.discard_exception()?;
             return Ok(None);
@@ -27,9 +27,9 @@ impl Booted<'_> {
     }
 
     /// Reads the global of the script called `name`.
-    fn kept(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<Kept>, DriverError> {
+    fn read_global(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<GlobalJson>, DriverError> {
         if !is_identifier(text) {
-            return Ok(Some(Kept::Left));
+            return Ok(Some(GlobalJson::NotState));
         }
         let (value, is_hidden) = match self.variable(name, text)? {
             Ok(Some(value)) => (value, 0),
@@ -37,26 +37,26 @@ impl Booted<'_> {
             Ok(None) => (JsValue::UNDEFINED, 1),
             Err(thrown) => {
                 self.guest.free(thrown)?;
-                return Ok(Some(Kept::Refused("it cannot be read".to_owned())));
+                return Ok(Some(GlobalJson::Refused("it cannot be read".to_owned())));
             }
         };
-        let said = self.insist(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
+        let said = self.ask_settled(self.at.keep_global, &[name, value, JsValue::int(is_hidden)])?;
         self.guest.free(value)?;
         let Some(said) = said else { return Ok(None) };
         let words = self.guest.text_within(said, max_bytes)?;
         self.guest.free(said)?;
         // A text that is longer than the limit is the only one that arrives incomplete.
-        Ok(Some(words.as_deref().and_then(decode).unwrap_or(Kept::TooLong)))
+        Ok(Some(words.as_deref().and_then(decode).unwrap_or(GlobalJson::TooLong)))
     }
 }
 
 /// Decodes the result of `keepGlobal`.
-fn decode(said: &str) -> Option<Kept> {
+fn decode(said: &str) -> Option<GlobalJson> {
     let mut rest = said.chars();
     match rest.next()? {
-        '=' => Some(Kept::Json(rest.as_str().to_owned())),
-        '!' => Some(Kept::Refused(rest.as_str().to_owned())),
-        '-' => Some(Kept::Left),
+        '=' => Some(GlobalJson::Text(rest.as_str().to_owned())),
+        '!' => Some(GlobalJson::Refused(rest.as_str().to_owned())),
+        '-' => Some(GlobalJson::NotState),
         _ => None,
     }
 }
@@ -81,20 +81,20 @@ impl Globals for Booted<'_> {
 
     fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
         let lexicals = self.lexicals()?;
-        let Some(name) = self.insist(self.at.next_global, &[lexicals])? else { return Ok(Next::Unsayable) };
+        let Some(name) = self.ask_settled(self.at.next_global, &[lexicals])? else { return Ok(Next::Unreadable) };
         if name.is_undefined() {
             return Ok(Next::End);
         }
-        let Some(text) = self.guest.text(name)? else { return Ok(Next::Unsayable) };
+        let Some(text) = self.guest.text(name)? else { return Ok(Next::Unreadable) };
         // One more for the leading sign.
         let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
-        let kept = self.kept(name, &text, most)?;
+        let json = self.read_global(name, &text, most)?;
         self.guest.free(name)?;
-        Ok(kept.map_or(Next::Unsayable, |kept| Next::Global(text, kept)))
+        Ok(json.map_or(Next::Unreadable, |json| Next::Global(text, json)))
     }
 
-    fn complain(&mut self, line: &str) -> Result<(), DriverError> {
-        Booted::complain(self, line)
+    fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
+        Booted::print_error(self, line)
     }
 }
 
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_sign_says_what_follows() {
-        assert_eq!(decode("=[\"é\"]"), Some(Kept::Json("[\"é\"]".to_owned())));
-        assert_eq!(decode("!why"), Some(Kept::Refused("why".to_owned())));
-        assert_eq!(decode("-"), Some(Kept::Left));
+        assert_eq!(decode("=[\"é\"]"), Some(GlobalJson::Text("[\"é\"]".to_owned())));
+        assert_eq!(decode("!why"), Some(GlobalJson::Refused("why".to_owned())));
+        assert_eq!(decode("-"), Some(GlobalJson::NotState));
         for none in ["", "+", "[1]"] {
             assert_eq!(decode(none), None, "{none}");
         }

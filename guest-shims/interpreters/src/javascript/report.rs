@@ -137,7 +137,7 @@ impl Booted<'_> {
                 Facts { traceback: UNDESCRIBED.to_owned(), message: UNDESCRIBED.to_owned(), ..Facts::default() }
             };
             if function == self.at.report {
-                self.complain(&facts.traceback)?;
+                self.print_error(&facts.traceback)?;
             }
             return Ok(facts);
         }
@@ -184,7 +184,7 @@ impl Booted<'_> {
         // No script can throw an uninitialised value: it represents an error for which there was no memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
-            self.complain(&facts.traceback)?;
+            self.print_error(&facts.traceback)?;
             return Ok(facts.into_raised(name));
         }
         let facts = self.describe(self.at.report, thrown)?;

@@ -93,7 +93,7 @@ impl Booted<'_> {
                 // A wait was cut short for the interrupt, and nothing after it checked for one.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);
-                    self.complain(&raised.traceback)?;
+                    self.print_error(&raised.traceback)?;
                     Report::Interrupted(raised)
                 }
             },
@@ -108,7 +108,7 @@ impl Booted<'_> {
             if !matches!(report, Report::Completed(_)) {
                 self.abandon()?;
             } else if self.has_litter()? {
-                self.insist(self.at.forget, &[])?;
+                self.ask_settled(self.at.forget, &[])?;
             }
             if let Some(module) = module {
                 self.free_module(module)?;
@@ -140,12 +140,12 @@ impl Booted<'_> {
         let env = script.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let input = Input { name: script.name, args: script.args, env, stdin: true };
         let json = serde_json::to_vec(&input).map_err(|error| DriverError::Report(error.to_string()))?;
-        let Some(at) = self.place(&json)? else { return Ok(false) };
+        let Some(at) = self.copy_in(&json)? else { return Ok(false) };
         let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
         self.guest.write_text(self.at.name, b"input")?;
         let parsed = self.guest.call_value("JS_ParseJSON", &args)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if parsed.is_exception() {
             self.guest.discard_exception()?;
             return Ok(false);
@@ -310,21 +310,21 @@ impl Booted<'_> {
             traceback: format!("Error: {message}"),
             line: None,
         };
-        self.complain(&raised.traceback)?;
+        self.print_error(&raised.traceback)?;
         Ok(Ending::Refused(raised))
     }
 
     /// Prints a line of the driver to the guest's standard error.
-    pub(super) fn complain(&mut self, line: &str) -> Result<(), DriverError> {
+    pub(super) fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
         let text = format!("{line}\n");
-        let Some(at) = self.place(text.as_bytes())? else { return Ok(()) };
+        let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(()) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
         let string = self.guest.string(at, bytes)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if string.is_exception() {
             return Ok(self.guest.discard_exception()?);
         }
-        self.insist(self.at.complain, &[string])?;
+        self.ask_settled(self.at.complain, &[string])?;
         Ok(self.guest.free(string)?)
     }
 
@@ -342,7 +342,7 @@ impl Booted<'_> {
         }
         self.guest.write_word(self.at.stack_limit_at, self.at.stack_limit)?;
         self.forget_rejections()?;
-        self.insist(self.at.reset, &[])?;
+        self.ask_settled(self.at.reset, &[])?;
         Ok(())
     }
 }

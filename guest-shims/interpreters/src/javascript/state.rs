@@ -162,7 +162,7 @@ impl<'a> Booted<'a> {
 
     /// Like [`Booted::ask`], for work that must be done at the end of an execution: an interrupt that arrives just
     /// then, too late for the script, is cleared.
-    pub(super) fn insist(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
+    pub(super) fn ask_settled(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
         if answer.is_none() && self.take_interrupt()?.is_some() {
             return self.ask(function, arguments);

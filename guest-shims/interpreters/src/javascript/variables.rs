@@ -119,12 +119,12 @@ impl Booted<'_> {
         if !is_identifier(name) {
             return Ok(Err(invalid_name(name)));
         }
-        let Some(at) = self.place(json.as_bytes())? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
+        let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
         self.guest.write_text(self.at.name, b"value")?;
         let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
         let value = self.guest.call_value("JS_ParseJSON", &args)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if value.is_exception() {
             return Ok(Err(self.raised()?));
         }
@@ -144,10 +144,10 @@ impl Booted<'_> {
 
     /// A new string value; `None` if the guest is out of memory.
     fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
-        let Some(at) = self.place(text.as_bytes())? else { return Ok(None) };
+        let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(None) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
         let string = self.guest.string(at, bytes)?;
-        self.displace(at)?;
+        self.free_copy(at)?;
         if string.is_exception() {
             self.guest.discard_exception()?;
             return Ok(None);

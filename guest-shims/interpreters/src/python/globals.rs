@@ -27,7 +27,7 @@ impl Globals for Interpreter<'_> {
         self.call_for("next_global", bytes)?.map_or(Ok(Next::End), |reply| decode_global(&reply))
     }
 
-    fn complain(&mut self, line: &str) -> Result<(), DriverError> {
+    fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
         // A guest without memory for the line skips it.
         if self.send(line.as_bytes())? {
             self.call("complain")?;

@@ -2,7 +2,7 @@
 
 use crate::{
     Diagnostic, DriverError, GuestValue, Raised, Report,
-    persist::{Kept, Next},
+    persist::{GlobalJson, Next},
 };
 
 /// Frames `fields` for `fields()` in boot/driver.py.
@@ -43,13 +43,13 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
 pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
     let Some((kind, mut rest)) = reply.split_first() else { return Err(unusable("a global of unknown kind")) };
     if *kind == b'E' {
-        return Ok(Next::Unsayable);
+        return Ok(Next::Unreadable);
     }
     let name = field(&mut rest)?;
     let kept = match kind {
-        b'J' => Kept::Json(field(&mut rest)?),
-        b'N' => Kept::Refused(field(&mut rest)?),
-        b'L' => Kept::TooLong,
+        b'J' => GlobalJson::Text(field(&mut rest)?),
+        b'N' => GlobalJson::Refused(field(&mut rest)?),
+        b'L' => GlobalJson::TooLong,
         _ => return Err(unusable("a global of unknown kind")),
     };
     Ok(Next::Global(name, kept))
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn a_global_survives_the_frame_with_its_json_or_without() {
         for (kind, more, kept) in [
-            (b"J", Some("[1]"), Kept::Json("[1]".to_owned())),
-            (b"N", Some("why"), Kept::Refused("why".to_owned())),
-            (b"L", None, Kept::TooLong),
+            (b"J", Some("[1]"), GlobalJson::Text("[1]".to_owned())),
+            (b"N", Some("why"), GlobalJson::Refused("why".to_owned())),
+            (b"L", None, GlobalJson::TooLong),
         ] {
             let whole = [kind.as_slice(), &framed(["x"].into_iter().chain(more))].concat();
             assert_eq!(decode_global(&whole).unwrap(), Next::Global("x".to_owned(), kept));
@@ -150,7 +150,7 @@ mod tests {
                 assert!(decode_global(whole.get(..end).unwrap()).is_err(), "{end}");
             }
         }
-        assert_eq!(decode_global(b"E").unwrap(), Next::Unsayable);
+        assert_eq!(decode_global(b"E").unwrap(), Next::Unreadable);
         assert!(decode_global(b"Q\x01\0\0\0x").is_err());
     }
 

@@ -4,7 +4,7 @@ use glovebox_vfs::InodeId;
 
 use crate::device::Device;
 use crate::failure::Call;
-use crate::memory::{check, narrow, write_u64};
+use crate::memory::{check, guest_size, write_u64};
 use crate::table::{Descriptor, Target};
 use crate::{Errno, Host, Stop, Wasi, layout, rights};
 
@@ -79,13 +79,13 @@ pub(super) fn fd_renumber<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, to: u32)
 pub(super) fn fd_prestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
     // `EBADF` is how the C library learns that there are no more.
     let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;
-    let [a, b, c, d] = narrow(name.len())?.to_le_bytes();
+    let [a, b, c, d] = guest_size(name.len())?.to_le_bytes();
     Ok(host.write(stat, &[0, 0, 0, 0, a, b, c, d])?)
 }
 
 pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;
-    if narrow(name.len())? > path_len {
+    if guest_size(name.len())? > path_len {
         return Err(Errno::NameTooLong.into());
     }
     Ok(host.write(path, name.as_bytes())?)

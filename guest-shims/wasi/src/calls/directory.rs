@@ -3,7 +3,7 @@
 use glovebox_vfs::{DirEntry, FileKind, InodeId};
 
 use crate::failure::Call;
-use crate::memory::{check, narrow, size, write_u32};
+use crate::memory::{check, guest_size, size, write_u32};
 use crate::mounts::{children, virtual_inode};
 use crate::table::Target;
 use crate::{Errno, Host, Wasi, layout, prices, rights};
@@ -72,10 +72,10 @@ struct Packer {
 impl Packer {
     fn pack<H: Host>(&mut self, host: &mut H, entry: &Entry) -> Call {
         let name = entry.name.as_bytes();
-        let header = layout::dirent(entry.next_cookie, entry.inode, narrow(name.len())?, entry.file_type);
+        let header = layout::dirent(entry.next_cookie, entry.inode, guest_size(name.len())?, entry.file_type);
         for bytes in [header.as_slice(), name] {
             let fitting = bytes.get(..size(self.room)).unwrap_or(bytes);
-            let len = narrow(fitting.len())?;
+            let len = guest_size(fitting.len())?;
             host.write(self.at, fitting)?;
             // Saturates only at the end of a full memory.
             self.at = self.at.saturating_add(len);

@@ -75,7 +75,7 @@ pub(super) fn fd_write<H: Host>(
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
         Target::Stdout => write_stream(wasi, host, Stream::Stdout, &regions)?,
-        Target::Stderr if heed_park(wasi, host, &regions)? => PARK_LEN,
+        Target::Stderr if check_park_frame(wasi, host, &regions)? => PARK_LEN,
         Target::Stderr => write_stream(wasi, host, Stream::Stderr, &regions)?,
         Target::File { inode, position } => {
             let start = if append { None } else { Some(position) };
@@ -231,13 +231,13 @@ fn write_file<H: Host>(
 const PARK_LEN: u32 = 5;
 
 /// Whether a write to standard error is the frame that asks for parking. Only during preparation.
-fn heed_park<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
+fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
     if !wasi.park.is_allowed() || region.len != PARK_LEN {
         return Ok(false);
     }
     let frame: [u8; 5] = read_array(host, region.at)?;
-    Ok(wasi.park.heed(&frame))
+    Ok(wasi.park.check_frame(&frame))
 }
 
 /// Keeps what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.

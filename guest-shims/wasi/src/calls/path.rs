@@ -4,7 +4,7 @@ use glovebox_vfs::{Vfs, VfsError};
 
 use crate::access::{GuestPath, Purpose, RealPath, follow};
 use crate::failure::Call;
-use crate::memory::{check, narrow, read_path, size, write_u32};
+use crate::memory::{check, guest_size, read_path, size, write_u32};
 use crate::{Errno, Host, Wasi, prices, rights};
 
 /// One operation that changes a directory entry.
@@ -121,5 +121,5 @@ pub(super) fn path_readlink<H: Host>(
     let fitting = bytes.get(..size(buf_len)).unwrap_or(bytes);
     host.charge(prices::bytes(u64::try_from(fitting.len()).unwrap_or(u64::MAX)))?;
     host.write(buf, fitting)?;
-    write_u32(host, used, narrow(fitting.len())?)
+    write_u32(host, used, guest_size(fitting.len())?)
 }

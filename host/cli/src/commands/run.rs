@@ -115,7 +115,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let stdin = Stdin::of(args, &policy)?;
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
-    say_where_nothing_lasts(args, &policy);
+    warn_if_not_persisted(args, &policy);
     // From here on every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, context, tools, cancel };
@@ -224,7 +224,7 @@ impl Job<'_> {
             Ok(execution) => execution,
             Err(error) => {
                 // The script has run; its result is worth reporting although it was not saved.
-                if let Some(execution) = all_the_same(&error)
+                if let Some(execution) = execution_of(&error)
                     && self.args.json
                 {
                     out_json(execution)?;
@@ -252,7 +252,7 @@ impl Job<'_> {
 }
 
 /// What a guest did, if the error came after it.
-fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
+fn execution_of(error: &anyhow::Error) -> Option<&Execution> {
     error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
         (Some(ExecuteError::Commit { execution, .. }), _) => Some(&**execution),
         (_, Some(SessionsError::Unsaved { execution, .. })) => Some(&**execution),
@@ -261,7 +261,7 @@ fn all_the_same(error: &anyhow::Error) -> Option<&Execution> {
 }
 
 /// Warns if persisted globals would be lost.
-fn say_where_nothing_lasts(args: &RunArgs, policy: &Policy) {
+fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
     if !policy.auto_persist_globals || args.session.is_some() {
         return;
     }

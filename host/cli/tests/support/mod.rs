@@ -1,4 +1,4 @@
-//! Child processes, as the tests of the command need them.
+//! Child processes for the tests of the command.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -10,10 +10,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The longest any of these may take; the first one in an empty cache fetches and compiles.
+/// The timeout of each of these; the first one in an empty cache fetches and compiles.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// In an empty cache the first run says on standard error what it prepares. Everything tested is about later ones.
+/// In an empty cache the first run reports on standard error what it prepares. The tests are about later runs.
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
@@ -26,7 +26,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Reads the line by which a script tells that it runs.
+/// Reads the line with which a script reports that it is running.
 pub(crate) fn up(out: &mut BufReader<ChildStdout>) {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();

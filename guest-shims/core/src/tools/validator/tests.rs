@@ -142,7 +142,10 @@ fn a_schema_may_refer_to_itself() {
     let plain = compiled(&schema).unwrap();
     assert!(plain.check(&json!({"left": {"left": {}}})).is_ok());
     let wrong = plain.check(&json!({"left": {"left": {"right": 1}}})).unwrap_err();
-    assert_eq!(wrong.words(), ("/left/left".into(), "additional properties are not allowed ('right' was unexpected)"));
+    assert_eq!(
+        wrong.location_and_message(),
+        ("/left/left".into(), "additional properties are not allowed ('right' was unexpected)")
+    );
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn what_is_wrong_is_named_with_its_place() {
         (json!({"c": "xy", "a/b": [1, "x"]}), "/a~1b/1", "value is not of type \"integer\""),
         (json!({"c": "x"}), "/c", "value has 1 characters, which are too few or too many"),
     ] {
-        assert_eq!(plain.check(&value).unwrap_err().words(), (place.to_owned(), message));
+        assert_eq!(plain.check(&value).unwrap_err().location_and_message(), (place.to_owned(), message));
     }
 }
 
@@ -181,7 +184,7 @@ fn a_check_has_an_end_at_so_many_levels() {
     // Each level of the value is two of schemas, the reference's own among them.
     assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
     let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
-    assert_eq!(over.words().1, "it nests too deep to be held to the schema", "over");
+    assert_eq!(over.location_and_message().1, "it nests too deep to be held to the schema", "over");
     assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
 }
 
@@ -214,7 +217,7 @@ fn one_check_takes_so_many_steps_of_matching_wherever_they_are() {
     assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
     // Not even where what does not match is what fits.
     let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
-    assert_eq!(over.words().1, "its texts are too long for the schema's regular expressions", "over");
+    assert_eq!(over.location_and_message().1, "its texts are too long for the schema's regular expressions", "over");
     assert!(validator.check(&json!({"a": "a"})).is_ok(), "usable afterwards");
 }
 
