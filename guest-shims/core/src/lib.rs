@@ -9,6 +9,8 @@
 //! | `limits`, `policy`, `request` | what is asked for, and what of it can be |
 //! | `outcome`, `value`, `call`, `limit_line` | what a guest did, decided in one place |
 //! | `guest` | an instance, and every call that is made into it |
+//! | `host` | what is kept for a guest, and what its WASI calls see of it |
+//! | `execution` | the current execution: its time, what may stop it, its calls of tools |
 //! | `boot` | the world that an image boots with and its instances wake up to |
 //! | `guidance` | what a failure means, and what to do about it |
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
@@ -24,10 +26,12 @@
 mod boot;
 mod call;
 mod duration;
+mod execution;
 pub mod files;
 mod guest;
 pub mod guidance;
 pub mod hibernate;
+mod host;
 mod json;
 mod language;
 mod library;
@@ -45,7 +49,9 @@ mod value;
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
-pub use guest::{CallCtx, Guest, GuestMachine, ImageDriver};
+pub use execution::{ExecutionCtx, Platform, Watch, Woken};
+pub use guest::{Guest, GuestMachine, ImageDriver};
+pub use host::{CallHost, GuestHost, LinearMemory};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
@@ -55,5 +61,5 @@ pub use memory::{MemoryLimit, MemoryLimiter};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
-pub use soft_stop::{Pokes, SoftStop, WordMemory};
+pub use soft_stop::{Pokes, SoftStop};
 pub use value::GuestValue;

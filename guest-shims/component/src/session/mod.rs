@@ -20,7 +20,6 @@ use std::{
 };
 
 use glovebox_core::{
-    CallCtx as _, GuestMachine as _,
     files::{FileError, IfExists, change},
     hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
     session::{
@@ -177,7 +176,7 @@ impl Session {
     pub fn info(&self) -> types::SessionInfo {
         // Nobody can ask while it executes: an instance is not entered twice.
         let mut report = SessionReport::default();
-        if let Ok(state) = self.state.try_borrow() {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
             state.report(&mut report);
         }
         let SessionReport {
@@ -204,10 +203,13 @@ impl Session {
     }
 
     fn run(&self, state: &mut State, task: &Task) -> Result<Executed, SandboxError> {
-        let (mut executed, rollback) = state.run(&task.stdin, |SessionCall { backend, guest, .. }| {
-            guest.machine.ctx_mut().renew(backend.sandbox.start(task));
-            backend.sandbox.execute_in(guest, task, false)
-        })?;
+        let execute = |SessionCall { backend, guest, .. }: SessionCall<'_, ComponentBackend>| {
+            guest.ctx_mut().renew(backend.sandbox.start(task));
+            let executed = backend.sandbox.execute_in(guest, task, false)?;
+            let after = executed.ran.after;
+            Ok((executed, after))
+        };
+        let (mut executed, rollback) = state.run(&task.stdin, execute, |executed| &executed.ran.outcome)?;
         executed.went_back = rollback;
         executed.session_id = Some(self.id());
         Ok(executed)

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A message of a guest's.
 #[derive(Debug, PartialEq)]
-pub enum Message {
+pub(super) enum Message {
     /// It wants the catalogue.
     List,
     /// It calls a tool.
@@ -27,7 +27,7 @@ const ID_MOST: u64 = (1 << 53) - 1;
 
 impl Message {
     /// Reads a message; the reason where it is none. Nesting is bounded by the parser, at 128 levels.
-    pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is no JSON object, or nested more than 128 levels deep");
         };
@@ -49,7 +49,7 @@ impl Message {
 
     /// A call's id alone, without making values of the rest.
     #[must_use]
-    pub fn id(text: &[u8]) -> Option<u64> {
+    pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
         struct Envelope {
             id: u64,

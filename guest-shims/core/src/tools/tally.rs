@@ -8,13 +8,13 @@ use super::{Answer, Failure, ToolErrorKind, ToolRecord, record::Records};
 use crate::Limits;
 
 /// What is said to a guest for whose message there is no room.
-pub const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+pub(super) const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
 
 /// The calls of one execution. Times are counted from its beginning.
 #[derive(Debug)]
-pub struct Tally {
+pub(super) struct Tally {
     calls_most: u64,
-    bytes_most: u64,
+    bytes_max: u64,
     counted: u64,
     refused: u64,
     records: Records,
@@ -22,20 +22,20 @@ pub struct Tally {
 
 /// A call that is counted and written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub(super) struct Begun {
     /// Which call of the execution it is.
-    pub index: usize,
+    pub(super) index: usize,
     /// The bytes of its arguments as JSON text.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Tally {
     /// None yet.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
             calls_most: limits.tool_calls,
-            bytes_most: limits.tool_bytes,
+            bytes_max: limits.tool_bytes,
             counted: 0,
             refused: 0,
             records: Records::new(limits.tool_record_bytes),
@@ -44,24 +44,24 @@ impl Tally {
 
     /// The most bytes that a result may have.
     #[must_use]
-    pub fn bytes_most(&self) -> u64 {
-        self.bytes_most
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Counts one that there is no room for.
-    pub fn refuse(&mut self) -> Failure {
+    pub(super) fn refuse(&mut self) -> Failure {
         self.refused += 1;
         Failure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
     /// How many were refused, which are not written down.
     #[must_use]
-    pub fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Counts a call and writes it down, unfinished; one too many is refused.
-    pub fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
+    pub(super) fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
         if self.counted >= self.calls_most {
             self.refused += 1;
             let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.calls_most);
@@ -74,13 +74,13 @@ impl Tally {
     }
 
     /// Whether a call may be made at all, of the tool that was found under its name, if one was.
-    pub fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
+    pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
             Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
         })?;
-        if bytes > self.bytes_most {
-            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bytes_most);
+        if bytes > self.bytes_max {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.bytes_max);
             return Err(Failure::new(ToolErrorKind::Limit, message));
         }
         if !arguments.is_object() {
@@ -91,23 +91,23 @@ impl Tally {
     }
 
     /// Writes down what became of a call.
-    pub fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
+    pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         self.records.finish(index, answer, ended);
     }
 
     /// Writes down that a call was not waited for.
-    pub fn leave(&mut self, index: usize, now: Duration) {
+    pub(super) fn leave(&mut self, index: usize, now: Duration) {
         self.records.leave(index, now);
     }
 
     /// What is written of a call.
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<&ToolRecord> {
+    pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.records.get(index)
     }
 
     /// What became of each, which is gone here afterwards.
-    pub fn take(&mut self) -> Vec<ToolRecord> {
+    pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         self.records.take()
     }
 }
