@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, check_request, files::Snapshot, name_limit,
+    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request, files::Snapshot,
 };
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
@@ -107,9 +107,7 @@ impl Sandbox {
     #[must_use]
     pub fn one_shot_ctx(&self) -> ExecutionCtx {
         let limits = &self.policy.limits;
-        // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel_reserve = if self.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(limits.fuel) };
-        let soft = SoftStop::new(fuel_reserve, limits.effective_timeout_reserve());
+        let soft = SoftStop::within(limits, limits.fuel, self.policy.is_repeatable());
         ComponentPlatform::begin(&self.world, limits.timeout()).with_soft_stop(soft)
     }
 
@@ -165,11 +163,8 @@ impl Sandbox {
     /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &self.script(task, last))?;
-        let ctx = guest.ctx_mut();
-        let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
-        let wasi = guest.wasi_mut();
-        let mut output = wasi.take_output();
-        name_limit(&ran.outcome, &mut output.stderr, self.policy.limits.stderr_bytes);
+        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
+        let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let files = Snapshot::new(wasi.vfs().clone(), root);

@@ -46,17 +46,14 @@ pub trait Platform: Sized {
     }
 
     /// Told of output as it is accepted.
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        let _ = (stream, bytes);
-    }
+    fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
 
     /// Waits for standard input that was not given beforehand; none where there is none, or the guest is asked to stop.
     fn stdin<M: LinearMemory + ?Sized>(
-        ctx: &mut ExecutionCtx<Self>,
-        fuel_left: u64,
-        memory: &mut M,
+        _ctx: &mut ExecutionCtx<Self>,
+        _fuel_left: u64,
+        _memory: &mut M,
     ) -> Result<Option<Vec<u8>>, Stop> {
-        let _ = (ctx, fuel_left, memory);
         Ok(None)
     }
 
@@ -71,9 +68,7 @@ pub trait Platform: Sized {
     }
 
     /// Takes note of the fuel that was used.
-    fn spend(&self, fuel: u64) {
-        let _ = fuel;
-    }
+    fn spend(&self, _fuel: u64) {}
 }
 
 /// Why a wait is over.

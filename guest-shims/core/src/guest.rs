@@ -1,13 +1,15 @@
 //! One guest: an instance of a prepared image or of a plain command, and every call that is made into it.
 
+use std::time::Duration;
+
 use glovebox_interpreters::{
     Anchors, Callee, Diagnostic, Driver, DriverError, Machine, MachineError, Raised, Report, Script,
 };
-use glovebox_wasi::{Stop, Wasi};
+use glovebox_wasi::{Captured, Output, Stop, Stream, Wasi};
 
 use crate::{
-    CallEnd, CallResult, ExecutionCtx, GuestHost, GuestState, GuestValue, Limits, Platform, Pokes, Refusal, Usage,
-    session::Pages,
+    CallEnd, CallResult, ExecutionCtx, GuestHost, GuestState, GuestValue, Limits, Outcome, Platform, Pokes, Refusal,
+    Usage, name_limit, session::Pages, tools::ToolRecord,
 };
 
 /// How a prepared image is called.
@@ -40,6 +42,17 @@ pub trait GuestMachine: Machine {
 
     /// The same, to be changed.
     fn host_mut(&mut self) -> &mut GuestHost<Self::Platform>;
+}
+
+/// What an execution wrote and asked for.
+#[derive(Debug)]
+pub struct Written {
+    /// What it wrote to its streams, as far as it was kept.
+    pub output: Output,
+    /// The tools it called.
+    pub tool_calls: Vec<ToolRecord>,
+    /// How long it took.
+    pub duration: Duration,
 }
 
 /// A guest.
@@ -138,6 +151,22 @@ impl<M: GuestMachine> Guest<M> {
             Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed(None)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes what an execution wrote, and ends its calls of tools. `printed`: what stands on standard error in place of what the guest
+    /// wrote there. Where a limit ended the script, the last line there names it.
+    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
+        let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
+        let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
+        let mut output = wasi.take_output();
+        if let Some(printed) = printed {
+            ctx.platform.output(Stream::Stderr, &printed.bytes);
+            output.stderr = printed;
+        }
+        if let Some(line) = name_limit(outcome, &mut output.stderr, limits.stderr_bytes) {
+            ctx.platform.output(Stream::Stderr, line.as_bytes());
+        }
+        Written { output, tool_calls, duration }
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser, and what the guest is good for afterwards.

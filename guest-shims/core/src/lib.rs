@@ -50,7 +50,7 @@ pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
 pub use execution::{ExecutionCtx, Platform, Watch, Woken};
-pub use guest::{Guest, GuestMachine, ImageDriver};
+pub use guest::{Guest, GuestMachine, ImageDriver, Written};
 pub use host::{CallHost, GuestHost, LinearMemory};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};

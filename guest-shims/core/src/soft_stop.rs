@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
 
-use crate::LinearMemory;
+use crate::{Limits, LinearMemory};
 
 /// What to write for each reason.
 #[derive(Debug, Default)]
@@ -61,6 +61,14 @@ impl SoftStop {
     #[must_use]
     pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
         Self { fuel_reserve, time_reserve, ..Self::default() }
+    }
+
+    /// What the limits keep for it, of an execution that has so much fuel. Where executions are to be the same every time, only what the
+    /// guest itself does may stop it.
+    #[must_use]
+    pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
+        let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
+        Self::new(fuel_reserve, limits.effective_timeout_reserve())
     }
 
     /// How much fuel is kept.

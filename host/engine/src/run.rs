@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind, Stream,
+    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
     budget::Budget,
     events,
     execution::{Metadata, Output},
@@ -21,11 +21,10 @@ use crate::{
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    GuestState, Platform as _, Refusal, SoftStop, check_request,
+    GuestState, Refusal, SoftStop, Written, check_request,
     guidance::{Facts, Guidance, guidance},
-    name_limit,
 };
-use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
+use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Script};
 use glovebox_wasi::Captured;
 
 mod types;
@@ -138,9 +137,7 @@ impl<'a> PreparedRequest<'a> {
             Some(types) => ctx.begun_at(types.begun),
             None => ctx,
         };
-        // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel = self.budget.within(limits.fuel);
-        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
+        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), inner.policy.is_repeatable());
         let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
@@ -150,9 +147,7 @@ impl<'a> PreparedRequest<'a> {
             self.cancel.clone(),
             self.pending.clone(),
         );
-        self.cancelled(ctx)
-            .with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
-            .with_tools(tools)
+        self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
     /// What the globals may take that are left to the next execution. A session's guest, which lives on, keeps them itself.
@@ -245,19 +240,9 @@ impl<'a> PreparedRequest<'a> {
             Some(ran) => ran,
             None => guest.run(runtime.image().map(Image::driver), limits, &self.script(last))?,
         };
-        let ctx = guest.ctx_mut();
-        if let Some(printed) = &printed {
-            ctx.platform.output(Stream::Stderr, &printed.bytes);
-        }
-        let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
-        let wasi = guest.machine.wasi();
+        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
+        let wasi = guest.wasi_mut();
         events::security(self.session_id, &ran, &wasi.take_events());
-        let mut output = wasi.take_output();
-        output.stderr = printed.unwrap_or(output.stderr);
-        if let Some(line) = name_limit(&ran.outcome, &mut output.stderr, limits.stderr_bytes) {
-            guest.ctx_mut().platform.output(Stream::Stderr, line.as_bytes());
-        }
-        let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if self.persisted_bytes(last).is_some() {
             // Nothing that the script did.

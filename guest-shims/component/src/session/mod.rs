@@ -21,7 +21,7 @@ use std::{
 
 use glovebox_core::{
     files::{FileError, IfExists, change},
-    hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
+    hibernate::{self, Caps, ImageView, ResumeError},
     session::{
         Checkpoint, CheckpointId, CheckpointInfo, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport,
         SessionState, TooMany,
@@ -108,18 +108,8 @@ impl Session {
         let limits = &sandbox.policy.limits;
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
-        let mut wasi = sandbox.wasi(Vec::new())?;
-        wasi.set_linear_memory_bytes(sandbox.runtime.memory_limit(limits).counted(saved.memory_bytes));
-        wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
-        let saved = Checkpoint {
-            memory_bytes: saved.memory_bytes,
-            pages: saved.pages,
-            globals: saved.globals,
-            wasi,
-            executions: saved.executions,
-            entropy_key: resumed_key(sandbox.policy.entropy, saved.entropy_key),
-            forks: saved.forks,
-        };
+        let wasi = sandbox.wasi(Vec::new())?;
+        let saved = saved.state(wasi, sandbox.runtime.memory_limit(limits), sandbox.policy.entropy)?;
         Self::from_checkpoint(sessions, sandbox, saved, RandomNumbers::Same)?.with_context(options)
     }
 
@@ -304,15 +294,7 @@ impl Session {
     /// The session as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
-        let saved = hibernate::Saved {
-            wasi: saved.wasi.save(),
-            executions: saved.executions,
-            memory_bytes: saved.memory_bytes,
-            globals: saved.globals,
-            entropy_key: saved.entropy_key,
-            forks: saved.forks,
-            pages: saved.pages,
-        };
+        let saved = hibernate::Saved::of(saved);
         let mut bytes = Vec::new();
         let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
         let failed = |error| SandboxError::Unavailable(format!("the session could not be written: {error}"));

@@ -78,28 +78,21 @@ pub trait SessionBackend {
     fn own_bytes(&self, guest: &Guest<Self::Machine>) -> u64;
 
     /// A guest has these pages of a saved state. `is_same`: it has run nothing since.
-    fn restored(&mut self, guest: &mut Guest<Self::Machine>, pages: &Pages, is_same: bool);
+    fn restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
     /// The session begins with the pages of another: what its first checkpoint may share.
-    fn resumed(&mut self, pages: Pages) {
-        let _ = pages;
-    }
+    fn resumed(&mut self, _pages: Pages) {}
 
     /// Has the guest where it can be called. `keep_pages`: a checkpoint has its pages as well, so that they are worth keeping.
-    fn prepare_call(&mut self, guest: &mut Guest<Self::Machine>, keep_pages: bool) -> Result<(), Self::Error> {
-        let _ = (guest, keep_pages);
+    fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
     }
 
     /// The guest has been called and is idle again.
-    fn measure(&mut self, guest: &mut Guest<Self::Machine>) {
-        let _ = guest;
-    }
+    fn measure(&mut self, _guest: &mut Guest<Self::Machine>) {}
 
     /// What the session holds has been written down.
-    fn accounted(&mut self, guest: &mut Guest<Self::Machine>, place: &Place) {
-        let _ = (guest, place);
-    }
+    fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &Place) {}
 
     /// The WASI state that a saved state is gone on with.
     fn wasi_of(&self, saved: &Saved) -> Result<Wasi, Self::Error> {
@@ -107,8 +100,7 @@ pub trait SessionBackend {
     }
 
     /// Makes a saved state one of its own: nothing of it is another session's.
-    fn detach(&self, state: &mut Checkpoint) -> Result<(), Self::Error> {
-        let _ = state;
+    fn detach(&self, _state: &mut Checkpoint) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -118,30 +110,21 @@ pub trait SessionBackend {
     }
 
     /// The session is in this state again.
-    fn rolled_back_to(&mut self, saved: &Saved) {
-        let _ = saved;
-    }
+    fn rolled_back_to(&mut self, _saved: &Saved) {}
 
     /// The guest was lost, and the session is back in an earlier state.
-    fn rolled_back(&self, executions_lost: u64, why: &str) {
-        let _ = (executions_lost, why);
-    }
+    fn rolled_back(&self, _executions_lost: u64, _why: &str) {}
 
     /// There was no room for a checkpoint that was due.
-    fn skipped(&self, over: &TooMany) {
-        let _ = over;
-    }
+    fn skipped(&self, _over: &TooMany) {}
 
     /// The guest's exit handlers have run.
-    fn closed(&mut self, guest: &mut Guest<Self::Machine>) -> Result<(), Self::Error> {
-        let _ = guest;
+    fn closed(&mut self, _guest: &mut Guest<Self::Machine>) -> Result<(), Self::Error> {
         Ok(())
     }
 
     /// The guest is gone for good, and leaves its files like this.
-    fn left(&mut self, guest: &Guest<Self::Machine>) {
-        let _ = guest;
-    }
+    fn left(&mut self, _guest: &Guest<Self::Machine>) {}
 
     /// The session has ended.
     fn ended(&mut self) {}
@@ -150,8 +133,7 @@ pub trait SessionBackend {
     fn failed(&self, failure: SessionFailure<'_>) -> Self::Error;
 
     /// Whether what failed may work later: no instance is to be had now.
-    fn is_temporary(error: &Self::Error) -> bool {
-        let _ = error;
+    fn is_temporary(_error: &Self::Error) -> bool {
         true
     }
 

@@ -41,8 +41,7 @@ pub trait ToolRunner {
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, Failure>;
 
     /// Whether the next call may start beside those that run.
-    fn turn(&self, next: &QueuedCall<Self::Tool>, running: &[RunningCall<Self::Running>]) -> Result<Turn, Failure> {
-        let _ = (next, running);
+    fn turn(&self, _next: &QueuedCall<Self::Tool>, _running: &[RunningCall<Self::Running>]) -> Result<Turn, Failure> {
         Ok(Turn::Now)
     }
 
@@ -57,18 +56,13 @@ pub trait ToolRunner {
     }
 
     /// Tells a call that nobody will want its result.
-    fn cancel(&self, running: &Self::Running) {
-        let _ = running;
-    }
+    fn cancel(&self, _running: &Self::Running) {}
 
     /// Nobody waits for a call any longer, which may still run.
-    fn give_up(&self, index: usize, running: &Self::Running) {
-        let _ = (index, running);
-    }
+    fn give_up(&self, _index: usize, _running: &Self::Running) {}
 
     /// The guest waits for replies. `is_look`: it only looks whether there are any.
-    fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
-        let _ = (is_look, running);
+    fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }
 
@@ -76,19 +70,13 @@ pub trait ToolRunner {
     fn end_wait(&mut self) {}
 
     /// A call was counted.
-    fn began(&self, name: &str, index: usize) {
-        let _ = (name, index);
-    }
+    fn began(&self, _name: &str, _index: usize) {}
 
     /// A call has ended.
-    fn ended(&self, record: &ToolRecord, index: usize) {
-        let _ = (record, index);
-    }
+    fn ended(&self, _record: &ToolRecord, _index: usize) {}
 
     /// So many calls were refused that are not written down.
-    fn refused(&self, count: u64) {
-        let _ = count;
-    }
+    fn refused(&self, _count: u64) {}
 }
 
 /// When a call may start.
