@@ -6,9 +6,10 @@
 
 use std::cell::RefCell;
 
+use glovebox_core::CallHost;
 use glovebox_wasi::{Stop, Wasi};
 
-use crate::{GuestMemory, State, wasi_host::CallHost};
+use crate::{ComponentPlatform, GuestMemory, State};
 
 /// What a function for the guest's code answers where the guest is to be unwound.
 pub const UNWIND: i32 = -1;
@@ -43,7 +44,9 @@ fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut State) -> R) -> Opti
 }
 
 /// One WASI call: the errno, or [`UNWIND`].
-pub fn wasi<R: Into<u32>>(run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>) -> i32 {
+pub fn wasi<R: Into<u32>>(
+    run: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> Result<R, Stop>,
+) -> i32 {
     let answer = with_entered(|memory, state| match state.with_wasi(memory, run) {
         Ok(errno) => i32::try_from(errno.into()).unwrap_or(UNWIND),
         Err(stop) => {

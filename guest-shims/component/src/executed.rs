@@ -2,12 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{
-    CallResult, GuestState, Outcome,
-    files::Snapshot,
-    session::{self, Rollback},
-    tools::ToolRecord,
-};
+use glovebox_core::{CallResult, files::Snapshot, session::Rollback, tools::ToolRecord};
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
@@ -64,15 +59,5 @@ impl Executed {
                 image_sha256: Some(runtime.image_sha256.clone()),
             },
         }
-    }
-}
-
-impl session::Executed for Executed {
-    fn after(&self) -> GuestState {
-        self.ran.after
-    }
-
-    fn outcome(&self) -> &Outcome {
-        &self.ran.outcome
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use glovebox_core::Limits;
 use glovebox_wasi::Wasi;
 
-use crate::{GuestMachine, GuestMemory, Run, Runtime, State, World, bindings::types::SandboxError};
+use crate::{ExecutionCtx, GuestMachine, GuestMemory, Runtime, State, World, bindings::types::SandboxError};
 
 /// A guest. While one is called, the memory of its runtime is its own: there is one in it at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
@@ -19,10 +19,10 @@ pub(crate) fn instantiate_idle(
     runtime: &Rc<Runtime>,
     wasi: Wasi,
     limits: &Limits,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<Guest, SandboxError> {
-    let mut state = State::new(wasi, runtime.memory_limit(limits), run);
-    if !state.limiter.grow(0, runtime.memory_bytes(), None) {
+    let mut state = State::new(wasi, runtime.memory_limit(limits), ctx);
+    if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
         return Err(SandboxError::Unavailable(format!(
             "`limits.memory-bytes` has no room for `{}` and what its guest begins with",
             runtime.name
@@ -42,9 +42,9 @@ pub(crate) fn fresh(
     runtime: &Rc<Runtime>,
     wasi: Wasi,
     limits: &Limits,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<Guest, SandboxError> {
-    let mut guest = instantiate_idle(world, runtime, wasi, limits, run)?;
+    let mut guest = instantiate_idle(world, runtime, wasi, limits, ctx)?;
     guest.reseed(runtime.driver())?;
     Ok(guest)
 }

@@ -20,7 +20,6 @@
 pub mod bindings;
 
 mod blob;
-mod calls;
 mod convert;
 mod description;
 pub mod entered;
@@ -39,9 +38,9 @@ mod image_runs;
 mod library;
 mod machine;
 mod memory;
+mod platform;
 mod policy;
 mod provider;
-mod run;
 mod runtime;
 mod sandbox;
 mod session;
@@ -50,7 +49,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod toolbox;
-mod wasi_host;
 mod watch;
 mod world;
 
@@ -60,7 +58,6 @@ mod entry;
 mod intrinsics;
 
 pub use blob::Blob;
-pub use calls::Calls;
 pub use description::{Description, GlobalDescription, GuestDescription, Weave};
 pub use executed::Executed;
 pub use files::Files;
@@ -73,9 +70,9 @@ pub use host_tools::HostTools;
 pub use image_runs::{ImageRun, ImageRuns};
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
+pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never};
 pub use policy::Policy;
 pub use provider::Provider;
-pub use run::Run;
 pub use runtime::Runtime;
 pub use sandbox::{Sandbox, Task};
 pub use session::{Session, Sessions};

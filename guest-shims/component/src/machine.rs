@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use glovebox_core::{MemoryLimiter, TrapKind, WORKSPACE, session::Pages};
+use glovebox_core::{GuestHost, TrapKind, WORKSPACE, session::Pages};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Errno, Fault, FileAt, Stop, Wasi};
 
-use crate::{Called, GuestMemory, Run, Runtime, State, Unwound, entered, session::ResidentMemory, wasi_host::CallHost};
+use crate::{Called, ComponentPlatform, GuestMemory, Runtime, State, Unwound, entered, session::ResidentMemory};
 
 /// The most arguments of a function that drivers call.
 const MAX_ARGS: usize = 8;
@@ -20,14 +20,13 @@ pub struct GuestMachine {
     pub state: Box<State>,
     /// Where it is a session's: its memory while others are in that of their runtime.
     pub(crate) resident: Option<ResidentMemory>,
-    trapped: Option<TrapKind>,
 }
 
 impl GuestMachine {
     /// A guest with this memory as it is.
     #[must_use]
     pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: State) -> Self {
-        Self { runtime, memory, state: Box::new(state), resident: None, trapped: None }
+        Self { runtime, memory, state: Box::new(state), resident: None }
     }
 
     /// Its memory.
@@ -51,7 +50,7 @@ impl GuestMachine {
             Unwound::Unreachable => TrapKind::Unreachable,
             Unwound::CallDepth => TrapKind::StackOverflow,
         };
-        self.trapped = Some(kind);
+        self.state.host.trapped = Some(kind);
         Stop::Trap(format!("{kind:?}"))
     }
 
@@ -101,7 +100,7 @@ impl Machine for GuestMachine {
     }
 
     fn memory_bytes(&mut self) -> u64 {
-        self.memory.bytes()
+        self.resident.as_ref().map_or_else(|| self.memory.bytes(), ResidentMemory::bytes)
     }
 
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
@@ -135,12 +134,12 @@ impl Machine for GuestMachine {
     }
 
     fn wasi(&mut self) -> &mut Wasi {
-        &mut self.state.wasi
+        &mut self.state.host.wasi
     }
 }
 
 impl glovebox_core::GuestMachine for GuestMachine {
-    type Ctx = Run;
+    type Platform = ComponentPlatform;
 
     fn fuel(&self) -> u64 {
         self.state.fuel(&self.memory)
@@ -151,45 +150,11 @@ impl glovebox_core::GuestMachine for GuestMachine {
         Ok(())
     }
 
-    fn linear_bytes(&self) -> u64 {
-        self.resident.as_ref().map_or_else(|| self.memory.bytes(), ResidentMemory::bytes)
+    fn host(&self) -> &GuestHost<ComponentPlatform> {
+        &self.state.host
     }
 
-    fn write_pages(&mut self, pages: &Pages) -> bool {
-        self.memory.write_pages(pages)
-    }
-
-    fn wasi_ref(&self) -> &Wasi {
-        &self.state.wasi
-    }
-
-    fn settled_wasi(&mut self) -> Wasi {
-        let mut wasi = self.state.wasi.clone();
-        wasi.settle_clock(&mut CallHost::new(&mut self.memory, &mut self.state.run, u64::MAX));
-        wasi
-    }
-
-    fn limiter(&self) -> &MemoryLimiter {
-        &self.state.limiter
-    }
-
-    fn limiter_mut(&mut self) -> &mut MemoryLimiter {
-        &mut self.state.limiter
-    }
-
-    fn ctx(&self) -> &Run {
-        &self.state.run
-    }
-
-    fn ctx_mut(&mut self) -> &mut Run {
-        &mut self.state.run
-    }
-
-    fn trapped(&self) -> Option<TrapKind> {
-        self.trapped
-    }
-
-    fn clear_trap(&mut self) {
-        self.trapped = None;
+    fn host_mut(&mut self) -> &mut GuestHost<ComponentPlatform> {
+        &mut self.state.host
     }
 }

@@ -1,11 +1,8 @@
 //! One guest's memory, every address checked.
 
-use std::{fmt, rc::Rc, sync::Arc};
+use std::{fmt, rc::Rc};
 
-use glovebox_core::{
-    WordMemory,
-    session::{self, Page, Pages},
-};
+use glovebox_core::LinearMemory;
 use glovebox_wasi::Fault;
 
 use crate::{Guests, ImageRuns};
@@ -83,16 +80,6 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Copies pages in, into a memory that holds the image. False: one of them lies beyond its end.
-    #[must_use]
-    pub fn write_pages(&self, pages: &Pages) -> bool {
-        let page_bytes = u32::try_from(session::PAGE_BYTES).unwrap_or(u32::MAX);
-        let write = |(number, page): (u32, &Arc<Page>)| {
-            number.checked_mul(page_bytes).is_some_and(|at| self.write(at, &**page).is_ok())
-        };
-        pages.iter().all(write)
-    }
-
     /// Makes the memory larger: the real one where that is too small. The bytes that come in are zero, or what this guest itself
     /// wrote there, past its end.
     #[must_use]
@@ -140,15 +127,16 @@ impl GuestMemory {
     }
 }
 
-impl WordMemory for GuestMemory {
-    fn word(&self, at: u32) -> Option<u32> {
-        let mut word = [0; 4];
-        self.read(at, &mut word).ok()?;
-        Some(u32::from_le_bytes(word))
+impl LinearMemory for GuestMemory {
+    fn bytes(&self) -> u64 {
+        self.bytes()
     }
 
-    fn set_word(&mut self, at: u32, word: u32) {
-        // What lies outside is not written.
-        let _outside = self.write(at, &word.to_le_bytes());
+    fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
+        self.read(at, into)
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault> {
+        GuestMemory::write(self, at, from)
     }
 }

@@ -3,18 +3,16 @@
 use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    CallCtx as _, GuestMachine as _, GuestWorld, LIBRARY_PATH, MemoryLimit, WORKSPACE, check_request, files::Snapshot,
-    name_limit,
+    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request, files::Snapshot,
 };
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
-    Calls, Executed, Guest, Policy, Run, Runtime, Toolbox, World,
+    ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Policy, Runtime, Toolbox, World,
     bindings::types::{self, SandboxError},
     convert, guest, library,
-    run::RunBounds,
 };
 
 /// The name that tracebacks show when a script has no file.
@@ -97,22 +95,20 @@ impl Sandbox {
 
     /// Starts the clock of an execution.
     #[must_use]
-    pub fn start(&self, task: &Task) -> Run {
-        let run = self.one_shot_ctx().cancelled_after(task.cancel_after);
-        let (toolbox, host) = (Rc::clone(&self.toolbox), self.world.tools.clone());
-        let calls = Calls::new(toolbox, host, &self.policy.limits, run.watch().clone());
-        let run = run.with_tools(calls);
-        if task.is_cancelled { run.cancelled() } else { run }
+    pub fn start(&self, task: &Task) -> ExecutionCtx {
+        let ctx = self.one_shot_ctx().cancelled_after(task.cancel_after);
+        let calls =
+            InlineRunner::calls(Rc::clone(&self.toolbox), &self.world, &self.policy.limits, ctx.watch().clone());
+        let ctx = ctx.with_tools(calls);
+        if task.is_cancelled { ctx.cancelled() } else { ctx }
     }
 
     /// The same for what is no script's: access to variables, exit handlers.
     #[must_use]
-    pub fn one_shot_ctx(&self) -> Run {
+    pub fn one_shot_ctx(&self) -> ExecutionCtx {
         let limits = &self.policy.limits;
-        // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel_reserve = if self.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(limits.fuel) };
-        let (timeout, timeout_reserve) = (limits.timeout(), limits.effective_timeout_reserve());
-        Run::new(self.world.clocks.clone(), RunBounds { timeout, timeout_reserve, fuel_reserve })
+        let soft = SoftStop::within(limits, limits.fuel, self.policy.is_repeatable());
+        ComponentPlatform::begin(&self.world, limits.timeout()).with_soft_stop(soft)
     }
 
     /// What the driver is given. `last`: the guest is dropped afterwards.
@@ -154,8 +150,8 @@ impl Sandbox {
     }
 
     /// A new guest, awake.
-    pub fn guest(&self, stdin: Vec<u8>, run: Run) -> Result<Guest, SandboxError> {
-        guest::fresh(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, run)
+    pub fn guest(&self, stdin: Vec<u8>, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
+        guest::fresh(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, ctx)
     }
 
     /// Runs a script in a guest of its own, which is gone afterwards.
@@ -167,11 +163,8 @@ impl Sandbox {
     /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &self.script(task, last))?;
-        let run = guest.machine.ctx_mut();
-        let (duration, tool_calls) = (run.elapsed(), run.end_tools());
-        let wasi = guest.wasi_mut();
-        let mut output = wasi.take_output();
-        name_limit(&ran.outcome, &mut output.stderr, self.policy.limits.stderr_bytes);
+        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
+        let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
         let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         let files = Snapshot::new(wasi.vfs().clone(), root);

@@ -1,35 +1,37 @@
 //! What is kept for a guest beside its memory.
 
-use glovebox_core::{MemoryLimit, MemoryLimiter};
+use glovebox_core::{CallHost, GuestHost, MemoryLimit};
 use glovebox_wasi::{Stop, Wasi};
 
 use crate::{
-    GuestMemory, Run,
+    ComponentPlatform, ExecutionCtx, GuestMemory,
     memory::{MAX_PAGES, PAGE_BYTES},
-    wasi_host::CallHost,
+    platform::slice,
 };
 
 /// Everything of a guest that is not in its memory and its globals.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct State {
-    /// Its descriptors, files, streams, clocks, random numbers.
-    pub wasi: Wasi,
-    /// What it may hold.
-    pub limiter: MemoryLimiter,
-    /// The current execution.
-    pub run: Run,
+    /// What is kept for any guest.
+    pub host: GuestHost<ComponentPlatform>,
     /// The fuel that is left beside what the guest's code is handed in its counter.
     reserve_fuel: u64,
     /// Why the guest is being unwound.
     pub stop: Option<Stop>,
 }
 
+impl Default for State {
+    /// Of no guest: what stands in for that of a guest while it is elsewhere.
+    fn default() -> Self {
+        Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
+    }
+}
+
 impl State {
     /// For a guest that is asleep, with a memory of this size.
     #[must_use]
-    pub fn new(wasi: Wasi, limit: MemoryLimit, run: Run) -> Self {
-        let limiter = MemoryLimiter::new(limit, wasi.host_bytes());
-        Self { wasi, limiter, run, ..Self::default() }
+    pub fn new(wasi: Wasi, limit: MemoryLimit, ctx: ExecutionCtx) -> Self {
+        Self { host: GuestHost::new(Box::new(wasi), limit, ctx), reserve_fuel: 0, stop: None }
     }
 
     /// The fuel that is left.
@@ -41,7 +43,7 @@ impl State {
 
     /// Sets the fuel that is left. The guest is handed a slice of it.
     pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
-        self.hand_out(memory, self.run.slice(left), left);
+        self.hand_out(memory, slice(&self.host.ctx, left), left);
     }
 
     /// Takes what a call cost from the slice that the guest has in hand. It is handed no new one: who makes a call now and then would
@@ -64,7 +66,7 @@ impl State {
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
-        self.run.look(left, memory)?;
+        self.host.ctx.look(left, memory)?;
         self.set_fuel(memory, left);
         Ok(())
     }
@@ -77,29 +79,19 @@ impl State {
         }
         let desired_bytes = u64::from(old).saturating_add(u64::from(pages)) * PAGE_BYTES;
         let max_bytes = u64::from(MAX_PAGES) * PAGE_BYTES;
-        (self.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
+        (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
     /// Does something with the WASI state, the guest's memory and the world; what that charges is taken from the fuel.
     pub fn with_wasi<R>(
         &mut self,
         memory: &mut GuestMemory,
-        work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
+        work: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> R,
     ) -> R {
         let fuel_left = self.fuel(memory);
-        let Self { wasi, limiter, run, .. } = self;
-        // The tools' share is taken like linear memory: what is left is for files and output.
-        wasi.set_linear_memory_bytes(limiter.taken_bytes());
-        let mut host = CallHost::new(memory, run, fuel_left);
-        let result = work(wasi, &mut host);
-        let charged = fuel_left - host.fuel_left();
-        limiter.set_host_bytes(wasi.host_bytes());
-        // A reply that was delivered has passed from the tools to the WASI state; now that there is less room for others, they
-        // let go of it.
-        run.settle();
-        limiter.see_peak();
-        if charged > 0 {
-            self.charge(memory, charged);
+        let (result, left) = self.host.call(memory, fuel_left, work);
+        if left < fuel_left {
+            self.charge(memory, fuel_left - left);
         }
         result
     }

@@ -1,6 +1,6 @@
 //! The tools that the component's host has, as scripts find them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use glovebox_core::tools::{Checked, catalogue};
 #[cfg(any(feature = "tools", test))]
@@ -30,7 +30,7 @@ pub trait ToolHost {
 
 /// The tools, by name, ready to be called. By default there are none.
 #[derive(Default)]
-pub struct Toolbox(BTreeMap<String, Checked>);
+pub struct Toolbox(BTreeMap<String, Rc<Checked>>);
 
 impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,7 +74,7 @@ impl Toolbox {
             let max_levels = MAX_PROVIDER_LEVELS;
             let definition = Definition { name, description, schema: &schema, is_foreign: true, max_levels };
             let checked = definition.check().map_err(|error| error.to_string())?;
-            if entries.insert(name.clone(), checked).is_some() {
+            if entries.insert(name.clone(), Rc::new(checked)).is_some() {
                 return Err(ToolDefinitionError::Duplicate(name.clone()).to_string());
             }
         }
@@ -88,13 +88,13 @@ impl Toolbox {
 
     /// A tool.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Checked> {
+    pub fn get(&self, name: &str) -> Option<&Rc<Checked>> {
         self.0.get(name)
     }
 
     /// What a guest learns about the tools, as JSON text.
     #[must_use]
     pub fn catalogue(&self) -> String {
-        catalogue(self.0.values())
+        catalogue(self.0.values().map(|tool| &**tool))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
+use glovebox_core::Watch;
+
 use crate::Clocks;
 
 /// Counts the time from a moment on. Without a clock none passes.
@@ -31,9 +33,19 @@ impl Stopwatch {
         self.clocks.as_deref()
     }
 
-    /// How long it has lasted.
+    /// Nanoseconds since 1970; nothing without a clock.
     #[must_use]
-    pub fn elapsed(&self) -> Duration {
+    pub fn realtime_ns(&self) -> u64 {
+        self.clocks().map_or(0, Clocks::realtime_ns)
+    }
+}
+
+impl Watch for Stopwatch {
+    fn elapsed(&self) -> Duration {
         self.clocks().map(|clocks| clocks.now().saturating_sub(self.begun)).unwrap_or_default()
+    }
+
+    fn has_clock(&self) -> bool {
+        self.clocks.is_some()
     }
 }

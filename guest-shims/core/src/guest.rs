@@ -1,15 +1,15 @@
 //! One guest: an instance of a prepared image or of a plain command, and every call that is made into it.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use glovebox_interpreters::{
-    Anchors, Callee, Diagnostic, Driver, DriverError, Interrupt, Machine, MachineError, Raised, Report, Script,
+    Anchors, Callee, Diagnostic, Driver, DriverError, Machine, MachineError, Raised, Report, Script,
 };
-use glovebox_wasi::{Stop, Wasi};
+use glovebox_wasi::{Captured, Output, Stop, Stream, Wasi};
 
 use crate::{
-    CallEnd, CallResult, GuestState, GuestValue, Limits, MemoryLimiter, Pokes, Refusal, TrapKind, Usage,
-    session::Pages, tools::Account,
+    CallEnd, CallResult, ExecutionCtx, GuestHost, GuestState, GuestValue, Limits, Outcome, Platform, Pokes, Refusal,
+    Usage, name_limit, session::Pages, tools::ToolRecord,
 };
 
 /// How a prepared image is called.
@@ -21,46 +21,10 @@ pub struct ImageDriver<'a> {
     pub anchors: &'a Anchors,
 }
 
-/// What holds for the current call into a guest.
-pub trait CallCtx {
-    /// Goes on with the next call: the guest's monotonic clock continues.
-    fn renew(&mut self, next: Self);
-
-    /// Whether the guest must stop before it has begun.
-    fn check(&self) -> Result<(), Stop>;
-
-    /// From now on the script can be asked to stop.
-    fn arm(&mut self, pokes: Pokes);
-
-    /// The script is over; says what it was asked for, if it was.
-    fn disarm(&mut self) -> Option<Interrupt>;
-
-    /// How long the call has lasted; zero where there is no clock.
-    fn elapsed(&self) -> std::time::Duration;
-
-    /// What is held for the guest's calls of tools.
-    fn tool_account(&self) -> Option<&Arc<Account>>;
-
-    /// What the call may use of the fuel that the policy allows.
-    fn fuel_limit(&self, allowed: u64) -> u64 {
-        allowed
-    }
-
-    /// What was used of the fuel before the guest is entered.
-    fn used_fuel(&self) -> u64 {
-        0
-    }
-
-    /// Takes note of the fuel that the call has used.
-    fn spend(&self, fuel: u64) {
-        let _ = fuel;
-    }
-}
-
 /// What a platform gives for an instance, beside what its driver sees of it.
 pub trait GuestMachine: Machine {
-    /// What holds for the current call.
-    type Ctx: CallCtx;
+    /// What the platform gives executions.
+    type Platform: Platform;
 
     /// The fuel that is left.
     fn fuel(&self) -> u64;
@@ -68,35 +32,27 @@ pub trait GuestMachine: Machine {
     /// Sets the fuel that is left, before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
 
-    /// The size of the linear memory in bytes, wherever it is kept.
-    fn linear_bytes(&self) -> u64;
-
     /// Writes pages into the memory, which holds the image. False: one of them lies beyond its end.
-    fn write_pages(&mut self, pages: &Pages) -> bool;
+    fn write_pages(&mut self, pages: &Pages) -> bool {
+        pages.write_with(|at, page| self.write(at, page).is_ok())
+    }
 
     /// What is kept for the guest.
-    fn wasi_ref(&self) -> &Wasi;
-
-    /// What is kept for the guest as it can be saved: the monotonic clock without this instance's share.
-    fn settled_wasi(&mut self) -> Wasi;
-
-    /// What the guest may hold.
-    fn limiter(&self) -> &MemoryLimiter;
+    fn host(&self) -> &GuestHost<Self::Platform>;
 
     /// The same, to be changed.
-    fn limiter_mut(&mut self) -> &mut MemoryLimiter;
+    fn host_mut(&mut self) -> &mut GuestHost<Self::Platform>;
+}
 
-    /// The current call.
-    fn ctx(&self) -> &Self::Ctx;
-
-    /// The same, to be changed.
-    fn ctx_mut(&mut self) -> &mut Self::Ctx;
-
-    /// The trap that ended the last call, if one did.
-    fn trapped(&self) -> Option<TrapKind>;
-
-    /// Forgets it: a call begins.
-    fn clear_trap(&mut self);
+/// What an execution wrote and asked for.
+#[derive(Debug)]
+pub struct Written {
+    /// What it wrote to its streams, as far as it was kept.
+    pub output: Output,
+    /// The tools it called.
+    pub tool_calls: Vec<ToolRecord>,
+    /// How long it took.
+    pub duration: Duration,
 }
 
 /// A guest.
@@ -129,13 +85,13 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Begins a call: full fuel, nothing refused yet.
     fn begin(&mut self, limits: &Limits) -> Result<(), DriverError> {
-        let ctx = self.machine.ctx();
-        self.fuel_limit = ctx.fuel_limit(limits.fuel);
-        let fuel = self.fuel_limit.saturating_sub(ctx.used_fuel());
-        let tools = ctx.tool_account().cloned().unwrap_or_default();
+        let ctx = &self.machine.host().ctx;
+        self.fuel_limit = ctx.platform.fuel_limit(limits.fuel);
+        let fuel = self.fuel_limit.saturating_sub(ctx.platform.used_fuel());
         self.machine.set_fuel(fuel)?;
-        self.machine.limiter_mut().begin(tools);
-        self.machine.clear_trap();
+        let GuestHost { limiter, ctx, trapped, .. } = self.machine.host_mut();
+        limiter.begin(ctx.tool_account().cloned().unwrap_or_default());
+        *trapped = None;
         Ok(())
     }
 
@@ -145,21 +101,21 @@ impl<M: GuestMachine> Guest<M> {
         let left = self.machine.fuel();
         let is_known =
             !matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
-        self.machine.ctx().spend(self.fuel_limit.saturating_sub(if is_known { left } else { 0 }));
+        self.ctx().platform.spend(self.fuel_limit.saturating_sub(if is_known { left } else { 0 }));
         left
     }
 
     /// What is known of the current call beside what the guest's driver says of it.
     fn usage<'a>(&self, limits: &'a Limits, fuel_left: u64) -> Usage<'a> {
-        let limiter = self.machine.limiter();
+        let GuestHost { limiter, ctx, trapped, .. } = self.machine.host();
         Usage {
             limits,
             fuel_limit: self.fuel_limit,
             fuel_left,
-            elapsed: self.machine.ctx().elapsed(),
+            elapsed: ctx.elapsed(),
             memory_used_bytes: limiter.used_bytes(),
             memory_refused_bytes: limiter.refused_bytes(),
-            trapped: self.machine.trapped(),
+            trapped: *trapped,
         }
     }
 
@@ -172,7 +128,7 @@ impl<M: GuestMachine> Guest<M> {
     ) -> Result<CallResult, DriverError> {
         self.begin(limits)?;
         let driver = image.map(|image| image.driver);
-        if let Err(stop) = self.machine.ctx().check() {
+        if let Err(stop) = self.ctx().check() {
             // It was not entered, so it can be later.
             let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
             let result = self.usage(limits, self.machine.fuel()).conclude(end)?;
@@ -180,12 +136,12 @@ impl<M: GuestMachine> Guest<M> {
         }
         let result = match image {
             Some(image) => {
-                self.machine.ctx_mut().arm(Pokes::of(image.driver, image.anchors)?);
+                self.ctx_mut().arm(Pokes::of(image.driver, image.anchors)?);
                 image.driver.execute(&mut self.machine, image.anchors, script)
             }
             None => self.run_command(),
         };
-        let asked = self.machine.ctx_mut().disarm();
+        let asked = self.ctx_mut().disarm();
         let left = self.end(&result);
         self.usage(limits, left).conclude(CallEnd { driver, result, asked })
     }
@@ -195,6 +151,22 @@ impl<M: GuestMachine> Guest<M> {
             Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(Report::Completed(None)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes what an execution wrote, and ends its calls of tools. `printed`: what stands on standard error in place of what the guest
+    /// wrote there. Where a limit ended the script, the last line there names it.
+    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
+        let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
+        let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
+        let mut output = wasi.take_output();
+        if let Some(printed) = printed {
+            ctx.platform.output(Stream::Stderr, &printed.bytes);
+            output.stderr = printed;
+        }
+        if let Some(line) = name_limit(outcome, &mut output.stderr, limits.stderr_bytes) {
+            ctx.platform.output(Stream::Stderr, line.as_bytes());
+        }
+        Written { output, tool_calls, duration }
     }
 
     /// Parses a script; the diagnostics, or what stopped the parser, and what the guest is good for afterwards.
@@ -263,21 +235,31 @@ impl<M: GuestMachine> Guest<M> {
 
     /// What is kept for it.
     pub fn wasi(&self) -> &Wasi {
-        self.machine.wasi_ref()
+        &self.machine.host().wasi
     }
 
     /// What is kept for it, to be changed.
     pub fn wasi_mut(&mut self) -> &mut Wasi {
-        self.machine.wasi()
+        &mut self.machine.host_mut().wasi
+    }
+
+    /// The current execution.
+    pub fn ctx(&self) -> &ExecutionCtx<M::Platform> {
+        &self.machine.host().ctx
+    }
+
+    /// The same, to be changed.
+    pub fn ctx_mut(&mut self) -> &mut ExecutionCtx<M::Platform> {
+        &mut self.machine.host_mut().ctx
     }
 
     /// Grows its memory by whole pages of WebAssembly, whatever is kept free of it. False where that is not to be had.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
         // Files may have taken what is kept free of memory. A guest that could not come back for it would have ruined its session.
-        let kept_free = self.machine.limiter_mut().free_all();
+        let kept_free = self.machine.host_mut().limiter.free_all();
         let has_grown = pages == 0 || self.machine.grow(pages).is_ok();
-        self.machine.limiter_mut().keep_free(kept_free);
+        self.machine.host_mut().limiter.keep_free(kept_free);
         has_grown
     }
 }

@@ -9,6 +9,8 @@
 //! | `limits`, `policy`, `request` | the input of an execution, and its checks |
 //! | `outcome`, `value`, `call`, `limit_line` | the result of an execution, decided in one place |
 //! | `guest` | an instance, and every call into it |
+//! | `host` | what is stored for a guest, and what its WASI calls see of it |
+//! | `execution` | the current execution: its time, what may stop it, its calls of tools |
 //! | `boot` | the environment in which an image boots and its instances resume |
 //! | `guidance` | explanations of failures, and what to do about them |
 //! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
@@ -24,10 +26,12 @@
 mod boot;
 mod call;
 mod duration;
+mod execution;
 pub mod files;
 mod guest;
 pub mod guidance;
 pub mod hibernate;
+mod host;
 mod json;
 mod language;
 mod library;
@@ -45,7 +49,9 @@ mod value;
 pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
-pub use guest::{CallCtx, Guest, GuestMachine, ImageDriver};
+pub use execution::{ExecutionCtx, Platform, Watch, Woken};
+pub use guest::{Guest, GuestMachine, ImageDriver, Written};
+pub use host::{CallHost, GuestHost, LinearMemory};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
@@ -55,5 +61,5 @@ pub use memory::{MemoryLimit, MemoryLimiter};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
-pub use soft_stop::{Pokes, SoftStop, WordMemory};
+pub use soft_stop::{Pokes, SoftStop};
 pub use value::GuestValue;

@@ -14,28 +14,7 @@ use std::time::Duration;
 
 use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
 
-/// The memory of a guest, word by word. What lies outside it is not read and not written.
-pub trait WordMemory {
-    /// The word at an address.
-    fn word(&self, at: u32) -> Option<u32>;
-
-    /// Writes a word.
-    fn set_word(&mut self, at: u32, word: u32);
-}
-
-impl WordMemory for [u8] {
-    fn word(&self, at: u32) -> Option<u32> {
-        let at = usize::try_from(at).ok()?;
-        self.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-    }
-
-    fn set_word(&mut self, at: u32, word: u32) {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        if let Some(bytes) = self.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-            *bytes = word.to_le_bytes();
-        }
-    }
-}
+use crate::{Limits, LinearMemory};
 
 /// What to write for each reason.
 #[derive(Debug, Default)]
@@ -84,6 +63,19 @@ impl SoftStop {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
 
+    /// What the limits keep for it, of an execution that has so much fuel. Where executions are to be the same every time, only what the
+    /// guest itself does may stop it.
+    #[must_use]
+    pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
+        let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
+        Self::new(fuel_reserve, limits.effective_timeout_reserve())
+    }
+
+    /// How much fuel is kept.
+    pub(crate) fn fuel_reserve(&self) -> u64 {
+        self.fuel_reserve
+    }
+
     /// From now on the guest can be asked, by these.
     pub fn arm(&mut self, pokes: Pokes) {
         self.pokes = Some(pokes);
@@ -101,7 +93,7 @@ impl SoftStop {
     }
 
     /// Asks the guest to stop if it is time to. `left`: until the deadline.
-    pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl WordMemory + ?Sized)) {
+    pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl LinearMemory + ?Sized)) {
         if self.asked.is_some() {
             return;
         }
@@ -113,7 +105,7 @@ impl SoftStop {
     }
 
     /// Between two ticks a guest at work has used fuel: where none is seen to be used, it is nudged.
-    pub fn tick(&mut self, fuel_left: u64, memory: &mut (impl WordMemory + ?Sized)) {
+    pub fn tick(&mut self, fuel_left: u64, memory: &mut (impl LinearMemory + ?Sized)) {
         if self.fuel_seen == fuel_left && self.fuel_reserve > 0 && self.asked.is_none() {
             write(self.pokes.as_ref().map_or(&[], |pokes| &pokes.nudge), memory);
         }
@@ -121,7 +113,7 @@ impl SoftStop {
     }
 
     /// Until when a guest that is cancelled may go on; none: it may not.
-    pub fn cancelled(&mut self, now: Duration, memory: &mut (impl WordMemory + ?Sized)) -> Option<Duration> {
+    pub fn cancelled(&mut self, now: Duration, memory: &mut (impl LinearMemory + ?Sized)) -> Option<Duration> {
         if self.grace.is_none() {
             self.ask(Interrupt::Cancelled, memory);
             if self.asked.is_some() && !self.time_reserve.is_zero() {
@@ -146,7 +138,7 @@ impl SoftStop {
 
     /// Whether the guest was asked and has not looked yet: it must not be kept waiting.
     #[must_use]
-    pub fn is_unread(&self, memory: &(impl WordMemory + ?Sized)) -> bool {
+    pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));
         pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at) == Some(poke.word))
     }
@@ -161,7 +153,7 @@ impl SoftStop {
         (!of.is_empty()).then_some(of)
     }
 
-    fn ask(&mut self, interrupt: Interrupt, memory: &mut (impl WordMemory + ?Sized)) {
+    fn ask(&mut self, interrupt: Interrupt, memory: &mut (impl LinearMemory + ?Sized)) {
         let Some(pokes) = self.pokes(interrupt) else { return };
         if self.asked.is_some() {
             return;
@@ -171,7 +163,7 @@ impl SoftStop {
     }
 }
 
-fn write(pokes: &[Poke], memory: &mut (impl WordMemory + ?Sized)) {
+fn write(pokes: &[Poke], memory: &mut (impl LinearMemory + ?Sized)) {
     for poke in pokes {
         memory.set_word(poke.at, poke.word);
     }

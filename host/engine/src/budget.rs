@@ -7,7 +7,10 @@ use std::sync::{
 
 use glovebox_core::Limits;
 
-use crate::{CancelToken, current::Run};
+use crate::{
+    CancelToken,
+    platform::{EnginePlatform, ExecutionCtx},
+};
 
 /// Fuel that several executions share, one after the other. By default there is no bound but each one's limit.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +58,9 @@ pub(crate) struct SessionScope {
 
 impl SessionScope {
     /// What bounds a call into the guest that is no script's.
-    pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> Run {
-        Run::new(limits.timeout(), self.cancel.clone(), None).with_budget(self.budget.clone())
+    pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> ExecutionCtx {
+        let mut platform = EnginePlatform::new(self.cancel.clone());
+        platform.budget = self.budget.clone();
+        platform.begin(limits.timeout())
     }
 }

@@ -1,15 +1,15 @@
 //! Making guests: instances of a runtime with their state. How they are called is `glovebox-core`'s.
 
-use glovebox_core::MemoryLimit;
+use glovebox_core::{GuestHost, MemoryLimit};
 use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::Wasi;
 use wasmtime::{Instance, InstancePre, Linker, Module, PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use crate::{
     ExecuteError, Limits, TrapKind,
-    current::{Run, Seen},
     engine::Inner,
     machine::GuestMachine,
+    platform::ExecutionCtx,
     runtime::{Image, Runtime},
     session::Pristine,
     state::State,
@@ -25,13 +25,13 @@ pub(crate) fn instantiate(
     pre: &InstancePre<State>,
     wasi: Box<Wasi>,
     memory: MemoryLimit,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
-    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory, run))? {
+    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory, ctx))? {
         // The pool is full: what waits in it for another script makes room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
-            let State { wasi, run, .. } = store.into_data();
-            instantiate_once(inner, pre, State::new(wasi, memory, run))?
+            let GuestHost { wasi, ctx, .. } = store.into_data().host;
+            instantiate_once(inner, pre, State::new(wasi, memory, ctx))?
         }
         made => made,
     };
@@ -55,7 +55,7 @@ type Made = (Store<State>, wasmtime::Result<Instance>);
 fn instantiate_once(inner: &Inner, pre: &InstancePre<State>, state: State) -> Result<Made, ExecuteError> {
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
     let mut store = Store::new(&inner.wasmtime, state);
-    store.limiter(|state| &mut state.limiter);
+    store.limiter(|state| state);
     store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|mut context| {
@@ -64,7 +64,7 @@ fn instantiate_once(inner: &Inner, pre: &InstancePre<State>, state: State) -> Re
             Some(memory) => memory.data_and_store_mut(&mut context),
             None => (&mut [][..], context.data_mut()),
         };
-        match state.run.tick(&mut Seen { fuel_left, memory }) {
+        match state.host.ctx.tick(fuel_left, memory) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
@@ -102,9 +102,9 @@ pub(crate) fn fresh(
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<Guest, ExecuteError> {
-    reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, run)?)
+    reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
 }
 
 /// Makes a guest that runs one script, of an instance that has run others where there is one.
@@ -113,19 +113,19 @@ pub(crate) fn one_shot(
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<Guest, ExecuteError> {
     let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
-        return fresh(inner, runtime, wasi, limits, run);
+        return fresh(inner, runtime, wasi, limits, ctx);
     };
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
     machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     machine.store.set_epoch_deadline(1);
-    if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), run)) {
+    if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), ctx)) {
         // A new one is refused as well, and that says why.
-        let State { wasi, run, .. } = *refused;
+        let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
-        return fresh(inner, runtime, wasi, limits, run);
+        return fresh(inner, runtime, wasi, limits, ctx);
     }
     reseeded(runtime, Guest::new(machine, limits))
 }
@@ -136,9 +136,9 @@ pub(crate) fn instantiate_idle(
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
-    run: Run,
+    ctx: ExecutionCtx,
 ) -> Result<Guest, ExecuteError> {
-    Ok(Guest::new(instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), run)?, limits))
+    Ok(Guest::new(instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), ctx)?, limits))
 }
 
 fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> {

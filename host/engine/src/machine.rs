@@ -1,7 +1,7 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
 use glovebox_core::{
-    MemoryLimiter, WORKSPACE,
+    GuestHost, WORKSPACE,
     session::{PAGE_BYTES, Page, Pages},
 };
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
@@ -9,9 +9,8 @@ use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
-    TrapKind,
-    current::Run,
-    imports::{self, with_wasi},
+    imports::with_wasi,
+    platform::EnginePlatform,
     private_pages::PrivatePages,
     state::State,
     trap::{Ended, classify},
@@ -28,8 +27,6 @@ pub(crate) struct GuestMachine {
     table: Option<Table>,
     /// Those of the memory.
     private_pages: PrivatePages,
-    /// The trap that ended the last call, if one did.
-    trapped: Option<TrapKind>,
 }
 
 impl GuestMachine {
@@ -38,7 +35,7 @@ impl GuestMachine {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
         store.data_mut().memory = Some(memory);
-        Some(Self { store, instance, memory, table, private_pages: PrivatePages::default(), trapped: None })
+        Some(Self { store, instance, memory, table, private_pages: PrivatePages::default() })
     }
 
     fn function(&mut self, callee: Callee<'_>) -> Result<Func, MachineError> {
@@ -59,7 +56,7 @@ impl GuestMachine {
     }
 
     /// The whole linear memory, to write to.
-    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+    fn memory_mut(&mut self) -> &mut [u8] {
         self.private_pages.before_write();
         self.memory.data_mut(&mut self.store)
     }
@@ -89,12 +86,11 @@ impl GuestMachine {
     /// allow what the instance begins with.
     pub(crate) fn renew(&mut self, mut state: State) -> Result<(), Box<State>> {
         let bytes = self.memory.data_size(&self.store) as u64;
-        if !state.limiter.adopt(&self.store.data().limiter, bytes) {
+        if !state.adopt(self.store.data(), bytes) {
             return Err(Box::new(state));
         }
         state.memory = Some(self.memory);
         *self.store.data_mut() = state;
-        self.trapped = None;
         Ok(())
     }
 
@@ -156,7 +152,7 @@ impl Machine for GuestMachine {
             return Err(MachineError::Stopped(match classify(error) {
                 Ended::Stopped(stop) => stop,
                 Ended::Trapped(kind) => {
-                    self.trapped = Some(kind);
+                    self.store.data_mut().host.trapped = Some(kind);
                     Stop::Trap(format!("{kind:?}"))
                 }
             }));
@@ -224,12 +220,12 @@ impl Machine for GuestMachine {
     }
 
     fn wasi(&mut self) -> &mut Wasi {
-        &mut self.store.data_mut().wasi
+        &mut self.store.data_mut().host.wasi
     }
 }
 
 impl glovebox_core::GuestMachine for GuestMachine {
-    type Ctx = Run;
+    type Platform = EnginePlatform;
 
     fn fuel(&self) -> u64 {
         self.store.get_fuel().unwrap_or(0)
@@ -241,46 +237,15 @@ impl glovebox_core::GuestMachine for GuestMachine {
         Ok(())
     }
 
-    fn linear_bytes(&self) -> u64 {
-        self.memory.data_size(&self.store) as u64
-    }
-
     fn write_pages(&mut self, pages: &Pages) -> bool {
         pages.write_to(self.memory_mut())
     }
 
-    fn wasi_ref(&self) -> &Wasi {
-        &self.store.data().wasi
+    fn host(&self) -> &GuestHost<EnginePlatform> {
+        &self.store.data().host
     }
 
-    fn settled_wasi(&mut self) -> Wasi {
-        let state = self.store.data_mut();
-        let mut wasi = (*state.wasi).clone();
-        wasi.settle_clock(&mut imports::resting(&mut state.run));
-        wasi
-    }
-
-    fn limiter(&self) -> &MemoryLimiter {
-        &self.store.data().limiter.memory
-    }
-
-    fn limiter_mut(&mut self) -> &mut MemoryLimiter {
-        &mut self.store.data_mut().limiter.memory
-    }
-
-    fn ctx(&self) -> &Run {
-        &self.store.data().run
-    }
-
-    fn ctx_mut(&mut self) -> &mut Run {
-        &mut self.store.data_mut().run
-    }
-
-    fn trapped(&self) -> Option<TrapKind> {
-        self.trapped
-    }
-
-    fn clear_trap(&mut self) {
-        self.trapped = None;
+    fn host_mut(&mut self) -> &mut GuestHost<EnginePlatform> {
+        &mut self.store.data_mut().host
     }
 }

@@ -15,8 +15,8 @@ use glovebox_wasi::Stop;
 use wasmtime::{InstancePre, Module, Val};
 
 use crate::{
-    CancelToken, Limits, RuntimeError, aot, current::Run, engine::Inner, guest, machine::GuestMachine,
-    packages::SharedPackages, runtime::driver, state::State,
+    Limits, RuntimeError, aot, engine::Inner, guest, machine::GuestMachine, packages::SharedPackages,
+    platform::EnginePlatform, runtime::driver, state::State,
 };
 
 /// Long enough for any boot on any machine, short enough to end.
@@ -62,7 +62,7 @@ pub(crate) fn module(
     };
     let wasi =
         boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
-    let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
+    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
@@ -97,7 +97,7 @@ fn compile_packages(
         boot_wasi(args, driver.boot_env(), Some(packages.source_with(Vec::new()).map_err(|error| error.to_string())?))
             .map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
-    let run = Run::new(BOOT_TIMEOUT, CancelToken::new(), None);
+    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| error.to_string())?;
     match machine.call(Callee::Export("_start"), &[]) {

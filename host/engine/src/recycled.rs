@@ -22,8 +22,8 @@ use glovebox_interpreters::Machine;
 
 use crate::{
     PoolConfig,
-    current::Run,
     machine::GuestMachine,
+    platform::EnginePlatform,
     session::{Pristine, bits},
     state::State,
 };
@@ -116,5 +116,5 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
         }
     }
     // What the host held for the script goes now, and not when the next one comes.
-    machine.renew(State::new(Box::default(), u64::MAX.into(), Run::over())).is_ok()
+    machine.renew(State::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::Desk};
+use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::PendingCalls};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -45,7 +45,7 @@ pub struct Request<'a> {
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
     /// Where the caller answers its tools' calls, in a started execution.
-    pub(crate) desk: Option<Arc<Desk>>,
+    pub(crate) pending: Option<Arc<PendingCalls>>,
     pub(crate) budget: Budget,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
             cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
-            desk: None,
+            pending: None,
             budget: Budget::default(),
         }
     }

@@ -6,27 +6,25 @@ use std::{
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind, Stream,
+    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
     budget::Budget,
-    current::Run,
     events,
     execution::{Metadata, Output},
     guest::Guest,
     own_commits::OwnCommits,
+    platform::{EnginePlatform, ExecutionCtx},
     request::{OnOutput, StdinSource},
     runtime::Image,
     sandbox::Sandbox,
-    tools::{Calls, Desk, Toolbox},
+    tools::{PendingCalls, ThreadRunner, Toolbox},
     typescript::Stripped,
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    GuestMachine as _, GuestState, Refusal, SoftStop, check_request,
-    files::Snapshot,
+    GuestState, Refusal, SoftStop, Written, check_request,
     guidance::{Facts, Guidance, guidance},
-    name_limit,
 };
-use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
+use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Script};
 use glovebox_wasi::Captured;
 
 mod types;
@@ -56,7 +54,7 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
     on_output: Option<OnOutput>,
-    desk: Option<Arc<Desk>>,
+    pending: Option<Arc<PendingCalls>>,
     sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
     /// Where it is TypeScript and has been looked at.
@@ -82,7 +80,7 @@ impl<'a> PreparedRequest<'a> {
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             wants_value: false,
             on_output: request.on_output,
-            desk: request.desk,
+            pending: request.pending,
             sandbox,
             toolbox: Arc::clone(&sandbox.0.toolbox),
             types: None,
@@ -110,14 +108,15 @@ impl<'a> PreparedRequest<'a> {
         Self { wants_value: true, ..self }
     }
 
+    /// Has an execution cancelled when the request says so.
+    fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
+        let after = self.cancel_at.map(|at| ctx.watch().at(at));
+        ctx.cancelled_after(after)
+    }
+
     /// Starts the clock of the execution, unless it runs since its types were removed.
-    pub(crate) fn start(&mut self) -> Run {
+    pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
-        let run = Run::new(limits.timeout(), self.cancel.clone(), self.on_output.take());
-        let run = match &self.types {
-            Some(types) => run.begun_at(types.begun).with_used_fuel(types.fuel),
-            None => run,
-        };
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
         let stdin = self.stdin_source.take().map(|source| -> StdinSource {
             Box::new(move || {
@@ -126,22 +125,29 @@ impl<'a> PreparedRequest<'a> {
                 bytes
             })
         });
-        let run = run.cancelled_at(self.cancel_at).with_stdin(stdin);
-        // Where executions are to be the same every time, only what the guest itself does may stop it.
-        let fuel = self.budget.within(limits.fuel);
-        let fuel_reserve = if inner.policy.is_repeatable() { 0 } else { limits.fuel_reserve_of(fuel) };
-        let tools = Calls::new(
+        let platform = EnginePlatform {
+            cancel: self.cancel.clone(),
+            budget: self.budget.clone(),
+            used_fuel: self.types.as_ref().map_or(0, |types| types.fuel),
+            on_output: self.on_output.take(),
+            stdin,
+        };
+        let ctx = platform.begin(limits.timeout());
+        let ctx = match &self.types {
+            Some(types) => ctx.begun_at(types.begun),
+            None => ctx,
+        };
+        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), inner.policy.is_repeatable());
+        let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
             limits,
             self.session_id.map(str::to_owned),
-            run.begun,
+            *ctx.watch(),
             self.cancel.clone(),
-        )
-        .with_desk(self.desk.clone());
-        run.with_soft_stop(SoftStop::new(fuel_reserve, limits.effective_timeout_reserve()))
-            .with_budget(self.budget.clone())
-            .with_tools(tools)
+            self.pending.clone(),
+        );
+        self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
     /// What the globals may take that are left to the next execution. A session's guest, which lives on, keeps them itself.
@@ -234,20 +240,9 @@ impl<'a> PreparedRequest<'a> {
             Some(ran) => ran,
             None => guest.run(runtime.image().map(Image::driver), limits, &self.script(last))?,
         };
-        let run = guest.machine.ctx_mut();
-        if let Some(printed) = &printed {
-            run.output(Stream::Stderr, &printed.bytes);
-        }
-        let duration = run.begun.elapsed();
-        let tool_calls = run.end_tools();
-        let wasi = guest.machine.wasi();
+        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
+        let wasi = guest.wasi_mut();
         events::security(self.session_id, &ran, &wasi.take_events());
-        let mut output = wasi.take_output();
-        output.stderr = printed.unwrap_or(output.stderr);
-        if let Some(line) = name_limit(&ran.outcome, &mut output.stderr, limits.stderr_bytes) {
-            guest.machine.ctx_mut().output(Stream::Stderr, line.as_bytes());
-        }
-        let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if self.persisted_bytes(last).is_some() {
             // Nothing that the script did.
@@ -260,7 +255,7 @@ impl<'a> PreparedRequest<'a> {
             }
         }
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
-        let files = Files::of(Snapshot::new(wasi.vfs().clone(), roots.workspace()));
+        let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);
         execution.interrupted = ran.interrupted;
         execution.value = ran.value;
@@ -348,15 +343,5 @@ impl Executed {
             None => Ok(self.execution),
             Some((host, source)) => Err(ExecuteError::Commit { host, execution: Box::new(self.execution), source }),
         }
-    }
-}
-
-impl glovebox_core::session::Executed for Executed {
-    fn after(&self) -> GuestState {
-        self.after
-    }
-
-    fn outcome(&self) -> &Outcome {
-        &self.execution.outcome
     }
 }

@@ -2,18 +2,18 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use glovebox_core::{GuestState, GuestWorld, LIBRARY_PATH, MemoryLimit};
+use glovebox_core::{GuestState, GuestWorld, LIBRARY_PATH, MemoryLimit, Watch as _};
 use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
     BuildError, Engine, ExecuteError, Execution, Language, Limits, Policy, PolicyError, Request, RuntimeError, Session,
     SessionOptions, Started, Tool, ToolDefinitionError,
-    current::Run,
     engine::Inner as EngineInner,
     guest::{self, Guest},
     mount::{self, MountError},
     packages::SharedPackages,
+    platform::{EnginePlatform, ExecutionCtx},
     run::{PreparedRequest, SCRIPT_MOUNT},
     runtime::{Drive, Runtime},
     tools::Toolbox,
@@ -212,8 +212,8 @@ impl Sandbox {
         let mut request = PreparedRequest::new(self, request)?;
         request.strip()?;
         self.0.engine.0.on_stack(|| {
-            let run = request.start();
-            let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, run)?;
+            let ctx = request.start();
+            let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
             request.set_context(&mut guest)?;
             let executed = request.execute(&mut guest, &roots, true, None)?;
             self.recycle(guest, executed.after);
@@ -288,8 +288,8 @@ impl Sandbox {
             return Ok(diagnostics);
         }
         self.0.engine.0.on_stack(|| {
-            let run = request.start();
-            let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, run)?;
+            let ctx = request.start();
+            let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
             let (diagnostics, after) = guest.validate(image.driver(), &self.0.policy.limits, &request.script(true))?;
             self.recycle(guest, after);
             Ok(diagnostics)
@@ -311,10 +311,10 @@ impl Sandbox {
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
         self.0.engine.0.on_stack(|| {
-            let run = request.start();
-            let begun = run.begun;
-            self.guest(&request, guest::fresh, self.0.workspace.files()?, run).map(drop)?;
-            Ok(begun.elapsed())
+            let ctx = request.start();
+            let watch = *ctx.watch();
+            self.guest(&request, guest::fresh, self.0.workspace.files()?, ctx).map(drop)?;
+            Ok(watch.elapsed())
         })?
     }
 
@@ -374,7 +374,8 @@ impl Sandbox {
         let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
         let pre = &self.0.runtime.pre;
         let mut new =
-            guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX.into(), Run::over()).map_err(said)?;
+            guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
+                .map_err(said)?;
         recycled.compare(&mut new, pristine.globals())
     }
 
@@ -382,16 +383,16 @@ impl Sandbox {
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,
-        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, Run) -> Result<Guest, ExecuteError>,
+        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, ExecutionCtx) -> Result<Guest, ExecuteError>,
         mut files: GuestFiles,
-        run: Run,
+        ctx: ExecutionCtx,
     ) -> Result<(Guest, Roots), ExecuteError> {
         if let Drive::Command { .. } = self.0.runtime.drive {
             files.add_script(SCRIPT_MOUNT, request.file_name(), request.source().as_bytes())?;
         }
         let wasi = self.wasi(request, &files)?;
         let Inner { engine, runtime, policy, .. } = &*self.0;
-        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, run)?;
+        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, ctx)?;
         Ok((guest, files.roots))
     }
 

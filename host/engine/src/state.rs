@@ -2,27 +2,31 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use glovebox_core::{MemoryLimit, MemoryLimiter};
+use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
 use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
 
-use crate::current::Run;
+use crate::platform::{EnginePlatform, ExecutionCtx};
 
 /// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// Everything of a guest that is not in its WebAssembly instance.
 pub(crate) struct State {
-    pub(crate) wasi: Box<Wasi>,
+    pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
-    pub(crate) limiter: GuestLimiter,
-    pub(crate) run: Run,
+    tables: TableLimiter,
 }
 
 impl State {
-    pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, run: Run) -> Self {
-        let limiter = GuestLimiter::new(MemoryLimiter::new(memory, wasi.host_bytes()));
-        Self { limiter, wasi, memory: None, run }
+    pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
+        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, tables: TableLimiter::default() }
+    }
+
+    /// Takes over an instance from another state: it has this much memory, and its tables as they were.
+    pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
+        self.tables = other.tables;
+        self.host.limiter.grow(0, memory_bytes, None)
     }
 }
 
@@ -32,38 +36,58 @@ pub(crate) fn realtime_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Holds a guest's memories and tables to their limits.
+/// Holds the tables of an instance to one limit.
+#[derive(Clone, Copy, Default)]
+struct TableLimiter {
+    /// Elements of all tables.
+    elements: usize,
+}
+
+impl TableLimiter {
+    fn grow(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> bool {
+        let all = self.elements.saturating_add(desired.saturating_sub(current));
+        if all > MAX_TABLE_ELEMENTS || maximum.is_some_and(|max| desired > max) {
+            return false;
+        }
+        self.elements = all;
+        true
+    }
+}
+
+/// Holds memories and tables of what is no guest to their limits.
 pub(crate) struct GuestLimiter {
     pub(crate) memory: MemoryLimiter,
-    /// Elements of all tables.
-    table_elements: usize,
+    tables: TableLimiter,
 }
 
 impl GuestLimiter {
     pub(crate) fn new(memory: MemoryLimiter) -> Self {
-        Self { memory, table_elements: 0 }
-    }
-
-    /// Takes over an instance from another limiter: it has this much memory, and its tables as they were.
-    pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
-        self.table_elements = other.table_elements;
-        self.memory.grow(0, memory_bytes, None)
+        Self { memory, tables: TableLimiter::default() }
     }
 }
 
 impl ResourceLimiter for GuestLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.memory.grow(current as u64, desired as u64, maximum.map(|most| most as u64)))
+        Ok(grow_memory(&mut self.memory, current, desired, maximum))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let all = self.table_elements.saturating_add(desired.saturating_sub(current));
-        if all > MAX_TABLE_ELEMENTS || maximum.is_some_and(|most| desired > most) {
-            return Ok(false);
-        }
-        self.table_elements = all;
-        Ok(true)
+        Ok(self.tables.grow(current, desired, maximum))
     }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(grow_memory(&mut self.host.limiter, current, desired, maximum))
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.tables.grow(current, desired, maximum))
+    }
+}
+
+fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maximum: Option<usize>) -> bool {
+    limiter.grow(current as u64, desired as u64, maximum.map(|max| max as u64))
 }
 
 #[cfg(test)]

@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use glovebox_core::{
-    Clock, ImageDriver, Limits,
+    Clock, ImageDriver,
     files::{FileError, change},
-    session::{CheckpointId, Pages, Place, SessionBackend, SessionCall, SessionPolicy},
+    session::{Checkpoint, Memory, Pages, Place, SessionBackend, SessionCall, SessionFailure, SessionSetup},
 };
 use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use super::resident::ResidentMemory;
-use crate::{Guest, GuestMachine, Run, Sandbox, bindings::types::SandboxError, error::clipped, guest};
+use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::clipped, guest};
 
 /// What the component keeps for a session.
 #[derive(Debug)]
@@ -66,41 +66,26 @@ impl SessionBackend for ComponentBackend {
     type Error = SandboxError;
     type Machine = GuestMachine;
 
-    fn limits(&self) -> &Limits {
-        &self.sandbox.policy.limits
-    }
-
-    fn policy(&self) -> &SessionPolicy {
-        &self.sandbox.policy.session
+    fn setup(&self) -> SessionSetup<'_> {
+        let Sandbox { runtime, policy, .. } = &self.sandbox;
+        SessionSetup { limits: &policy.limits, policy: &policy.session, image_bytes: runtime.memory_bytes() }
     }
 
     fn image(&self) -> Result<ImageDriver<'_>, SandboxError> {
         Ok(self.sandbox.runtime.driver())
     }
 
-    fn image_bytes(&self) -> u64 {
-        self.sandbox.runtime.memory_bytes()
-    }
-
-    fn globals(&self) -> Result<Vec<(String, u64)>, SandboxError> {
-        Ok(globals(&self.sandbox))
-    }
-
-    fn one_shot_ctx(&self) -> Run {
+    fn one_shot_ctx(&self) -> ExecutionCtx {
         self.sandbox.one_shot_ctx()
     }
 
-    fn instantiate(&self, wasi: Wasi) -> Result<Guest, SandboxError> {
+    fn instantiate(&self, _state: &Checkpoint, wasi: Wasi) -> Result<Guest, SandboxError> {
         let Sandbox { world, runtime, policy, .. } = &self.sandbox;
         guest::instantiate_idle(world, runtime, wasi, &policy.limits, self.one_shot_ctx())
     }
 
-    fn pages(&mut self, guest: &mut Guest, _earlier: Option<Pages>) -> Result<Pages, SandboxError> {
-        memory(guest)?.pages()
-    }
-
-    fn pages_bytes_max(&mut self, guest: &mut Guest) -> Result<u64, SandboxError> {
-        Ok(memory(guest)?.pages()?.bytes())
+    fn memory_of(&mut self, guest: &mut Guest, _earlier: Option<Pages>) -> Result<Memory, SandboxError> {
+        Ok(Memory { pages: memory(guest)?.pages()?, globals: globals(&self.sandbox) })
     }
 
     fn own_bytes(&self, guest: &Guest) -> u64 {
@@ -117,33 +102,28 @@ impl SessionBackend for ComponentBackend {
 
     fn accounted(&mut self, guest: &mut Guest, place: &Place) {
         if let Ok(memory) = memory(guest) {
-            memory.reserve_from(place.reservation(self.limits()));
+            memory.reserve_from(place.reservation(self.setup().limits));
         }
     }
 
-    fn session_ended(&self, reason: &str) -> SandboxError {
-        SandboxError::SessionEnded(format!("session `{}` has ended: {reason}; open another one", self.id))
-    }
-
-    fn no_checkpoint(&self, wanted: Option<CheckpointId>) -> SandboxError {
-        let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
-        SandboxError::NoCheckpoint(format!("session `{}` has no checkpoint to go back to{wanted}", self.id))
-    }
-
-    fn variable(name: &str, reason: String) -> SandboxError {
-        SandboxError::Variable(format!("`{}`: {reason}", clipped(name)))
-    }
-
-    fn misfit(what: &str) -> SandboxError {
-        SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
-    }
-
-    fn no_memory(bytes: u64) -> SandboxError {
-        no_memory(bytes)
-    }
-
-    fn is_temporary(_error: &SandboxError) -> bool {
-        true
+    fn failed(&self, failure: SessionFailure<'_>) -> SandboxError {
+        let id = &self.id;
+        match failure {
+            SessionFailure::Ended(reason) => {
+                SandboxError::SessionEnded(format!("session `{id}` has ended: {reason}; open another one"))
+            }
+            SessionFailure::NoCheckpoint(wanted) => {
+                let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
+                SandboxError::NoCheckpoint(format!("session `{id}` has no checkpoint to go back to{wanted}"))
+            }
+            SessionFailure::Variable { name, reason } => {
+                SandboxError::Variable(format!("`{}`: {reason}", clipped(name)))
+            }
+            SessionFailure::Misfit(what) => {
+                SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
+            }
+            SessionFailure::NoMemory(bytes) => no_memory(bytes),
+        }
     }
 
     fn reason(error: &SandboxError) -> String {

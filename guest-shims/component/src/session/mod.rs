@@ -20,9 +20,8 @@ use std::{
 };
 
 use glovebox_core::{
-    CallCtx as _, GuestMachine as _,
     files::{FileError, IfExists, change},
-    hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
+    hibernate::{self, Caps, ImageView, ResumeError},
     session::{
         Checkpoint, CheckpointId, CheckpointInfo, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport,
         SessionState, TooMany,
@@ -109,18 +108,8 @@ impl Session {
         let limits = &sandbox.policy.limits;
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
-        let mut wasi = sandbox.wasi(Vec::new())?;
-        wasi.set_linear_memory_bytes(sandbox.runtime.memory_limit(limits).counted(saved.memory_bytes));
-        wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
-        let saved = Checkpoint {
-            memory_bytes: saved.memory_bytes,
-            pages: saved.pages,
-            globals: saved.globals,
-            wasi,
-            executions: saved.executions,
-            entropy_key: resumed_key(sandbox.policy.entropy, saved.entropy_key),
-            forks: saved.forks,
-        };
+        let wasi = sandbox.wasi(Vec::new())?;
+        let saved = saved.state(wasi, sandbox.runtime.memory_limit(limits), sandbox.policy.entropy)?;
         Self::from_checkpoint(sessions, sandbox, saved, RandomNumbers::Same)?.with_context(options)
     }
 
@@ -177,7 +166,7 @@ impl Session {
     pub fn info(&self) -> types::SessionInfo {
         // Nobody can ask while it executes: an instance is not entered twice.
         let mut report = SessionReport::default();
-        if let Ok(state) = self.state.try_borrow() {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
             state.report(&mut report);
         }
         let SessionReport {
@@ -204,10 +193,13 @@ impl Session {
     }
 
     fn run(&self, state: &mut State, task: &Task) -> Result<Executed, SandboxError> {
-        let (mut executed, rollback) = state.run(&task.stdin, |SessionCall { backend, guest, .. }| {
-            guest.machine.ctx_mut().renew(backend.sandbox.start(task));
-            backend.sandbox.execute_in(guest, task, false)
-        })?;
+        let execute = |SessionCall { backend, guest, .. }: SessionCall<'_, ComponentBackend>| {
+            guest.ctx_mut().renew(backend.sandbox.start(task));
+            let executed = backend.sandbox.execute_in(guest, task, false)?;
+            let after = executed.ran.after;
+            Ok((executed, after))
+        };
+        let (mut executed, rollback) = state.run(&task.stdin, execute, |executed| &executed.ran.outcome)?;
         executed.went_back = rollback;
         executed.session_id = Some(self.id());
         Ok(executed)
@@ -302,15 +294,7 @@ impl Session {
     /// The session as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
-        let saved = hibernate::Saved {
-            wasi: saved.wasi.save(),
-            executions: saved.executions,
-            memory_bytes: saved.memory_bytes,
-            globals: saved.globals,
-            entropy_key: saved.entropy_key,
-            forks: saved.forks,
-            pages: saved.pages,
-        };
+        let saved = hibernate::Saved::of(saved);
         let mut bytes = Vec::new();
         let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
         let failed = |error| SandboxError::Unavailable(format!("the session could not be written: {error}"));

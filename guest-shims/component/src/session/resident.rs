@@ -109,7 +109,7 @@ impl ResidentMemory {
             if !memory.grow(pages.saturating_sub(runtime.memory_pages)) {
                 return Err(no_memory(u64::from(pages) << 16));
             }
-            if !memory.write_pages(&resident.pages) {
+            if !resident.pages.write_with(|at, page| memory.write(at, page).is_ok()) {
                 return Err(SandboxError::Unavailable("the session has pages beyond its memory's end".into()));
             }
             runtime.reset_globals(memory.guests());

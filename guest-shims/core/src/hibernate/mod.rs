@@ -47,9 +47,11 @@ pub use error::ResumeError;
 pub use header::HibernatedInfo;
 pub use seal::{KeyError, SessionKey};
 
+use glovebox_wasi::Wasi;
+
 use crate::{
-    Entropy, Language, Limits,
-    session::{PAGE_BYTES, Page, Pages},
+    Entropy, Language, Limits, MemoryLimit,
+    session::{Checkpoint, PAGE_BYTES, Page, Pages},
 };
 
 /// The unit of memory growth: WebAssembly's page size.
@@ -72,6 +74,28 @@ pub struct Saved {
     pub pages: Pages,
     /// The result of `Wasi::save`.
     pub wasi: Vec<u8>,
+}
+
+impl Saved {
+    /// What is written of a session's state.
+    #[must_use]
+    pub fn of(state: Checkpoint) -> Self {
+        let Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks } = state;
+        Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: wasi.save() }
+    }
+
+    /// The state again. `wasi`: what the receiving policy gives a guest, whose files and descriptors become the saved ones. Whether
+    /// random numbers can be foretold is that policy's to say as well, never the bytes'.
+    ///
+    /// # Errors
+    /// When the files do not fit the policy.
+    pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
+        let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
+        wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
+        wasi.restore(&saved).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
+        let entropy_key = entropy.key().map(|own| entropy_key.unwrap_or(own));
+        Ok(Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks })
+    }
 }
 
 /// The image that a session differs from.
@@ -102,13 +126,6 @@ impl ImageView<'_> {
             }
         }
     }
-}
-
-/// The entropy key of a resumed session: the policy decides whether random numbers are predictable, never the bytes.
-#[must_use]
-pub fn resumed_key(policy: Entropy, saved: Option<[u8; 32]>) -> Option<[u8; 32]> {
-    let own = policy.key()?;
-    Some(saved.unwrap_or(own))
 }
 
 /// The maximum that a saved session may claim, from the receiving policy.

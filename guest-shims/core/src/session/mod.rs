@@ -16,7 +16,7 @@ mod policy;
 mod recovery;
 mod state;
 
-pub use backend::{CtxOf, Executed, SessionBackend, SessionCall};
+pub use backend::{CtxOf, Memory, SessionBackend, SessionCall, SessionFailure, SessionSetup};
 pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
 pub use id::{MAX_SESSION_ID_BYTES, is_session_id};

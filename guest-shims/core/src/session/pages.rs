@@ -59,6 +59,13 @@ impl Pages {
         true
     }
 
+    /// The same page by page, each with its address. False: `write` has refused one.
+    pub fn write_with(&self, mut write: impl FnMut(u32, &[u8]) -> bool) -> bool {
+        let page_bytes = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
+        let mut pages = self.0.iter();
+        pages.all(|(number, page)| number.checked_mul(page_bytes).is_some_and(|at| write(at, page.as_slice())))
+    }
+
     /// Whether none of them lies beyond a memory of so many bytes.
     #[must_use]
     pub fn fit(&self, memory_bytes: u64) -> bool {

@@ -2,9 +2,12 @@
 
 use std::mem;
 
+use glovebox_interpreters::Machine as _;
 use glovebox_wasi::Wasi;
 
-use super::{Checkpoint, OnUnwind, RandomNumbers, Rollback, Saved, SessionBackend, SessionState, state::Phase};
+use super::{
+    Checkpoint, OnUnwind, RandomNumbers, Rollback, Saved, SessionBackend, SessionFailure, SessionState, state::Phase,
+};
 use crate::{Guest, GuestMachine as _, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
@@ -17,7 +20,7 @@ impl<B: SessionBackend> SessionState<B> {
         match mem::replace(&mut self.phase, Phase::Unwound("its last execution did not come back".into())) {
             Phase::Active(guest) => Ok(guest),
             Phase::Unwound(reason) | Phase::Ended(reason) => {
-                let error = self.backend.session_ended(&reason);
+                let error = self.backend.failed(SessionFailure::Ended(&reason));
                 self.end(reason);
                 Err(error)
             }
@@ -36,7 +39,7 @@ impl<B: SessionBackend> SessionState<B> {
         match after {
             GuestState::Alive | GuestState::Untouched => {
                 guest.wasi_mut().set_stdin(Vec::new());
-                self.backend.idle(&mut guest);
+                self.backend.measure(&mut guest);
                 self.put_back(guest);
                 None
             }
@@ -58,7 +61,7 @@ impl<B: SessionBackend> SessionState<B> {
     /// it stays without a guest, with its checkpoints, and can be rolled back later.
     fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
-        if self.policy().on_unwind == OnUnwind::End {
+        if self.backend.setup().policy.on_unwind == OnUnwind::End {
             self.end(why);
             return Ok(None);
         }
@@ -114,22 +117,20 @@ pub(super) fn restore<B: SessionBackend>(
     mut wasi: Wasi,
     numbers: RandomNumbers,
 ) -> Result<Guest<B::Machine>, B::Error> {
-    if state.globals != backend.globals()? {
-        return Err(B::misfit("its globals are not at rest"));
-    }
     state.continue_entropy(&mut wasi);
-    let mut guest = backend.instantiate(wasi)?;
-    let grown_bytes = state.memory_bytes.checked_sub(guest.machine.linear_bytes());
-    let grown_bytes = grown_bytes.ok_or_else(|| B::misfit("it is smaller"))?;
+    let mut guest = backend.instantiate(state, wasi)?;
+    let grown_bytes = state.memory_bytes.checked_sub(guest.machine.memory_bytes());
+    let grown_bytes = grown_bytes.ok_or_else(|| backend.failed(SessionFailure::Misfit("it is smaller")))?;
     if !guest.grow_freely(grown_bytes) {
-        return Err(B::no_memory(state.memory_bytes));
+        return Err(backend.failed(SessionFailure::NoMemory(state.memory_bytes)));
     }
     if !guest.machine.write_pages(&state.pages) {
-        return Err(B::misfit("it has pages beyond its end"));
+        return Err(backend.failed(SessionFailure::Misfit("it has pages beyond its end")));
     }
     let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
     if !is_same {
-        guest.reseed_within(backend.image()?, backend.limits())?;
+        let (image, limits) = (backend.image()?, backend.setup().limits);
+        guest.reseed_within(image, limits)?;
     }
     backend.restored(&mut guest, &state.pages, is_same);
     Ok(guest)

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use glovebox_wasi::Wasi;
+use glovebox_interpreters::Machine as _;
 
 use super::{
-    Checkpoint, CheckpointId, CheckpointInfo, Executed, History, Pages, Place, Rollback, Saved, SessionBackend,
-    SessionCall, SessionPolicy, TooMany, recovery::restore,
+    Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, Rollback, Saved, SessionBackend,
+    SessionCall, SessionFailure, TooMany, recovery::restore,
 };
-use crate::{CallCtx as _, Guest, GuestMachine as _, GuestState, GuestValue, Refusal, WORKSPACE, files::Snapshot};
+use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
 /// A session: an interpreter that is kept between executions, and the states that it can be set back to.
 ///
@@ -113,30 +113,31 @@ impl<B: SessionBackend> SessionState<B> {
     /// Refuses everything once it has ended.
     pub fn check_alive(&self) -> Result<(), B::Error> {
         match &self.phase {
-            Phase::Ended(reason) => Err(self.backend.session_ended(reason)),
+            Phase::Ended(reason) => Err(self.backend.failed(SessionFailure::Ended(reason))),
             _ => Ok(()),
         }
     }
 
-    /// Runs a script, which `execute` does. Says whether the session was rolled back for it.
-    pub fn run<T: Executed>(
+    /// Runs a script, which `execute` does; it says what the guest is good for afterwards, and `outcome` what the script did. Also says
+    /// whether the session was rolled back for it.
+    pub fn run<T>(
         &mut self,
         stdin: &[u8],
-        execute: impl FnOnce(SessionCall<'_, B>) -> Result<T, B::Error>,
+        execute: impl FnOnce(SessionCall<'_, B>) -> Result<(T, GuestState), B::Error>,
+        outcome: impl FnOnce(&T) -> &Outcome,
     ) -> Result<(T, Option<Rollback>), B::Error> {
         let mut guest = self.enter(stdin)?;
         let Self { backend, history, .. } = self;
-        let executed = match execute(SessionCall { backend, guest: &mut guest, history }) {
+        let (executed, after) = match execute(SessionCall { backend, guest: &mut guest, history }) {
             Ok(executed) => executed,
             Err(error) => {
                 self.end(B::reason(&error));
                 return Err(error);
             }
         };
-        let after = executed.after();
         // The count may have come with anybody's bytes.
         self.executions = self.executions.saturating_add(u64::from(after == GuestState::Alive));
-        let rollback = self.leave(guest, after, None, || executed.outcome().describe());
+        let rollback = self.leave(guest, after, None, || outcome(&executed).describe());
         Ok((executed, rollback))
     }
 
@@ -146,7 +147,7 @@ impl<B: SessionBackend> SessionState<B> {
         guest.wasi_mut().begin_execution();
         let last = self.history.last().filter(|_| !self.changed).cloned();
         let now = match last {
-            None if self.policy().interval(0).is_some() => {
+            None if self.backend.setup().policy.interval(0).is_some() => {
                 let state = Arc::new(self.save_from(&mut guest)?);
                 let commits = self.backend.known_commits();
                 Some(Saved { id: CheckpointId(0), automatic: true, state, commits })
@@ -154,9 +155,10 @@ impl<B: SessionBackend> SessionState<B> {
             last => last,
         };
         let mut guest = self.reserve(guest)?;
-        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
-        let (result, after) = guest.get_variable(self.backend.image()?, self.backend.limits(), name);
-        let result = result.map_err(|refusal| refused::<B>(name, refusal));
+        guest.ctx_mut().renew(self.backend.one_shot_ctx());
+        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let (result, after) = guest.get_variable(image, limits, name);
+        let result = result.map_err(|refusal| self.refused(name, refusal));
         self.leave(guest, after, now, || why::<B, _>(&result));
         result
     }
@@ -164,9 +166,10 @@ impl<B: SessionBackend> SessionState<B> {
     /// Sets a global variable of the guest's to what `json` says.
     pub fn set_variable(&mut self, name: &str, json: &str) -> Result<(), B::Error> {
         let mut guest = self.enter(&[])?;
-        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
-        let (result, after) = guest.set_variable(self.backend.image()?, self.backend.limits(), name, json);
-        let result = result.map_err(|refusal| refused::<B>(name, refusal));
+        guest.ctx_mut().renew(self.backend.one_shot_ctx());
+        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let (result, after) = guest.set_variable(image, limits, name, json);
+        let result = result.map_err(|refusal| self.refused(name, refusal));
         self.leave(guest, after, None, || why::<B, _>(&result));
         result
     }
@@ -180,8 +183,8 @@ impl<B: SessionBackend> SessionState<B> {
             {
                 return Ok(id);
             }
-            let pages_bytes = state.backend.pages_bytes_max(guest)?;
-            state.check_room(guest, pages_bytes)?;
+            let page_bytes = state.backend.max_page_bytes(guest)?;
+            state.check_room(guest, page_bytes)?;
             let saved = state.save_from(guest)?;
             Ok(state.push(saved, false))
         })
@@ -206,7 +209,7 @@ impl<B: SessionBackend> SessionState<B> {
         self.check_alive()?;
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
         let saved = self.history.undo_target(to, is_new).cloned();
-        let saved = saved.ok_or_else(|| self.backend.no_checkpoint(to))?;
+        let saved = saved.ok_or_else(|| self.backend.failed(SessionFailure::NoCheckpoint(to)))?;
         // The new instance first: if there is none to be had, the session stays as it is.
         let guest = self.guest_of(&saved)?;
         self.history.forget_after(saved.id);
@@ -222,7 +225,7 @@ impl<B: SessionBackend> SessionState<B> {
     /// The files as they are. Looking at them is no change that a checkpoint would be due for.
     pub fn files(&mut self) -> Result<Snapshot, B::Error> {
         let guest = self.take()?;
-        let wasi: &Wasi = guest.wasi();
+        let wasi = guest.wasi();
         let files = Snapshot::new(wasi.vfs().clone(), wasi.mount_root(WORKSPACE));
         self.phase = Phase::Active(guest);
         Ok(files)
@@ -257,24 +260,25 @@ impl<B: SessionBackend> SessionState<B> {
 
     fn close_guest(&mut self, guest: Box<Guest<B::Machine>>) -> Result<(), B::Error> {
         let mut guest = self.reserve(guest)?;
-        guest.machine.ctx_mut().renew(self.backend.one_shot_ctx());
+        guest.ctx_mut().renew(self.backend.one_shot_ctx());
         guest.wasi_mut().begin_execution();
-        let closed = guest.close(self.backend.image()?, self.backend.limits()).map_err(B::Error::from);
+        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let closed = guest.close(image, limits).map_err(B::Error::from);
         let closed = closed.and_then(|()| self.backend.closed(&mut guest));
         self.backend.left(&guest);
         closed
     }
 
     /// Says what can be told of it.
-    pub fn report(&self, report: &mut SessionReport) {
+    pub fn report(&mut self, report: &mut SessionReport) {
         report.executions = self.executions;
         report.rollbacks = self.rollbacks;
         report.checkpoints = self.history.count();
         report.checkpoints_skipped = self.checkpoints_skipped;
         report.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
         report.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
-        match &self.phase {
-            Phase::Active(guest) => report.memory_bytes = guest.machine.linear_bytes(),
+        match &mut self.phase {
+            Phase::Active(guest) => report.memory_bytes = guest.machine.memory_bytes(),
             Phase::Unwound(_) => {}
             Phase::Ended(reason) => {
                 report.memory_bytes = 0;
@@ -285,7 +289,7 @@ impl<B: SessionBackend> SessionState<B> {
 
     /// Takes the guest for an execution, saved if that is due.
     fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest<B::Machine>>, B::Error> {
-        let limits = self.backend.limits();
+        let limits = self.backend.setup().limits;
         self.place.as_ref().map_or(Ok(()), |place| place.check(limits, 0))?;
         let mut guest = self.take()?;
         let wasi = guest.wasi_mut();
@@ -311,9 +315,9 @@ impl<B: SessionBackend> SessionState<B> {
         // With the checkpoint that may just have been made, and what the host has changed of the files.
         self.account_for(&mut guest);
         if let Some(place) = &self.place {
-            let reservation = place.reservation(self.backend.limits());
+            let reservation = place.reservation(self.backend.setup().limits);
             let host_bytes = guest.wasi().host_bytes();
-            guest.machine.limiter_mut().reserve_from(reservation, host_bytes);
+            guest.machine.host_mut().limiter.reserve_from(reservation, host_bytes);
         }
         Ok(guest)
     }
@@ -321,7 +325,7 @@ impl<B: SessionBackend> SessionState<B> {
     /// Saves the state if that is due before the guest or its files change, and if there is room for it: a session without
     /// room goes back to an earlier checkpoint, should it have to.
     fn save_if_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
-        if !self.history.is_due(self.policy(), self.executions, self.changed) {
+        if !self.history.is_due(self.backend.setup().policy, self.executions, self.changed) {
             return Ok(());
         }
         let saved = self.save_due(guest);
@@ -332,8 +336,8 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     fn save_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
-        let pages_bytes = self.backend.pages_bytes_max(guest)?;
-        if let Err(over) = self.check_room(guest, pages_bytes.saturating_sub(self.history.automatic_bytes())) {
+        let page_bytes = self.backend.max_page_bytes(guest)?;
+        if let Err(over) = self.check_room(guest, page_bytes.saturating_sub(self.history.automatic_bytes())) {
             self.checkpoints_skipped += 1;
             self.backend.skipped(&over);
             return Ok(());
@@ -345,9 +349,9 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Whether there is room for a checkpoint of the guest whose pages take so many bytes.
-    fn check_room(&self, guest: &Guest<B::Machine>, pages_bytes: u64) -> Result<(), TooMany> {
-        let bytes = pages_bytes.saturating_add(guest.wasi().host_bytes());
-        self.place.as_ref().map_or(Ok(()), |place| place.check(self.backend.limits(), bytes))
+    fn check_room(&self, guest: &Guest<B::Machine>, page_bytes: u64) -> Result<(), TooMany> {
+        let bytes = page_bytes.saturating_add(guest.wasi().host_bytes());
+        self.place.as_ref().map_or(Ok(()), |place| place.check(self.backend.setup().limits, bytes))
     }
 
     /// Does something with the idle guest, which is no call into it.
@@ -372,11 +376,12 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     fn save_sharing(&mut self, guest: &mut Guest<B::Machine>, earlier: Option<Pages>) -> Result<Checkpoint, B::Error> {
+        let Memory { pages, globals } = self.backend.memory_of(guest, earlier)?;
         Ok(Checkpoint {
-            memory_bytes: guest.machine.linear_bytes(),
-            pages: self.backend.pages(guest, earlier)?,
-            globals: self.backend.globals()?,
-            wasi: guest.machine.settled_wasi(),
+            memory_bytes: guest.machine.memory_bytes(),
+            pages,
+            globals,
+            wasi: guest.machine.host_mut().settled_wasi(),
             executions: self.executions,
             entropy_key: self.entropy_key,
             forks: self.forks,
@@ -389,12 +394,15 @@ impl<B: SessionBackend> SessionState<B> {
         self.history.push(Arc::new(state), commits, automatic, kept)
     }
 
-    pub(super) fn policy(&self) -> &SessionPolicy {
-        self.backend.policy()
+    fn checkpoints_kept(&self) -> usize {
+        usize::try_from(self.backend.setup().policy.checkpoints_kept.max(1)).unwrap_or(usize::MAX)
     }
 
-    fn checkpoints_kept(&self) -> usize {
-        usize::try_from(self.policy().checkpoints_kept.max(1)).unwrap_or(usize::MAX)
+    fn refused(&self, name: &str, refusal: Refusal) -> B::Error {
+        match refusal {
+            Refusal::Guest(reason) => self.backend.failed(SessionFailure::Variable { name, reason }),
+            Refusal::Driver(error) => error.into(),
+        }
     }
 
     /// Writes down what the session holds: memory grown beyond the image and pages of its own within it, what the host keeps for it, its
@@ -420,18 +428,11 @@ fn account_for<B: SessionBackend>(
     place: &mut Place,
     guest: &mut Guest<B::Machine>,
 ) {
-    let grown_bytes = guest.machine.linear_bytes().saturating_sub(backend.image_bytes());
+    let grown_bytes = guest.machine.memory_bytes().saturating_sub(backend.setup().image_bytes);
     let held_bytes = [history.held_bytes(), backend.own_bytes(guest), grown_bytes, guest.wasi().host_bytes()];
     place.update(held_bytes.into_iter().fold(0, u64::saturating_add));
-    guest.machine.limiter_mut().give_back_reservation();
+    guest.machine.host_mut().limiter.give_back_reservation();
     backend.accounted(guest, place);
-}
-
-fn refused<B: SessionBackend>(name: &str, refusal: Refusal) -> B::Error {
-    match refusal {
-        Refusal::Guest(reason) => B::variable(name, reason),
-        Refusal::Driver(error) => error.into(),
-    }
 }
 
 /// What kept a guest from answering.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A message of a guest.
 #[derive(Debug, PartialEq)]
-pub enum Message {
+pub(super) enum Message {
     /// Requests the catalogue.
     List,
     /// Calls a tool.
@@ -27,7 +27,7 @@ const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
     /// Parses a message, or says why it is invalid. The parser bounds nesting at 128 levels.
-    pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is no JSON object, or nested more than 128 levels deep");
         };
@@ -49,7 +49,7 @@ impl Message {
 
     /// A call's id alone, without parsing the rest into values.
     #[must_use]
-    pub fn id(text: &[u8]) -> Option<u64> {
+    pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
         struct Envelope {
             id: u64,

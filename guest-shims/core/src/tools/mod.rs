@@ -2,7 +2,7 @@
 //!
 //! A guest writes calls to a device and reads replies from it. What crosses the boundary is untrusted JSON text: sizes,
 //! counts and shapes are checked before anything is answered. The backend decides how calls run, on threads or one
-//! after the other.
+//! after the other ([`ToolRunner`]).
 //!
 //! | file | what it is |
 //! |---|---|
@@ -12,11 +12,13 @@
 //! | `message` | what a guest writes, and what it costs to store |
 //! | `reply` | what it reads |
 //! | `account` | what is held for it, within the guest's memory limit |
+//! | `calls` | the calls of one execution: queued, running, answered |
 //! | `tally` | the calls of an execution: counted, checked against their limits |
 //! | `prices` | what calls cost in fuel |
 //! | `record` | what an execution's result says about them |
 
 mod account;
+mod calls;
 mod definition;
 mod error;
 mod message;
@@ -28,11 +30,14 @@ mod tally;
 mod validator;
 
 pub use account::{Account, Held};
+pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, catalogue};
 pub use error::{Failure, ToolDefinitionError, ToolError, ToolErrorKind};
-pub use message::{Message, weight};
+use message::Message;
+pub use message::weight;
 pub use prices::{CALL_FUEL, message_fuel};
 pub use record::{ToolOutcome, ToolRecord};
-pub use reply::{Answer, Reply, answered, hold_answer, json_text, not_understood, timeout, within};
-pub use tally::{Begun, NO_ROOM, Tally};
+pub use reply::{Answer, hold_answer, json_text, within};
+use reply::{Reply, answered, not_understood, timeout};
+use tally::{Begun, NO_ROOM, Tally};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

@@ -15,7 +15,7 @@ pub type Answer = Result<String, Failure>;
 
 /// A reply that the guest has not taken yet.
 #[derive(Debug)]
-pub enum Reply {
+pub(super) enum Reply {
     /// The catalogue. Made when it is taken: a guest that asks a thousand times and reads nothing holds nothing.
     Catalogue,
     /// What became of a call.
@@ -35,7 +35,7 @@ pub enum Reply {
 
 /// A call's answer, as JSON text.
 #[must_use]
-pub fn answered(id: u64, answer: Answer) -> String {
+pub(super) fn answered(id: u64, answer: Answer) -> String {
     match answer {
         // The result is JSON text that was made from a value, so it can stand in another.
         Ok(result) => format!("{{\"id\":{id},\"ok\":{result}}}"),
@@ -47,7 +47,7 @@ pub fn answered(id: u64, answer: Answer) -> String {
 
 /// The answer to a message that was none, as JSON text.
 #[must_use]
-pub fn not_understood(reason: &str) -> String {
+pub(super) fn not_understood(reason: &str) -> String {
     let message = format!("the message was not understood: {reason}");
     json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
 }
@@ -72,7 +72,7 @@ pub fn json_text(text: String) -> Answer {
 
 /// That a call took too long.
 #[must_use]
-pub fn timeout(max_ms: u64) -> Failure {
+pub(super) fn timeout(max_ms: u64) -> Failure {
     Failure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
 }
 

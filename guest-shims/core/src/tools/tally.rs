@@ -8,11 +8,11 @@ use super::{Answer, Failure, ToolErrorKind, ToolRecord, record::Records};
 use crate::Limits;
 
 /// What is said to a guest for whose message there is no room.
-pub const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+pub(super) const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
 
 /// The calls of one execution. Times are counted from its beginning.
 #[derive(Debug)]
-pub struct Tally {
+pub(super) struct Tally {
     max_calls: u64,
     max_bytes: u64,
     counted: u64,
@@ -22,17 +22,17 @@ pub struct Tally {
 
 /// A call that is counted and written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub(super) struct Begun {
     /// Which call of the execution it is.
-    pub index: usize,
+    pub(super) index: usize,
     /// The bytes of its arguments as JSON text.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Tally {
     /// None yet.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
             max_calls: limits.tool_calls,
             max_bytes: limits.tool_bytes,
@@ -44,24 +44,24 @@ impl Tally {
 
     /// The most bytes that a result may have.
     #[must_use]
-    pub fn max_bytes(&self) -> u64 {
+    pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
     /// Counts one that there is no room for.
-    pub fn refuse(&mut self) -> Failure {
+    pub(super) fn refuse(&mut self) -> Failure {
         self.refused += 1;
         Failure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
     /// How many were refused, which are not written down.
     #[must_use]
-    pub fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Counts a call and writes it down, unfinished; one too many is refused.
-    pub fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
+    pub(super) fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
             let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
@@ -74,7 +74,7 @@ impl Tally {
     }
 
     /// Whether a call may be made at all, of the tool that was found under its name, if one was.
-    pub fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
+    pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
             Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
@@ -91,23 +91,23 @@ impl Tally {
     }
 
     /// Writes down what became of a call.
-    pub fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
+    pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         self.records.finish(index, answer, ended);
     }
 
     /// Writes down that a call was not waited for.
-    pub fn leave(&mut self, index: usize, now: Duration) {
+    pub(super) fn leave(&mut self, index: usize, now: Duration) {
         self.records.leave(index, now);
     }
 
     /// What is written of a call.
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<&ToolRecord> {
+    pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.records.get(index)
     }
 
     /// What became of each, which is gone here afterwards.
-    pub fn take(&mut self) -> Vec<ToolRecord> {
+    pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         self.records.take()
     }
 }

@@ -3,6 +3,7 @@
 use std::{io::Write, path::Path};
 
 use glovebox_core::files::Snapshot;
+use glovebox_vfs::{RootId, Vfs};
 
 use super::{CopyReport, FileEntry, FilesError, IfExists, archive, carry};
 
@@ -13,6 +14,12 @@ use super::{CopyReport, FileEntry, FilesError, IfExists, archive, carry};
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 
+impl From<Snapshot> for Files {
+    fn from(snapshot: Snapshot) -> Self {
+        Self(snapshot)
+    }
+}
+
 impl Files {
     /// Those of what has no workspace.
     pub(crate) fn none() -> Self {
@@ -20,8 +27,8 @@ impl Files {
     }
 
     /// Those of a workspace.
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
-        Self(snapshot)
+    pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
+        Self(Snapshot::new(vfs, root))
     }
 
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use glovebox_core::{
-    hibernate::{Caps, ImageView, Saved, decode, encode, resumed_key},
+    hibernate::{Caps, ImageView, Saved, decode, encode},
     session::{Checkpoint, RandomNumbers},
 };
 
@@ -133,15 +133,7 @@ impl Session {
         options: &HibernateOptions,
         into: &mut dyn Write,
     ) -> Result<(), HibernateError> {
-        let saved = Saved {
-            wasi: state.wasi.save(),
-            executions: state.executions,
-            memory_bytes: state.memory_bytes,
-            globals: state.globals,
-            entropy_key: state.entropy_key,
-            forks: state.forks,
-            pages: state.pages,
-        };
+        let saved = Saved::of(state);
         with_image(self.sandbox(), |image| {
             encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
         })?
@@ -165,19 +157,9 @@ impl Sandbox {
         .map_err(glovebox_core::hibernate::ResumeError::widened)?;
         let request = PreparedRequest::new(self, Request::new(""))?;
         let files = inner.workspace.files()?;
-        let mut wasi = self.wasi(&request, &files)?;
-        let limit = inner.runtime.memory_limit(&inner.policy.limits);
-        wasi.set_linear_memory_bytes(limit.counted(saved.memory_bytes));
-        wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
-        let state = Checkpoint {
-            memory_bytes: saved.memory_bytes,
-            pages: saved.pages,
-            globals: saved.globals,
-            wasi,
-            executions: saved.executions,
-            entropy_key: resumed_key(inner.policy.entropy, saved.entropy_key),
-            forks: saved.forks,
-        };
+        let wasi = self.wasi(&request, &files)?;
+        let state = saved.state(wasi, inner.runtime.memory_limit(limits), inner.policy.entropy);
+        let state = state.map_err(glovebox_core::hibernate::ResumeError::widened)?;
         Ok(Session::from_checkpoint(self, options.id, state, RandomNumbers::Same, options.scope)?)
     }
 }

@@ -1,13 +1,11 @@
 //! A TypeScript script on its way to the interpreter.
 
-use std::time::Instant;
-
 use glovebox_core::{CallResult, GuestMachine as _, GuestState, clipped};
 
 use crate::{
     Diagnostic, ExecuteError, Language, Outcome, Resource,
-    current::Run,
     guest::Guest,
+    platform::{EnginePlatform, Stopwatch},
     typescript::{self, Strip, Stripped},
 };
 
@@ -18,7 +16,7 @@ pub(super) struct Types {
     pub(super) stripped: Stripped,
     pub(super) fuel: u64,
     /// When its time began.
-    pub(super) begun: Instant,
+    pub(super) begun: Stopwatch,
 }
 
 impl PreparedRequest<'_> {
@@ -36,8 +34,8 @@ impl PreparedRequest<'_> {
             source: Box::new(source),
         })?;
         let limits = &inner.policy.limits;
-        let run = Run::new(limits.timeout(), self.cancel.clone(), None).cancelled_at(self.cancel_at);
-        let begun = run.begun;
+        let ctx = self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(limits.timeout()));
+        let begun = *ctx.watch();
         let strip = Strip {
             source: self.source,
             name: self.name,
@@ -45,7 +43,7 @@ impl PreparedRequest<'_> {
             fuel: self.budget.within(limits.fuel),
             memory_bytes: limits.memory_bytes,
             timeout_ms: limits.timeout_ms,
-            run,
+            ctx,
         };
         let (stripped, fuel) = inner
             .engine
@@ -85,7 +83,7 @@ impl PreparedRequest<'_> {
             interrupted: None,
             value: None,
             fuel_consumed: *fuel,
-            memory_used_bytes: guest.machine.limiter().used_bytes(),
+            memory_used_bytes: guest.machine.host().limiter.used_bytes(),
             memory_refused_bytes: None,
             after,
         })

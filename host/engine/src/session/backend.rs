@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use glovebox_core::{
-    ImageDriver, Limits,
-    session::{Checkpoint, CheckpointId, History, Pages, Saved, SessionBackend, TooMany},
+    ImageDriver,
+    session::{Checkpoint, History, Memory, Pages, Saved, SessionBackend, SessionFailure, SessionSetup, TooMany},
 };
 use glovebox_vfs::Vfs;
 use glovebox_wasi::Wasi;
 
 use crate::{
-    ExecuteError, Request, Sandbox, SessionPolicy,
+    ExecuteError, Request, Sandbox,
     budget::SessionScope,
-    current::Run,
     events,
     guest::{self, Guest},
     machine::GuestMachine,
     own_commits::OwnCommits,
+    platform::ExecutionCtx,
     run::PreparedRequest,
     runtime::Image,
     session::{
@@ -125,49 +125,46 @@ impl SessionBackend for EngineBackend {
     type Error = ExecuteError;
     type Machine = GuestMachine;
 
-    fn limits(&self) -> &Limits {
-        &self.sandbox.0.policy.limits
-    }
-
-    fn policy(&self) -> &SessionPolicy {
-        &self.sandbox.0.policy.session
+    fn setup(&self) -> SessionSetup<'_> {
+        let inner = &self.sandbox.0;
+        SessionSetup {
+            limits: &inner.policy.limits,
+            policy: &inner.policy.session,
+            image_bytes: inner.runtime.image().map_or(0, |image| image.memory_bytes),
+        }
     }
 
     fn image(&self) -> Result<ImageDriver<'_>, ExecuteError> {
         self.prepared_image().map(Image::driver)
     }
 
-    fn image_bytes(&self) -> u64 {
-        self.sandbox.0.runtime.image().map_or(0, |image| image.memory_bytes)
+    fn one_shot_ctx(&self) -> ExecutionCtx {
+        self.scope.one_shot_ctx(&self.sandbox.0.policy.limits)
     }
 
-    fn globals(&self) -> Result<Vec<(String, u64)>, ExecuteError> {
-        Ok(self.prepared_image()?.pristine()?.globals().to_vec())
-    }
-
-    fn one_shot_ctx(&self) -> Run {
-        self.scope.one_shot_ctx(self.limits())
-    }
-
-    fn instantiate(&self, wasi: Wasi) -> Result<Guest, ExecuteError> {
+    fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
+        if state.globals != self.prepared_image()?.pristine()?.globals() {
+            return Err(self.failed(SessionFailure::Misfit("its globals are not at rest")));
+        }
         let inner = &self.sandbox.0;
         let limits = &inner.policy.limits;
         guest::instantiate_idle(&inner.engine.0, &inner.runtime, Box::new(wasi), limits, self.one_shot_ctx())
     }
 
-    fn pages(&mut self, guest: &mut Guest, earlier: Option<Pages>) -> Result<Pages, ExecuteError> {
+    fn memory_of(&mut self, guest: &mut Guest, earlier: Option<Pages>) -> Result<Memory, ExecuteError> {
         let earlier = earlier.unwrap_or_else(|| std::mem::take(&mut self.shareable));
         let pristine = self.prepared_image()?.pristine()?;
-        for (name, value) in pristine.globals() {
+        let globals = pristine.globals().to_vec();
+        for (name, value) in &globals {
             if guest.machine.global_value(name).as_ref().and_then(pristine::bits) != Some(*value) {
                 return Err(ExecuteError::Driver(format!("the guest left its global `{name}` changed")));
             }
         }
         let numbers = guest.machine.private_pages().map(<[u32]>::to_vec);
-        Ok(own_pages(guest.machine.memory(), pristine, numbers, earlier))
+        Ok(Memory { pages: own_pages(guest.machine.memory(), pristine, numbers, earlier), globals })
     }
 
-    fn pages_bytes_max(&mut self, _guest: &mut Guest) -> Result<u64, ExecuteError> {
+    fn max_page_bytes(&mut self, _guest: &mut Guest) -> Result<u64, ExecuteError> {
         Ok(self.own.all)
     }
 
@@ -176,15 +173,15 @@ impl SessionBackend for EngineBackend {
     }
 
     fn restored(&mut self, _guest: &mut Guest, pages: &Pages, _is_same: bool) {
-        self.own = OwnBytes::restored(pages, self.image_bytes());
+        self.own = OwnBytes::restored(pages, self.setup().image_bytes);
     }
 
     fn resumed(&mut self, pages: Pages) {
         self.shareable = pages;
     }
 
-    fn idle(&mut self, guest: &mut Guest) {
-        self.own = OwnBytes::measure(&mut guest.machine, self.image_bytes());
+    fn measure(&mut self, guest: &mut Guest) {
+        self.own = OwnBytes::measure(&mut guest.machine, self.setup().image_bytes);
     }
 
     fn wasi_of(&self, saved: &Saved) -> Result<Wasi, ExecuteError> {
@@ -251,25 +248,18 @@ impl SessionBackend for EngineBackend {
         self.shareable = Pages::default();
     }
 
-    fn session_ended(&self, reason: &str) -> ExecuteError {
-        ExecuteError::SessionEnded { id: self.id.to_string(), reason: reason.to_owned() }
-    }
-
-    fn no_checkpoint(&self, wanted: Option<CheckpointId>) -> ExecuteError {
-        ExecuteError::NoCheckpoint { id: self.id.to_string(), wanted }
-    }
-
-    fn variable(name: &str, reason: String) -> ExecuteError {
-        ExecuteError::Variable { name: name.to_owned(), reason }
-    }
-
-    fn misfit(what: &str) -> ExecuteError {
-        ExecuteError::Driver(format!("the saved session does not fit its image: {what}"))
-    }
-
-    fn no_memory(bytes: u64) -> ExecuteError {
-        ExecuteError::Instantiate {
-            reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
+    fn failed(&self, failure: SessionFailure<'_>) -> ExecuteError {
+        let id = self.id.to_string();
+        match failure {
+            SessionFailure::Ended(reason) => ExecuteError::SessionEnded { id, reason: reason.to_owned() },
+            SessionFailure::NoCheckpoint(wanted) => ExecuteError::NoCheckpoint { id, wanted },
+            SessionFailure::Variable { name, reason } => ExecuteError::Variable { name: name.to_owned(), reason },
+            SessionFailure::Misfit(what) => {
+                ExecuteError::Driver(format!("the saved session does not fit its image: {what}"))
+            }
+            SessionFailure::NoMemory(bytes) => ExecuteError::Instantiate {
+                reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
+            },
         }
     }
 

@@ -6,17 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::{
-    CallCtx as _, GuestMachine as _,
-    session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNumbers, SessionCall, SessionState},
-};
+use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNumbers, SessionCall, SessionState};
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
     budget::SessionScope,
     entropy, guest,
-    run::{CONTEXT, PreparedRequest},
+    run::{CONTEXT, Executed, PreparedRequest},
     session::{
         SessionInfo, SessionOptions, SharedWorkspace,
         backend::EngineBackend,
@@ -95,19 +92,23 @@ impl Held<'_> {
         if let Some(json) = &request.context {
             self.state.set_variable(CONTEXT, json)?;
         }
-        let (mut executed, rollback) = self.state.run(request.stdin, |SessionCall { backend, guest, history }| {
-            guest.machine.ctx_mut().renew(request.start());
+        let stdin = request.stdin;
+        let execute = |SessionCall { backend, guest, history }: SessionCall<'_, EngineBackend>| {
+            guest.ctx_mut().renew(request.start());
             let (roots, own) = backend.roots_and_commits();
             let executed = request.execute(guest, roots, false, own);
-            guest.machine.ctx_mut().forget_listener();
+            guest.ctx_mut().platform.forget_listener();
             let executed = executed?;
             if let Some(whole) = executed.committed.whole() {
                 backend.committed(whole, history);
                 // What is in the host's directories is there to stay, even if the guest is now lost.
                 backend.keep_files(guest);
             }
-            Ok(executed)
-        })?;
+            let after = executed.after;
+            Ok((executed, after))
+        };
+        let (mut executed, rollback) =
+            self.state.run(stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
         executed.execution.went_back = rollback;
         executed.into_result()
     }
@@ -200,7 +201,7 @@ impl Session {
         sandbox: &Sandbox,
         id: Arc<str>,
         workspace: Option<SharedWorkspace>,
-        state: SessionState<EngineBackend>,
+        mut state: SessionState<EngineBackend>,
     ) -> Self {
         let mut status = Status::default();
         state.report(&mut status.report);
@@ -350,7 +351,7 @@ impl Session {
 
     /// The files as they are between two executions.
     pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
-        Ok(Files::of(self.turn()?.state.files()?))
+        Ok(self.turn()?.state.files()?.into())
     }
 
     /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds

@@ -6,7 +6,6 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::files::Snapshot;
 use glovebox_vfs::{RootId, Vfs};
 use glovebox_wasi::Wasi;
 
@@ -115,7 +114,7 @@ impl SharedWorkspace {
     /// The files as they are between executions. Looking changes nothing and brings nothing to the host.
     pub(crate) fn snapshot(&self) -> Result<crate::Files, ExecuteError> {
         let _turn = self.turn()?;
-        Ok(crate::Files::of(Snapshot::new(self.current(), self.0.roots.workspace())))
+        Ok(crate::Files::of(self.current(), self.0.roots.workspace()))
     }
 
     /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     CancelToken, ExecuteError, Execution, Request, Stream,
-    tools::{CallerAnswer, Desk, OpenCall, Progress},
+    tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
 };
 
 /// What the host's own code may use of an execution's thread; guests run on stacks of their own.
@@ -69,9 +69,9 @@ pub struct Started {
 /// What the execution's thread has in common with its caller.
 #[derive(Default)]
 struct Shared {
-    desk: Arc<Desk>,
+    pending: Arc<PendingCalls>,
     transcript: Arc<Transcript>,
-    /// Set before the desk says that it has ended.
+    /// Set before `pending` says that it has ended.
     end: OnceLock<Result<Arc<Execution>, AdvanceError>>,
 }
 
@@ -121,10 +121,10 @@ impl Started {
     /// [`AdvanceError`]; for one that is about an answer no answer was taken, and the execution goes on.
     pub fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Step, AdvanceError> {
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let desk = &self.shared.desk;
-        let answers = answers.into_iter().map(|answer| taken(desk, answer)).collect::<Result<Vec<_>, _>>()?;
-        desk.answer(answers);
-        Ok(match desk.wait(end) {
+        let pending = &self.shared.pending;
+        let answers = answers.into_iter().map(|answer| accepted(pending, answer)).collect::<Result<Vec<_>, _>>()?;
+        pending.answer(answers);
+        Ok(match pending.wait(end) {
             Progress::Waits(calls) => Step::NeedsTools(calls.into_iter().map(requested).collect()),
             Progress::Runs => Step::Running,
             Progress::Ended => Step::Done(self.shared.end.get().cloned().unwrap_or(Err(AdvanceError::Panicked))?),
@@ -182,7 +182,7 @@ impl Shared {
         };
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.request().on_output(on_output);
-            asked.desk = Some(Arc::clone(&self.desk));
+            asked.pending = Some(Arc::clone(&self.pending));
             // Whatever comes of it, the request is gone afterwards, with its listener.
             let mut worked = work(asked, &begun);
             match &mut worked {
@@ -205,13 +205,13 @@ impl Shared {
         if has_output {
             self.transcript.close();
         }
-        self.desk.end();
+        self.pending.end();
     }
 }
 
 /// An answer that the execution can take.
-fn taken(desk: &Desk, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAnswer, AdvanceError> {
-    let index = usize::try_from(id).ok().filter(|index| desk.knows(*index));
+fn accepted(pending: &PendingCalls, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAnswer, AdvanceError> {
+    let index = usize::try_from(id).ok().filter(|index| pending.knows(*index));
     let index = index.ok_or(AdvanceError::UnknownCall { id })?;
     match answer {
         Ok(text) => {

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use glovebox_core::tools::Failure;
+use glovebox_core::tools::{Failure, Turn};
 
 use super::ToolErrorKind;
 
@@ -34,14 +34,6 @@ pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
 struct Share {
     calls: usize,
     bytes: u64,
-}
-
-/// When an admitted call may start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Now,
-    /// When one of those that run has ended.
-    Later,
 }
 
 impl Abandoned {

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
-use glovebox_core::check_json;
+use glovebox_core::{check_json, tools::Received};
 use serde_json::json;
 
-use super::{Calls, Taken, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits};
+use super::{ThreadRunner, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
+use crate::{CancelToken, Limits, platform::Stopwatch};
 
 /// A call of a tool that is not a script's.
 pub(crate) struct DirectCall<'a> {
@@ -43,13 +43,15 @@ impl DirectCall<'_> {
         limits.tool_record_bytes = u64::MAX;
         limits.timeout_ms = limits.timeout_ms.max(limits.tool_timeout_ms);
         let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
-        let mut calls = Calls::new(toolbox, threads, &limits, Some(origin), Instant::now(), self.cancel.clone());
+        let watch = Stopwatch(Instant::now());
+        let cancel = self.cancel.clone();
+        let mut calls = ThreadRunner::calls(toolbox, threads, &limits, Some(origin), watch, cancel, None);
         calls.account().set_room(limits.memory_bytes);
         calls.send(message.as_bytes());
-        while let Taken::Pending(due) = calls.take()
+        while let Received::Pending(due) = calls.take()
             && !self.cancel.is_cancelled()
         {
-            self.cancel.wait(due, true, calls.has_answer());
+            self.cancel.wait(watch.instant(due), true, || calls.has_answer());
         }
         let room = || failed(ToolErrorKind::Limit, "the host has no room for the arguments".to_owned());
         calls.end().pop().map_or_else(room, |record| record.outcome)

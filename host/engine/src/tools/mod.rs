@@ -9,32 +9,32 @@
 //! |---|---|
 //! | `tool` | [`Tool`], as the embedder describes it; [`ToolCall`], as its handler gets it |
 //! | `toolbox` | the tools of a sandbox, their schemas compiled, and the catalogue that guests read |
-//! | `calls` | the calls of one execution: started, waiting, running, answered |
-//! | `exchange` | where threads put what a handler answered |
+//! | `runner` | the calls of one execution, on threads of their own |
+//! | `completions` | where threads put what a handler answered |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
-//! | `desk` | calls that whoever steps through the execution answers |
-//! | `lookout` | when the guest waits for them |
+//! | `pending` | calls that whoever steps through the execution answers |
+//! | `wait_tracker` | when the guest waits for them |
 //! | `direct` | a call that no script makes |
 
 mod abandoned;
-mod calls;
-mod desk;
+mod completions;
 mod direct;
-mod exchange;
-mod lookout;
+mod pending;
+mod runner;
 mod tool;
 mod toolbox;
+mod wait_tracker;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use calls::{Calls, Taken};
-pub(crate) use desk::{CallerAnswer, Desk, OpenCall, Progress};
 pub(crate) use direct::DirectCall;
 pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
+pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
+pub(crate) use runner::ThreadRunner;
 pub use tool::{Tool, ToolCall};
 pub(crate) use toolbox::Toolbox;
 pub(crate) use worker::ToolThreads;

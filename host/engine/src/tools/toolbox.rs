@@ -26,7 +26,7 @@ pub(crate) struct Toolbox {
 }
 
 /// One tool, ready to be called.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) answerer: Answerer,
     pub(super) checked: Checked,
     abandoned: AtomicUsize,

@@ -7,17 +7,16 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Instant,
 };
 
-use glovebox_core::tools::{Answer, Failure, Held, hold_answer, json_text, within};
+use glovebox_core::tools::{Answer, Done, Failure, Held, hold_answer, json_text, within};
 use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
     abandoned::{Abandoned, Origin},
-    desk::{Desk, Laid},
-    exchange::{Done, Exchange},
+    completions::CompletionQueue,
+    pending::{PendingCall, PendingCalls},
     tool::Answerer,
     toolbox::Entry,
 };
@@ -66,19 +65,19 @@ pub(super) struct Job {
     /// Where it is counted if it is given up.
     pub(super) abandoned: Arc<Abandoned>,
     /// Where it goes if it is the caller's to answer; none where nobody steps through the execution.
-    pub(super) desk: Option<Arc<Desk>>,
+    pub(super) pending: Option<Arc<PendingCalls>>,
 }
 
 /// What a call's thread has come to.
 enum Work {
     Answered(Answer),
     /// The arguments, as JSON text, are for the caller.
-    Checked(Arc<Desk>, String),
+    Checked(Arc<PendingCalls>, String),
 }
 
 /// Whether anybody waits for a call's answer.
 #[derive(Debug)]
-pub(super) struct Fate {
+pub(super) struct CallStatus {
     state: Mutex<State>,
     entry: Arc<Entry>,
     abandoned: Arc<Abandoned>,
@@ -91,13 +90,13 @@ pub(super) struct Fate {
 enum State {
     Running,
     /// No thread runs for it any longer: it waits for the caller.
-    Laid,
+    Pending,
     /// Given up while a thread ran for it, which still does.
     Abandoned,
     Over,
 }
 
-impl Fate {
+impl CallStatus {
     fn of(job: &Job) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State::Running),
@@ -127,7 +126,7 @@ impl Fate {
                 self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
                 self.abandoned.add(&self.origin, self.bytes);
             }
-            State::Laid => *state = State::Over,
+            State::Pending => *state = State::Over,
             State::Abandoned | State::Over => {}
         }
     }
@@ -135,17 +134,17 @@ impl Fate {
     /// The handler has returned, or the caller has answered; says whether somebody waits for that.
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
-        let is_awaited = matches!(*state, State::Running | State::Laid);
+        let is_awaited = matches!(*state, State::Running | State::Pending);
         self.leave(&mut state, State::Over);
         is_awaited
     }
 
     /// The call's thread ends, and the caller is to answer; says whether anybody waits for that.
-    fn lay(&self) -> bool {
+    fn hand_over(&self) -> bool {
         let mut state = self.state();
         // It may have been answered already.
         let is_awaited = *state == State::Running;
-        self.leave(&mut state, if is_awaited { State::Laid } else { State::Over });
+        self.leave(&mut state, if is_awaited { State::Pending } else { State::Over });
         is_awaited
     }
 
@@ -163,53 +162,60 @@ impl Fate {
 }
 
 /// Starts a call.
-pub(super) fn start(threads: &Arc<ToolThreads>, exchange: &Arc<Exchange>, job: Job) -> Result<Arc<Fate>, Failure> {
+pub(super) fn start(
+    threads: &Arc<ToolThreads>,
+    completions: &Arc<CompletionQueue>,
+    job: Job,
+) -> Result<Arc<CallStatus>, Failure> {
     let busy = |message: &str| Failure::new(ToolErrorKind::Limit, message);
     let place = threads.enter().ok_or_else(|| busy("the host runs as many tools as it may; try again later"))?;
-    let fate = Fate::of(&job);
-    let (exchange, ticket) = (Arc::clone(exchange), Arc::clone(&fate));
+    let status = CallStatus::of(&job);
+    let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))
         .stack_size(STACK_BYTES)
-        .spawn(move || run(&exchange, &ticket, job, place))
+        .spawn(move || run(&completions, &ticket, job, place))
         .map_err(|_| busy("the host has no thread to run it on; try again later"))?;
-    Ok(fate)
+    Ok(status)
 }
 
-fn run(exchange: &Arc<Exchange>, fate: &Arc<Fate>, job: Job, place: Place) {
-    let Job { call, entry, arguments, held, max_bytes, desk, .. } = job;
+fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: Place) {
+    let Job { call, entry, arguments, held, max_bytes, pending, .. } = job;
     // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
-    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, max_bytes, desk)));
+    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, max_bytes, pending)));
     let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
     let worked = worked.unwrap_or_else(panicked);
-    let ended = Instant::now();
+    let ended = completions.elapsed();
     let index = call.index;
     // Before the answer can be seen: whoever sees it may count on the place being free.
     drop(place);
     match worked {
         Work::Answered(answer) => {
             drop(held);
-            if fate.answer() {
-                let (answer, held) = hold_answer(&exchange.account, answer);
-                exchange.put(Done { index, answer, held, ended });
+            if status.answer() {
+                let (answer, held) = hold_answer(&completions.account, answer);
+                completions.put(Done { index, answer, held, ended });
             }
         }
-        Work::Checked(desk, arguments) => {
-            let (fate_there, exchange) = (Arc::clone(fate), Arc::clone(exchange));
-            desk.lay(index, Laid { name: call.name, arguments, held, max_bytes, fate: fate_there, exchange });
+        Work::Checked(pending, arguments) => {
+            let (status_there, completions) = (Arc::clone(status), Arc::clone(completions));
+            pending.push(
+                index,
+                PendingCall { name: call.name, arguments, held, max_bytes, status: status_there, completions },
+            );
             // If it was given up meanwhile, nobody will take it from there.
-            if !fate.lay() {
-                desk.withdraw(index);
+            if !status.hand_over() {
+                pending.withdraw(index);
             }
         }
     }
 }
 
-fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, desk: Option<Arc<Desk>>) -> Work {
+fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, pending: Option<Arc<PendingCalls>>) -> Work {
     if let Err(failure) = entry.checked.check(&arguments) {
         return Work::Answered(Err(failure));
     }
-    Work::Answered(match (&entry.answerer, desk) {
+    Work::Answered(match (&entry.answerer, pending) {
         (Answerer::Handler(handler), _) => {
             handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), max_bytes))
         }
@@ -217,7 +223,7 @@ fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, desk: 
             .map_err(Failure::from)
             .and_then(|text| within(text, max_bytes))
             .and_then(json_text),
-        (Answerer::Caller, Some(desk)) => return Work::Checked(desk, arguments.to_string()),
+        (Answerer::Caller, Some(pending)) => return Work::Checked(pending, arguments.to_string()),
         (Answerer::Caller, None) => {
             let message = format!("`{}` is only answered in started executions", call.name);
             Err(Failure::new(ToolErrorKind::Failed, message))
@@ -231,45 +237,45 @@ mod tests {
     use crate::tools::{Tool, Toolbox};
 
     /// A call as it runs, and how many of its tool's are counted as given up.
-    fn running() -> (Fate, impl Fn() -> usize) {
+    fn running() -> (CallStatus, impl Fn() -> usize) {
         let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
         let entry = Arc::clone(toolbox.get("ask").unwrap());
         let counted = Arc::clone(&entry);
         let abandoned = Arc::clone(toolbox.abandoned());
-        let fate = Fate { state: Mutex::new(State::Running), entry, abandoned, origin: None, bytes: 1 };
-        (fate, move || counted.abandoned().load(Ordering::SeqCst))
+        let status = CallStatus { state: Mutex::new(State::Running), entry, abandoned, origin: None, bytes: 1 };
+        (status, move || counted.abandoned().load(Ordering::SeqCst))
     }
 
     #[test]
     fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
-        let (fate, counted) = running();
-        assert!(fate.lay());
-        fate.abandon();
+        let (status, counted) = running();
+        assert!(status.hand_over());
+        status.abandon();
         assert_eq!(counted(), 0);
-        assert!(!fate.answer(), "nobody waits");
+        assert!(!status.answer(), "nobody waits");
         assert_eq!(counted(), 0);
     }
 
     #[test]
     fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
-        for ends in [[Fate::answer, Fate::lay], [Fate::lay, Fate::answer]] {
-            let (fate, counted) = running();
-            fate.abandon();
-            fate.abandon();
+        for ends in [[CallStatus::answer, CallStatus::hand_over], [CallStatus::hand_over, CallStatus::answer]] {
+            let (status, counted) = running();
+            status.abandon();
+            status.abandon();
             assert_eq!(counted(), 1);
-            assert!(!ends[0](&fate));
-            assert!(!ends[1](&fate));
+            assert!(!ends[0](&status));
+            assert!(!ends[1](&status));
             assert_eq!(counted(), 0, "once, whoever comes first");
         }
     }
 
     #[test]
     fn a_call_that_was_answered_before_its_thread_ended_is_over() {
-        let (fate, counted) = running();
-        assert!(fate.answer());
-        assert!(!fate.lay());
-        fate.abandon();
+        let (status, counted) = running();
+        assert!(status.answer());
+        assert!(!status.hand_over());
+        status.abandon();
         assert_eq!(counted(), 0);
-        assert!(!fate.answer(), "once");
+        assert!(!status.answer(), "once");
     }
 }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use glovebox_core::{CallCtx as _, MemoryLimiter};
+use glovebox_core::MemoryLimiter;
 use wasmtime::{Caller, Extern, Linker, Memory, Module, TypedFunc};
 
-use crate::{current::Run, state::GuestLimiter, trap::Unwound};
+use crate::{platform::ExecutionCtx, state::GuestLimiter, trap::Unwound};
 
 use super::values::{Misuse, Value, Values};
 
@@ -21,18 +21,18 @@ const MALLOC: &str = "__wbindgen_export_2";
 pub(super) struct Glue {
     pub(super) values: Values,
     pub(super) limiter: GuestLimiter,
-    pub(super) run: Run,
+    pub(super) ctx: ExecutionCtx,
 }
 
 impl Glue {
-    pub(super) fn new(source_bytes: usize, memory_limit_bytes: u64, run: Run) -> Self {
+    pub(super) fn new(source_bytes: usize, memory_limit_bytes: u64, ctx: ExecutionCtx) -> Self {
         let limiter = GuestLimiter::new(MemoryLimiter::new(memory_limit_bytes, 0));
-        Self { values: Values::new(source_bytes), limiter, run }
+        Self { values: Values::new(source_bytes), limiter, ctx }
     }
 
     /// Whether it may go on.
     pub(super) fn check(&self) -> wasmtime::Result<()> {
-        self.run.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+        self.ctx.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
     }
 }
 

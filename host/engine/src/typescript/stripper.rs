@@ -10,9 +10,9 @@ use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
 use crate::{
     Outcome, Resource, RuntimeError, SourceKind, TrapKind, aot,
-    current::Run,
     engine::{Inner, compile_digest},
     load::WASMTIME,
+    platform::ExecutionCtx,
     trap::{Ended, classify},
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct Strip<'a> {
     pub(crate) memory_bytes: u64,
     pub(crate) timeout_ms: u64,
     /// Its clock, and who may cancel it.
-    pub(crate) run: Run,
+    pub(crate) ctx: ExecutionCtx,
 }
 
 impl Inner {
@@ -117,9 +117,9 @@ impl Stripper {
     /// # Errors
     /// Where no instance could be made, in Wasmtime's words.
     pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
-        let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, run } = strip;
+        let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, ctx } = strip;
         let failed = |error: wasmtime::Error| format!("{error:#}");
-        let mut store = Store::new(self.0.module().engine(), Glue::new(source.len(), memory_bytes, run));
+        let mut store = Store::new(self.0.module().engine(), Glue::new(source.len(), memory_bytes, ctx));
         store.limiter(|glue| &mut glue.limiter);
         store.set_fuel(fuel).map_err(failed)?;
         store.set_epoch_deadline(1);
@@ -152,7 +152,7 @@ impl Stripper {
                     // No instance, or something that the module never does.
                     (Ended::Trapped(_), None) => return Err(words),
                     (Ended::Stopped(Stop::Deadline), _) => {
-                        let ms = u64::try_from(glue.run.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                        let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
                         Stripped::Stopped(exhausted(Resource::Time, timeout_ms, ms))
                     }
                     (Ended::Stopped(Stop::Cancelled), _) => Stripped::Stopped(Outcome::Cancelled),

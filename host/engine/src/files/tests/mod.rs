@@ -6,7 +6,7 @@ mod changing;
 mod hostile_archives;
 mod reading;
 
-use glovebox_core::files::{Snapshot, change};
+use glovebox_core::files::change;
 use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{Files, FilesError, IfExists, archive, carry};
@@ -57,7 +57,7 @@ impl Space {
     }
 
     fn files(&self) -> Files {
-        Files::of(Snapshot::new(self.vfs.clone(), Some(self.root)))
+        Files::of(self.vfs.clone(), Some(self.root))
     }
 
     fn text(&self, path: &str) -> String {

@@ -11,10 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_core::tools::Received;
 use serde_json::{Value, json};
 
-use super::{Calls, Taken, Tool, ToolRecord, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits};
+use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
+use crate::{CancelToken, Limits, platform::Stopwatch};
 
 /// Long against anything here, short against a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A guest's side of the device.
 struct Guest {
     calls: Calls,
+    begun: Stopwatch,
     wake: CancelToken,
 }
 
@@ -46,9 +48,10 @@ impl Guest {
         edit(&mut limits);
         let wake = CancelToken::new();
         let (toolbox, threads, session) = (Arc::clone(toolbox), Arc::clone(threads), Some(session_id.to_owned()));
-        let calls = Calls::new(toolbox, threads, &limits, session, Instant::now(), wake.clone());
+        let begun = Stopwatch(Instant::now());
+        let calls = ThreadRunner::calls(toolbox, threads, &limits, session, begun, wake.clone(), None);
         calls.account().set_room(limits.memory_bytes);
-        Self { calls, wake }
+        Self { calls, begun, wake }
     }
 
     fn send(&mut self, message: &Value) {
@@ -68,27 +71,26 @@ impl Guest {
         let end = Instant::now() + PATIENCE;
         loop {
             let due = match self.calls.take() {
-                Taken::Reply(text) => {
+                Received::Reply(text) => {
                     self.calls.settle();
                     return Some(serde_json::from_str(&text).unwrap());
                 }
-                Taken::NothingDue => return None,
-                Taken::Pending(due) => due,
+                Received::NothingDue => return None,
+                Received::Pending(due) => due,
             };
             assert!(Instant::now() < end, "no reply came");
-            let has_answer = self.calls.has_answer();
-            self.wake.wait(due, true, has_answer);
+            self.wake.wait(self.begun.instant(due), true, || self.calls.has_answer());
         }
     }
 
     /// The next reply if it is there already.
     fn peek(&mut self) -> Option<Value> {
         match self.calls.take() {
-            Taken::Reply(text) => {
+            Received::Reply(text) => {
                 self.calls.settle();
                 Some(serde_json::from_str(&text).unwrap())
             }
-            Taken::NothingDue | Taken::Pending(_) => None,
+            Received::NothingDue | Received::Pending(_) => None,
         }
     }
 

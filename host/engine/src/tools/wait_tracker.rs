@@ -1,37 +1,36 @@
 //! What whoever steps through an execution learns of its guest's waiting.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use super::desk::{Desk, Waiting};
+use super::pending::{PendingCalls, Waiting};
 
 /// How often in a row a guest looks for replies and finds none until that is taken for waiting: a loop that looks between
 /// everything else it does comes to a few.
 const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
-/// Tells the desk when the guest waits; where nobody steps through the execution there is none.
+/// Tells [`PendingCalls`] when the guest waits; where nobody steps through the execution there is none.
 #[derive(Debug, Default)]
-pub(super) struct Lookout {
-    desk: Option<Arc<Desk>>,
+pub(super) struct WaitTracker {
+    pending: Option<Arc<PendingCalls>>,
     /// How often the guest has looked for a reply and found none since it did anything else.
     looks_in_vain: u32,
     /// That it waits, where it has looked for long.
     looking: Option<Waiting>,
 }
 
-impl Lookout {
-    pub(super) fn new(desk: Option<Arc<Desk>>) -> Self {
-        Self { desk, ..Self::default() }
+impl WaitTracker {
+    pub(super) fn new(pending: Option<Arc<PendingCalls>>) -> Self {
+        Self { pending, ..Self::default() }
     }
 
-    pub(super) fn desk(&self) -> Option<&Arc<Desk>> {
-        self.desk.as_ref()
+    pub(super) fn pending(&self) -> Option<&Arc<PendingCalls>> {
+        self.pending.as_ref()
     }
 
-    /// The guest waits until then, for these calls at least, for as long as what is returned lives. A guest that only looks does not
+    /// The guest waits for these calls at least, for as long as what is returned lives. A guest that only looks does not
     /// wait, unless it does nothing else.
-    pub(super) fn begin_wait(&mut self, until: Instant, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
-        let desk = self.desk.as_ref()?;
-        let is_look = until <= Instant::now();
+    pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
+        let pending = self.pending.as_ref()?;
         if is_look {
             self.looks_in_vain = self.looks_in_vain.saturating_add(1);
             if self.looks_in_vain != LOOKS_THAT_ARE_A_WAIT {
@@ -40,7 +39,7 @@ impl Lookout {
         }
         // The one that ends must not end the other.
         self.looking = None;
-        let waits = desk.wait_for(calls);
+        let waits = pending.wait_for(calls);
         if is_look {
             self.looking = Some(waits);
             return None;

@@ -2,37 +2,32 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::Duration,
 };
 
-use glovebox_core::tools::{Answer, Held};
+use glovebox_core::{Watch as _, tools::Done};
 
 use super::Account;
-use crate::CancelToken;
+use crate::{CancelToken, platform::Stopwatch};
 
 /// What the threads of one execution share.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct CompletionQueue {
     done: Mutex<Vec<Done>>,
     /// Whoever waits for an answer waits for this token as well.
     wake: CancelToken,
     pub(super) account: Arc<Account>,
+    watch: Stopwatch,
 }
 
-/// A call whose handler has answered.
-#[derive(Debug)]
-pub(super) struct Done {
-    /// Which call of the execution.
-    pub(super) index: usize,
-    pub(super) answer: Answer,
-    /// What is held for the answer.
-    pub(super) held: Held,
-    pub(super) ended: Instant,
-}
+impl CompletionQueue {
+    pub(super) fn new(wake: CancelToken, account: Arc<Account>, watch: Stopwatch) -> Arc<Self> {
+        Arc::new(Self { done: Mutex::default(), wake, account, watch })
+    }
 
-impl Exchange {
-    pub(super) fn new(wake: CancelToken) -> Arc<Self> {
-        Arc::new(Self { done: Mutex::default(), wake, account: Arc::default() })
+    /// How long the execution has lasted.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.watch.elapsed()
     }
 
     /// Puts an answer down and wakes who waits for it.

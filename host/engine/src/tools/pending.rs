@@ -11,24 +11,20 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::{Failure, Held, hold_answer, within};
+use glovebox_core::tools::{Done, Failure, Held, hold_answer, within};
 
-use super::{
-    ToolErrorKind,
-    exchange::{Done, Exchange},
-    worker::Fate,
-};
+use super::{ToolErrorKind, completions::CompletionQueue, worker::CallStatus};
 
 /// The calls of one execution that its caller is to answer, and how far the execution has come.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct PendingCalls {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    calls: BTreeMap<usize, Laid>,
+    calls: BTreeMap<usize, PendingCall>,
     /// How many calls the execution has made at least, for all that has come here: smaller numbers are known.
     known: usize,
     /// The calls of the caller's that the guest waits for, while it does.
@@ -37,19 +33,22 @@ struct State {
 }
 
 /// A call that has no answer yet.
-pub(super) struct Laid {
+pub(super) struct PendingCall {
     pub(super) name: String,
     pub(super) arguments: String,
     /// What is held for the arguments.
     pub(super) held: Held,
     pub(super) max_bytes: u64,
-    pub(super) fate: Arc<Fate>,
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) status: Arc<CallStatus>,
+    pub(super) completions: Arc<CompletionQueue>,
 }
 
-impl fmt::Debug for Laid {
+impl fmt::Debug for PendingCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Laid").field("name", &self.name).field("bytes", &self.held.bytes()).finish_non_exhaustive()
+        f.debug_struct("PendingCall")
+            .field("name", &self.name)
+            .field("bytes", &self.held.bytes())
+            .finish_non_exhaustive()
     }
 }
 
@@ -80,7 +79,7 @@ pub(crate) enum Progress {
 
 /// The guest waits, as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Waiting(Arc<Desk>);
+pub(crate) struct Waiting(Arc<PendingCalls>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -88,13 +87,13 @@ impl Drop for Waiting {
     }
 }
 
-impl Desk {
+impl PendingCalls {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call down that the caller is to answer.
-    pub(super) fn lay(&self, index: usize, call: Laid) {
+    /// Adds a call that the caller is to answer.
+    pub(super) fn push(&self, index: usize, call: PendingCall) {
         let mut state = self.state();
         state.known = state.known.max(index.saturating_add(1));
         state.calls.insert(index, call);
@@ -174,21 +173,21 @@ impl State {
     }
 }
 
-fn open_call((index, call): (&usize, &Laid)) -> OpenCall {
+fn open_call((index, call): (&usize, &PendingCall)) -> OpenCall {
     OpenCall { index: *index, name: call.name.clone(), arguments: call.arguments.clone() }
 }
 
-impl Laid {
+impl PendingCall {
     fn answer(self, index: usize, answer: Result<String, (ToolErrorKind, String)>) {
-        let ended = Instant::now();
+        let ended = self.completions.elapsed();
         drop(self.held);
         let answer = match answer {
             Ok(text) => within(text, self.max_bytes),
             Err((kind, message)) => Err(Failure::new(kind, message)),
         };
-        if self.fate.answer() {
-            let (answer, held) = hold_answer(&self.exchange.account, answer);
-            self.exchange.put(Done { index, answer, held, ended });
+        if self.status.answer() {
+            let (answer, held) = hold_answer(&self.completions.account, answer);
+            self.completions.put(Done { index, answer, held, ended });
         }
     }
 }

@@ -1,0 +1,114 @@
+//! What the component gives executions of time and of the outside.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use glovebox_core::{
+    Limits, Platform, Watch,
+    tools::{
+        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolCalls, ToolError, ToolErrorKind, ToolRunner,
+        json_text, within,
+    },
+};
+
+use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
+
+/// The current execution of a guest of the component's. By default there is no clock, and nothing stops it.
+pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
+
+/// How much fuel a guest is handed at a time where somebody looks at the clock: half a millisecond of work, for a look that takes
+/// less than a microsecond.
+const SLICE_FUEL: u64 = 2_000_000;
+
+/// What one execution has of the component's host.
+#[derive(Debug, Default)]
+pub struct ComponentPlatform {
+    watch: Stopwatch,
+}
+
+impl ComponentPlatform {
+    /// Begins an execution now.
+    #[must_use]
+    pub fn begin(world: &World, timeout: Duration) -> ExecutionCtx {
+        let watch = Stopwatch::start(world.clocks.clone());
+        ExecutionCtx::new(Self { watch: watch.clone() }, watch, timeout)
+    }
+}
+
+impl Platform for ComponentPlatform {
+    type Watch = Stopwatch;
+    type Tools = InlineRunner;
+
+    fn wait(&self, watch: &Stopwatch, until: Duration, _heeds_cancellation: bool, _is_ready: impl Fn() -> bool) {
+        if let Some(clocks) = watch.clocks() {
+            clocks.sleep(until.saturating_sub(watch.elapsed()));
+        }
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        self.watch.realtime_ns()
+    }
+}
+
+/// How much of the fuel that is left a guest is handed before somebody looks again.
+#[must_use]
+pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
+    let most = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
+    // Not beyond the point where it is asked to stop.
+    let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
+    most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
+}
+
+/// Runs tools while the guest writes or reads.
+///
+/// There is one thread, and a call of a tool is a call of the component's host, which returns when the tool has answered. So a call
+/// runs when its turn comes, and nothing ever runs beside the guest. A guest that does not read its replies runs out of turns, as it
+/// would in the engine.
+pub struct InlineRunner {
+    toolbox: Rc<Toolbox>,
+    host: Option<Rc<dyn ToolHost>>,
+}
+
+/// A call never runs beside the guest.
+#[derive(Debug)]
+pub enum Never {}
+
+impl InlineRunner {
+    /// The calls of an execution.
+    #[must_use]
+    pub fn calls(toolbox: Rc<Toolbox>, world: &World, limits: &Limits, watch: Stopwatch) -> ToolCalls<Self> {
+        ToolCalls::new(Self { toolbox, host: world.tools.clone() }, Arc::default(), limits, watch)
+    }
+
+    fn answer(&self, call: QueuedCall<Rc<Checked>>, max_bytes: u64) -> Answer {
+        let QueuedCall { name, tool, arguments, .. } = call;
+        tool.check(&arguments)?;
+        let Some(host) = &self.host else {
+            return Err(Failure::new(ToolErrorKind::Failed, "the tool could not be run"));
+        };
+        let failure = |types::CallFailure { kind, message }| Failure::from(ToolError::of(kind.into(), message));
+        let result = host.call(&name, &arguments.to_string()).map_err(failure)?;
+        json_text(within(result, max_bytes)?)
+    }
+}
+
+impl ToolRunner for InlineRunner {
+    type Watch = Stopwatch;
+    type Tool = Rc<Checked>;
+    type Running = Never;
+    type Wait = Never;
+
+    const RUN_INLINE: bool = true;
+
+    fn tool(&self, name: &str) -> Option<Rc<Checked>> {
+        self.toolbox.get(name).cloned()
+    }
+
+    fn catalogue(&self) -> String {
+        self.toolbox.catalogue()
+    }
+
+    fn start(&mut self, ready: ReadyCall<Rc<Checked>>) -> Result<Start<Never>, Failure> {
+        let ReadyCall { call, max_bytes, .. } = ready;
+        Ok(Start::Answered(self.answer(call, max_bytes)))
+    }
+}

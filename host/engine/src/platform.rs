@@ -1,0 +1,145 @@
+//! What the engine gives executions of time and of the outside.
+
+use std::{
+    sync::mpsc::{self, TryRecvError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox_core::{LinearMemory, Platform, Watch, Woken};
+use glovebox_wasi::{Stop, Stream};
+
+use crate::{
+    CancelToken,
+    budget::Budget,
+    entropy,
+    request::{OnOutput, StdinSource},
+    state,
+    tools::ThreadRunner,
+};
+
+/// The current execution of a guest of the engine's.
+pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
+
+/// How often a guest that waits for its standard input is looked at.
+const STDIN_POLL: Duration = Duration::from_millis(5);
+
+/// A moment that time is counted from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(pub(crate) Instant);
+
+impl Watch for Stopwatch {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+impl Stopwatch {
+    /// When that is on this watch.
+    pub(crate) fn at(self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.0)
+    }
+
+    /// The same in the system's time. What is too far away to be told is now.
+    pub(crate) fn instant(self, at: Duration) -> Instant {
+        self.0.checked_add(at).unwrap_or_else(Instant::now)
+    }
+}
+
+/// What one execution has of the host. By default nobody cancels it, hears its output, or has fuel beside its own.
+#[derive(Default)]
+pub(crate) struct EnginePlatform {
+    pub(crate) cancel: CancelToken,
+    /// What its fuel is taken from.
+    pub(crate) budget: Budget,
+    /// What was used of the fuel before the guest is entered.
+    pub(crate) used_fuel: u64,
+    pub(crate) on_output: Option<OnOutput>,
+    /// Read when the guest reads its standard input.
+    pub(crate) stdin: Option<StdinSource>,
+}
+
+impl EnginePlatform {
+    /// Cancelled by this token.
+    pub(crate) fn new(cancel: CancelToken) -> Self {
+        Self { cancel, budget: Budget::default(), used_fuel: 0, on_output: None, stdin: None }
+    }
+
+    /// Begins an execution now.
+    pub(crate) fn begin(self, timeout: Duration) -> ExecutionCtx {
+        ExecutionCtx::new(self, Stopwatch(Instant::now()), timeout)
+    }
+
+    /// No execution: what an instance has that waits for one.
+    pub(crate) fn over() -> ExecutionCtx {
+        Self::default().begin(Duration::ZERO)
+    }
+
+    /// Drops the listener. A guest that is kept would keep it too, with whatever it holds: its own session, say.
+    pub(crate) fn forget_listener(&mut self) {
+        (self.on_output, self.stdin) = (None, None);
+    }
+}
+
+impl Platform for EnginePlatform {
+    type Watch = Stopwatch;
+    type Tools = ThreadRunner;
+
+    fn wait(&self, watch: &Stopwatch, until: Duration, heeds_cancellation: bool, is_ready: impl Fn() -> bool) {
+        self.cancel.wait(watch.instant(until), heeds_cancellation, is_ready);
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        state::realtime_ns()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) {
+        entropy::fill(into);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(listener) = &mut self.on_output {
+            listener(stream, bytes);
+        }
+    }
+
+    /// What reads it cannot be stopped: it is left behind, on its thread.
+    fn stdin<M: LinearMemory + ?Sized>(
+        ctx: &mut ExecutionCtx,
+        fuel_left: u64,
+        memory: &mut M,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let Some(source) = ctx.platform.stdin.take() else { return Ok(None) };
+        let (sender, read) = mpsc::sync_channel(1);
+        let reader = thread::Builder::new().name("stdin".into());
+        if reader.spawn(move || sender.send(source())).is_err() {
+            return Ok(None);
+        }
+        loop {
+            match read.try_recv() {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(TryRecvError::Disconnected) => return Ok(None),
+                Err(TryRecvError::Empty) => {}
+            }
+            if ctx.sleep(STDIN_POLL, fuel_left, memory)? == Woken::Asked {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn fuel_limit(&self, allowed: u64) -> u64 {
+        self.budget.within(allowed)
+    }
+
+    fn used_fuel(&self) -> u64 {
+        self.used_fuel
+    }
+
+    fn spend(&self, fuel: u64) {
+        self.budget.spend(fuel);
+    }
+}

@@ -1,0 +1,134 @@
+//! Calls of tools on threads of their own.
+//!
+//! What holds for every call is `glovebox-core`'s, and happens on the guest's thread. Threads of tools only put their answers down.
+
+use std::sync::Arc;
+
+use glovebox_core::tools::{
+    Done, Failure, QueuedCall, ReadyCall, RunningCall, Start, ToolCalls, ToolRecord, ToolRunner, Turn,
+};
+
+use super::{
+    Account, PendingCalls, ToolCall, ToolThreads, Toolbox,
+    completions::CompletionQueue,
+    pending::Waiting,
+    toolbox::Entry,
+    wait_tracker::WaitTracker,
+    worker::{self, CallStatus, Job},
+};
+use crate::{CancelToken, Limits, events, platform::Stopwatch};
+
+/// The calls of one execution.
+pub(crate) type Calls = ToolCalls<ThreadRunner>;
+
+/// Runs the tools of one execution.
+#[derive(Debug)]
+pub(crate) struct ThreadRunner {
+    toolbox: Arc<Toolbox>,
+    threads: Arc<ToolThreads>,
+    completions: Arc<CompletionQueue>,
+    waits: WaitTracker,
+    session_id: Option<String>,
+    watch: Stopwatch,
+}
+
+/// A call whose handler runs.
+#[derive(Debug)]
+pub(crate) struct ThreadCall {
+    status: Arc<CallStatus>,
+    cancel: CancelToken,
+}
+
+impl ThreadRunner {
+    /// The calls of an execution. `wake`: the execution's token, which whoever waits for an answer waits for. `pending`: where whoever
+    /// steps through it answers.
+    pub(crate) fn calls(
+        toolbox: Arc<Toolbox>,
+        threads: Arc<ToolThreads>,
+        limits: &Limits,
+        session_id: Option<String>,
+        watch: Stopwatch,
+        wake: CancelToken,
+        pending: Option<Arc<PendingCalls>>,
+    ) -> Calls {
+        let account = Arc::new(Account::default());
+        let completions = CompletionQueue::new(wake, Arc::clone(&account), watch);
+        let waits = WaitTracker::new(pending);
+        Calls::new(Self { toolbox, threads, completions, waits, session_id, watch }, account, limits, watch)
+    }
+}
+
+impl ToolRunner for ThreadRunner {
+    type Watch = Stopwatch;
+    type Tool = Arc<Entry>;
+    type Running = ThreadCall;
+    type Wait = Waiting;
+
+    fn tool(&self, name: &str) -> Option<Arc<Entry>> {
+        self.toolbox.get(name).cloned()
+    }
+
+    fn catalogue(&self) -> String {
+        self.toolbox.catalogue()
+    }
+
+    fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, Failure> {
+        let ReadyCall { call: QueuedCall { index, name, tool, arguments, held, .. }, deadline, max_bytes } = ready;
+        let cancel = CancelToken::new();
+        let (session_id, deadline) = (self.session_id.clone(), self.watch.instant(deadline));
+        let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline };
+        let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
+        let job = Job { call, entry: tool, arguments, held, max_bytes, abandoned, pending };
+        let status = worker::start(&self.threads, &self.completions, job)?;
+        Ok(Start::Running(ThreadCall { status, cancel }))
+    }
+
+    /// Beside those that were given up and still run, too.
+    fn turn(&self, next: &QueuedCall<Arc<Entry>>, running: &[RunningCall<ThreadCall>]) -> Result<Turn, Failure> {
+        next.tool.admit(&next.name)?;
+        let running_bytes = running.iter().map(|call| call.running.status.bytes()).sum();
+        self.toolbox.abandoned().admit(&self.session_id, next.held.bytes(), running_bytes)
+    }
+
+    fn answers(&mut self) -> Vec<Done> {
+        self.completions.take()
+    }
+
+    fn has_answer(&self) -> bool {
+        self.completions.has_answer()
+    }
+
+    fn cancel(&self, running: &ThreadCall) {
+        running.cancel.cancel();
+    }
+
+    fn give_up(&self, index: usize, running: &ThreadCall) {
+        running.cancel.cancel();
+        running.status.abandon();
+        if let Some(pending) = self.waits.pending() {
+            pending.withdraw(index);
+        }
+    }
+
+    /// Tells whoever steps through the execution, and for which calls of the caller's the guest waits.
+    fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
+        let calls = running.iter().filter(|call| call.running.status.is_the_callers());
+        self.waits.begin_wait(is_look, calls.map(|call| call.index))
+    }
+
+    fn end_wait(&mut self) {
+        self.waits.stop_looking();
+    }
+
+    fn began(&self, name: &str, index: usize) {
+        events::tool_start(self.session_id.as_deref(), name, index);
+    }
+
+    fn ended(&self, record: &ToolRecord, index: usize) {
+        events::tool_complete(self.session_id.as_deref(), record, index);
+    }
+
+    fn refused(&self, count: u64) {
+        events::tools_refused(self.session_id.as_deref(), count);
+    }
+}
