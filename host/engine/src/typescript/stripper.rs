@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    Stripped, Wrong,
+    Strip, Stripped, Wrong,
     glue::{self, Glue},
     values::{Misuse, Value},
 };
@@ -27,18 +27,6 @@ const TOOL: &str = "typescript";
 
 /// The stripper, ready to be called.
 pub(crate) struct Stripper(InstancePre<Glue>);
-
-/// One script, and what its types may cost.
-pub(crate) struct Strip<'a> {
-    pub(crate) source: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) kind: SourceKind,
-    pub(crate) fuel: u64,
-    pub(crate) memory_bytes: u64,
-    pub(crate) timeout_ms: u64,
-    /// Its clock, and who may cancel it.
-    pub(crate) ctx: ExecutionCtx,
-}
 
 impl Inner {
     /// The stripper: fetched, compiled and loaded where that has not been done before.
