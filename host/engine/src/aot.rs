@@ -19,13 +19,13 @@
 //! What is left is a disk that changes bytes by itself, which `glovebox doctor` finds, and code that runs as this user.
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
 
+use std::fs::File;
 #[cfg(feature = "component")]
 use std::{
     io::Read,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
-use std::fs::File;
 
 #[cfg(feature = "component")]
 use wasmtime::component::Component;

@@ -17,7 +17,12 @@ use wasmtime::Linker;
 
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, PoolConfig, config, imports,
-    packages::{self, SharedPackages}, runtime::Runtime, stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads,
+    packages::{self, SharedPackages},
+    runtime::Runtime,
+    stack::Stacks,
+    state::State,
+    ticker::Ticker,
+    tools::ToolThreads,
     typescript::Stripper,
 };
 
