@@ -12,7 +12,6 @@ use crate::{
     Outcome, Resource, RuntimeError, SourceKind, TrapKind, aot,
     engine::{Inner, compile_digest},
     load::WASMTIME,
-    platform::ExecutionCtx,
     trap::{Ended, classify},
 };
 

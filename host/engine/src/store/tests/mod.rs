@@ -14,6 +14,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 use crate::Language;
+use crate::Timestamp;
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::Timestamp;
 
 /// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds, each state as many hundred bytes as its number says.
 fn five() -> Fixture {
