@@ -19,14 +19,17 @@
 //! What is left is a disk that changes bytes by itself, which `glovebox doctor` finds, and code that runs as this user.
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
 
+use std::fs::File;
+#[cfg(feature = "component")]
 use std::{
-    fs::File,
     io::Read,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
 
-use wasmtime::{Engine, Module, component::Component};
+#[cfg(feature = "component")]
+use wasmtime::component::Component;
+use wasmtime::{Engine, Module};
 
 /// Compiles a module ahead of time.
 pub(crate) fn compile(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>> {
@@ -40,11 +43,13 @@ pub(crate) fn load(engine: &Engine, file: File) -> wasmtime::Result<Module> {
 }
 
 /// Compiles a component ahead of time.
+#[cfg(feature = "component")]
 pub(crate) fn compile_component(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>> {
     engine.precompile_component(wasm)
 }
 
 /// Maps a file that [`compile_component`] made and the cache vouches for.
+#[cfg(feature = "component")]
 pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Result<Component> {
     let path = path_of(&file);
     if path.exists() {
@@ -59,11 +64,12 @@ pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Resul
 }
 
 /// A path that leads to an open file itself. Wasmtime maps a module from a handle, but a component only from a path.
+#[cfg(feature = "component")]
 fn path_of(file: &File) -> PathBuf {
     Path::new("/dev/fd").join(file.as_raw_fd().to_string())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "component"))]
 mod tests {
     use std::{fs, io::Write as _};
 

@@ -77,10 +77,11 @@ impl fmt::Debug for EngineConfig {
 pub enum Packages {
     /// The pinned ones: pip downloads their wheels when a Python runtime is first used. They are imported at preparation, so that
     /// importing them costs a script next to nothing.
-    #[default]
+    #[cfg_attr(feature = "packages", default)]
     Bundled,
     /// None, as a portable provider has it: Python scripts find no packages, and what JavaScript uses of Node's modules is compiled when a
-    /// script first uses it, and paid by the script.
+    /// script first uses it, and paid by the script. The default in a build without the feature `packages`.
+    #[cfg_attr(not(feature = "packages"), default)]
     None,
 }
 

@@ -10,14 +10,19 @@ use std::{
 
 use glovebox_core::session::SessionLedger;
 use glovebox_runtimes::{
-    CacheDir, Digest, Manifest, OwnPackages, PackageList, Progress, Runtimes,
+    CacheDir, Digest, Manifest, Progress, Runtimes,
     guard::{Guard, Guarded},
 };
 use wasmtime::Linker;
 
 use crate::{
-    CacheLimits, EngineConfig, EngineError, ExecuteError, Packages, PoolConfig, config, imports,
-    packages::SharedPackages, runtime::Runtime, stack::Stacks, state::State, ticker::Ticker, tools::ToolThreads,
+    CacheLimits, EngineConfig, EngineError, ExecuteError, PoolConfig, config, imports,
+    packages::{self, SharedPackages},
+    runtime::Runtime,
+    stack::Stacks,
+    state::State,
+    ticker::Ticker,
+    tools::ToolThreads,
     typescript::Stripper,
 };
 
@@ -81,15 +86,7 @@ impl Engine {
             None => CacheDir::open(path)?,
         };
         let runtimes = Runtimes::new(Manifest::builtin()?, cache);
-        let (runtimes, packages) = match config.packages {
-            Packages::Bundled => {
-                let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
-                let own = config.own_packages.as_deref().map(OwnPackages::open).transpose()?;
-                let packages = SharedPackages::new(Arc::clone(&runtimes), own);
-                (runtimes, Some(packages))
-            }
-            Packages::None => (Arc::new(runtimes), None),
-        };
+        let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
         Ok(Self(Arc::new(Inner {
             wasmtime,
             linker,

@@ -22,6 +22,12 @@ pub enum EngineError {
     /// The list of runtimes is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// What the settings ask for is not in this build.
+    #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
+    NotBuilt {
+        /// The feature of this crate.
+        feature: &'static str,
+    },
 }
 
 /// A runtime could not be had.
@@ -67,6 +73,12 @@ pub enum RuntimeError {
     /// The operating system gave no stack to run on.
     #[error("no stack to run a guest on")]
     Stack(#[source] io::Error),
+    /// It takes something that is not in this build.
+    #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
+    NotBuilt {
+        /// The feature of this crate.
+        feature: &'static str,
+    },
 }
 
 /// A sandbox could not be built.

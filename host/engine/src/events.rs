@@ -20,7 +20,9 @@ use std::error::Error;
 use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Limits, Outcome, PruneReport, Pruned, Resource, SessionId, ToolRecord, runtime::Runtime};
+use crate::{Execution, Limits, Outcome, Resource, ToolRecord, runtime::Runtime};
+#[cfg(feature = "store")]
+use crate::{PruneReport, Pruned, SessionId};
 
 pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -117,11 +119,13 @@ pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[Sec
 }
 
 /// What becomes of a kept session.
+#[cfg(feature = "store")]
 pub(crate) fn session(message: &'static str, id: &SessionId) {
     tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
 }
 
 /// A session that was pruned, or would be.
+#[cfg(feature = "store")]
 pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
     tracing::info!(
         target: "glovebox",
@@ -133,6 +137,7 @@ pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
     );
 }
 
+#[cfg(feature = "store")]
 pub(crate) fn prune_complete(report: &PruneReport) {
     tracing::info!(
         target: "glovebox",

@@ -14,10 +14,10 @@ use glovebox_runtimes::{
 };
 
 use super::{
-    SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, Timestamp,
+    SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession,
     record::{MAX_HEAD_BYTES, head, read_head},
 };
-use crate::Limits;
+use crate::{Limits, Timestamp};
 
 /// The ending of a kept session's file.
 const ENDING: &str = ".session";

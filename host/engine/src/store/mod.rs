@@ -7,7 +7,6 @@ mod prune;
 mod record;
 #[cfg(test)]
 mod tests;
-mod timestamp;
 
 pub use directory::DirectoryStore;
 pub use error::StoreError;
@@ -15,7 +14,6 @@ pub use id::{SessionId, SessionIdError};
 pub use prune::{Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
 pub(crate) use record::MAX_WORKSPACE_BYTES;
 pub use record::{SessionRecord, StoredEntry, StoredSession};
-pub use timestamp::{Timestamp, TimestampError};
 
 use std::{any::Any, fmt};
 

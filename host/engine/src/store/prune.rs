@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use super::{SessionId, SessionStore, StoreError, StoredEntry, Timestamp};
+use super::{SessionId, SessionStore, StoreError, StoredEntry};
+use crate::Timestamp;
 use crate::events;
 
 /// Which sessions to remove: those over any of the limits that are set. Default: none.

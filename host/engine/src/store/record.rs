@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{SessionId, Timestamp};
+use super::SessionId;
 use crate::Language;
+use crate::Timestamp;
 
 /// What a store says about a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

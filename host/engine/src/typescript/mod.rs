@@ -5,15 +5,23 @@
 //! WebAssembly module, pinned and fetched as the interpreters are, in an instance of its own for each script. It is given what the script
 //! is given: its fuel, its time, its memory, and the stack of a guest. What of it a script's types cost is on the script's bill.
 
+#[cfg(feature = "typescript")]
 mod glue;
+#[cfg(feature = "typescript")]
 mod stripper;
+#[cfg(feature = "typescript")]
 mod values;
+#[cfg(not(feature = "typescript"))]
+mod without;
 
 use glovebox_interpreters::Diagnostic;
 
-use crate::{Outcome, RaisedOutcome, SourceKind};
+use crate::{Outcome, RaisedOutcome, SourceKind, current::Run};
 
-pub(crate) use stripper::{Strip, Stripper};
+#[cfg(feature = "typescript")]
+pub(crate) use stripper::Stripper;
+#[cfg(not(feature = "typescript"))]
+pub(crate) use without::Stripper;
 
 /// A longer message is cut: names in it are the script's.
 const MAX_MESSAGE_CHARS: usize = 1_000;
@@ -28,6 +36,18 @@ pub(crate) fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
         _ => return None,
     };
     Some(if kind == SourceKind::Detect { own } else { kind })
+}
+
+/// One script, and what its types may cost.
+pub(crate) struct Strip<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) kind: SourceKind,
+    pub(crate) fuel: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) timeout_ms: u64,
+    /// Its clock, and who may cancel it.
+    pub(crate) run: Run,
 }
 
 /// What came of a script's types.

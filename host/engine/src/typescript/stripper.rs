@@ -10,14 +10,13 @@ use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
 use crate::{
     Outcome, Resource, RuntimeError, SourceKind, TrapKind, aot,
-    current::Run,
     engine::{Inner, compile_digest},
     load::WASMTIME,
     trap::{Ended, classify},
 };
 
 use super::{
-    Stripped, Wrong,
+    Strip, Stripped, Wrong,
     glue::{self, Glue},
     values::{Misuse, Value},
 };
@@ -27,18 +26,6 @@ const TOOL: &str = "typescript";
 
 /// The stripper, ready to be called.
 pub(crate) struct Stripper(InstancePre<Glue>);
-
-/// One script, and what its types may cost.
-pub(crate) struct Strip<'a> {
-    pub(crate) source: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) kind: SourceKind,
-    pub(crate) fuel: u64,
-    pub(crate) memory_bytes: u64,
-    pub(crate) timeout_ms: u64,
-    /// Its clock, and who may cancel it.
-    pub(crate) run: Run,
-}
 
 impl Inner {
     /// The stripper: fetched, compiled and loaded where that has not been done before.

@@ -13,7 +13,7 @@ use std::{
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::Language;
+use crate::{Language, Timestamp};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

@@ -1,11 +1,16 @@
-//! Python's packages, for all guests of an engine.
+//! The pinned packages, and the user's own.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use glovebox_core::{Library, LibraryFiles};
 use glovebox_interpreters::EMBEDDED_PACKAGES;
-use glovebox_runtimes::{Digest, OwnPackages, PackageError, Runtimes};
+use glovebox_runtimes::{Digest, OwnPackages, PackageError, PackageList, Runtimes};
 use glovebox_vfs::{MountSource, SourceError};
+
+use crate::{EngineError, Packages};
 
 /// What is mounted at `/app/site-packages`, unpacked when a guest first looks into it.
 #[derive(Clone)]
@@ -46,13 +51,23 @@ impl LibraryFiles for Given {
     }
 }
 
-impl SharedPackages {
-    /// The bundled packages, and those of the user's own, which are not part of images.
-    pub(crate) fn new(runtimes: Arc<Runtimes>, own: Option<OwnPackages>) -> Self {
-        let files = Files { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
-        Self { runtimes, source: Arc::new(Library(files)) }
+/// The runtimes with the packages that were asked for: those of the user's own, in a directory, are not part of images.
+pub(crate) fn open(
+    runtimes: Runtimes,
+    packages: Packages,
+    own: Option<&Path>,
+) -> Result<(Arc<Runtimes>, Option<SharedPackages>), EngineError> {
+    if packages == Packages::None {
+        return Ok((Arc::new(runtimes), None));
     }
+    let runtimes = Arc::new(runtimes.with_packages(PackageList::builtin()?));
+    let own = own.map(OwnPackages::open).transpose()?;
+    let files = Files { runtimes: Arc::clone(&runtimes), own, unpacked: OnceLock::new() };
+    let packages = SharedPackages { runtimes: Arc::clone(&runtimes), source: Arc::new(Library(files)) };
+    Ok((runtimes, Some(packages)))
+}
 
+impl SharedPackages {
     /// To be mounted.
     pub(crate) fn source(&self) -> Arc<dyn MountSource> {
         Arc::clone(&self.source) as _
