@@ -72,6 +72,12 @@ fn loaded() -> &'static Loaded {
     })
 }
 
+/// The puppet for another engine: a component that imports every function.
+#[must_use]
+pub fn component_of_all(engine: &Engine) -> Component {
+    Component::new(engine, &loaded().model.component).unwrap()
+}
+
 impl Puppet {
     /// A puppet with its own sandbox.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The sandbox of one store.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use wasmtime::component::{Resource, ResourceTable};
 
@@ -29,6 +29,17 @@ pub struct SandboxCtx {
     table: ResourceTable,
     /// Those used last, the last one in front.
     sandboxes: Vec<Made>,
+    place: Place,
+}
+
+/// Where the table and the sandboxes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    /// With a call that is awaited, or was given up.
+    Lent,
+    /// Here, until the call has returned: the context that lent them is the store's.
+    Borrowed,
 }
 
 /// A sandbox, and what was asked for.
@@ -64,7 +75,9 @@ impl fmt::Debug for SandboxCtx {
 
 impl Drop for SandboxCtx {
     fn drop(&mut self) {
-        self.cancel.cancel();
+        if self.place != Place::Borrowed {
+            self.cancel.cancel();
+        }
     }
 }
 
@@ -74,7 +87,47 @@ impl SandboxCtx {
         let mut random = [0; 16];
         entropy::fill(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
-        Self { host, meter, cancel: CancelToken::new(), id, table: ResourceTable::new(), sandboxes: Vec::new() }
+        Self {
+            host,
+            meter,
+            cancel: CancelToken::new(),
+            id,
+            table: ResourceTable::new(),
+            sandboxes: Vec::new(),
+            place: Place::Here,
+        }
+    }
+
+    /// Lends what the component has opened to a call on another thread.
+    pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
+        self.here()?;
+        self.place = Place::Lent;
+        Ok(Self {
+            host: self.host.clone(),
+            meter: Arc::clone(&self.meter),
+            cancel: self.cancel.clone(),
+            id: self.id.clone(),
+            table: mem::take(&mut self.table),
+            sandboxes: mem::take(&mut self.sandboxes),
+            place: Place::Borrowed,
+        })
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn take_back(&mut self, mut lent: Self) {
+        mem::swap(&mut self.table, &mut lent.table);
+        mem::swap(&mut self.sandboxes, &mut lent.sandboxes);
+        self.place = Place::Here;
+    }
+
+    /// The context, unless a call that was given up has all of it.
+    pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
+        match self.place {
+            Place::Lent => {
+                Err(wasmtime::Error::msg("a call into the sandbox was given up, and its store's sandbox with it"))
+            }
+            Place::Here | Place::Borrowed => Ok(self),
+        }
     }
 
     /// Which sandbox it is, 128 random bits in hexadecimal: what log events, and [`ToolCall`](crate::ToolCall)s of its scripts, have

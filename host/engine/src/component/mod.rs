@@ -35,7 +35,8 @@
 //! * [`SandboxCtx`]: the sandbox of one store. It owns what its component opened: no other store reaches it, and dropping it
 //!   cancels and frees all of it.
 //! * [`Quotas`]: what one store's component may use in all, whatever its policies say. [`Usage`]: what it has used.
-//! * [`add_to_linker`]: the interfaces `types`, `sandbox` and `tools`, for stores whose data is a [`SandboxView`].
+//! * [`add_to_linker`]: the interfaces `types`, `sandbox` and `tools`, for stores whose data is a [`SandboxView`];
+//!   [`add_to_linker_async`]: the same for stores that are called asynchronously.
 //!
 //! # What the embedder has to bound
 //!
@@ -44,9 +45,11 @@
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) says how many bytes one call may hand to the host; see
 //!   [`LIFT_BYTES`].
-//! * A call into the sandbox blocks its thread for as long as the script runs: `limits.timeout_ms` bounds that, and
-//!   [`SandboxCtx::cancel_token`] ends it from another thread. The embedder's epochs and fuel do not count meanwhile.
+//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless it came through
+//!   [`add_to_linker_async`]: `limits.timeout_ms` bounds that, and [`SandboxCtx::cancel_token`] ends it from another thread. The
+//!   embedder's epochs and fuel do not count meanwhile.
 
+mod async_linker;
 mod bindings;
 mod blob;
 mod caller_tools;
@@ -61,6 +64,7 @@ mod quotas;
 mod sandbox;
 mod session;
 mod started;
+mod thread_call;
 mod tools;
 
 #[cfg(test)]
@@ -89,7 +93,7 @@ pub const LIFT_BYTES: usize = 32 << 20;
 /// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.1.0` to a linker.
 ///
 /// The functions are synchronous: they work in stores that are called synchronously and in those that are called
-/// asynchronously, and block the thread that calls either way.
+/// asynchronously, and block the thread that calls either way. A host on an asynchronous runtime takes [`add_to_linker_async`].
 ///
 /// # Errors
 /// When the linker has one of these interfaces already.
@@ -97,4 +101,19 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
     wit::types::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     wit::sandbox::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
+}
+
+/// As [`add_to_linker`], for stores that are called asynchronously, on any runtime: what runs a script or may wait for one does so on a
+/// thread of its own, and the thread that calls is free meanwhile. Instances of such a linker are made and called by Wasmtime's functions
+/// that end in `_async`.
+///
+/// A call that is dropped before it has returned cancels what it runs, and takes the sandbox of its store with it: whatever the store's
+/// components ask of it later is a trap. As many threads run at once as calls are awaited.
+///
+/// # Errors
+/// When the linker has one of these interfaces already.
+pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    wit::types::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
+    async_linker::add_sandbox(linker)?;
+    async_linker::add_tools(linker)
 }

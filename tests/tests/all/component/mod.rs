@@ -1,5 +1,7 @@
 //! The sandbox in an embedder's own Wasmtime.
 
+mod awaited;
+
 use std::{
     path::Path,
     pin::pin,
@@ -87,11 +89,15 @@ struct Embedder {
 
 impl Embedder {
     fn new() -> Self {
+        Self::with(add_to_linker, SandboxHost::builder(engine()).build().unwrap())
+    }
+
+    fn with(add: fn(&mut Linker<State>) -> wasmtime::Result<()>, host: SandboxHost) -> Self {
         let wasmtime = Engine::default();
         let mut linker = Linker::new(&wasmtime);
-        add_to_linker::<State>(&mut linker).unwrap();
+        add(&mut linker).unwrap();
         let app = Component::new(&wasmtime, app()).unwrap();
-        Self { wasmtime, linker, app, host: SandboxHost::builder(engine()).build().unwrap() }
+        Self { wasmtime, linker, app, host }
     }
 
     fn store(&self) -> Store<State> {

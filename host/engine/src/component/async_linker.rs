@@ -1,0 +1,196 @@
+//! The interfaces for stores that are called asynchronously. What runs a script, or may wait for one, does so on a thread of its own, so
+//! that the store's thread is free meanwhile; what only looks is done at once.
+
+use wasmtime::{
+    StoreContextMut,
+    component::{ComponentNamedList, ComponentType, Lift, Linker, LinkerInstance, Lower, Resource, ResourceType},
+};
+
+use super::{
+    SandboxCtx, SandboxView,
+    blob::Bytes,
+    error::Failure,
+    files::Snapshot,
+    kept::KeptSession,
+    started::Stepped,
+    thread_call::on_thread,
+    wit::{
+        sandbox::{Host, HostBlob, HostFiles, HostSession, HostStarted},
+        tools,
+        types::SandboxError,
+    },
+};
+
+const SANDBOX: &str = "glovebox:sandbox/sandbox@0.1.0";
+const TOOLS: &str = "glovebox:sandbox/tools@0.1.0";
+
+/// One interface of a linker.
+struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
+
+/// What a component is told.
+fn told<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, SandboxError>> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Failure::Told(error)) => Ok(Err(error)),
+        Err(Failure::Trap(trap)) => Err(trap),
+    }
+}
+
+impl<T: SandboxView + 'static> Interface<'_, T> {
+    /// A function that has an error to tell, done on a thread of its own.
+    fn awaited<P, R>(
+        &mut self,
+        name: &str,
+        work: impl Fn(&mut SandboxCtx, P) -> Result<R, Failure> + Copy + Send + Sync + 'static,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + 'static,
+        R: ComponentType + Lower + Send + 'static,
+    {
+        self.0.func_wrap_async(name, move |mut store: StoreContextMut<'_, T>, parameters: P| {
+            Box::new(async move { Ok((told(on_thread(&mut store, move |ctx| work(ctx, parameters)).await?)?,)) })
+        })
+    }
+
+    /// A function that has an error to tell, done at once.
+    fn at_once<P, R>(
+        &mut self,
+        name: &str,
+        work: impl Fn(&mut SandboxCtx, P) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + 'static,
+        R: ComponentType + Lower + 'static,
+    {
+        self.looks(name, move |ctx, parameters| told(work(ctx, parameters)))
+    }
+
+    /// A function that has no error to tell, done at once.
+    fn looks<P, R>(
+        &mut self,
+        name: &str,
+        work: impl Fn(&mut SandboxCtx, P) -> wasmtime::Result<R> + Send + Sync + 'static,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + 'static,
+        R: ComponentType + Lower + 'static,
+    {
+        self.0.func_wrap(name, move |mut store: StoreContextMut<'_, T>, parameters: P| {
+            Ok((work(store.data_mut().sandbox().here()?, parameters)?,))
+        })
+    }
+
+    /// A resource whose end is done with at once.
+    fn resource<R: 'static>(
+        &mut self,
+        name: &str,
+        end: impl Fn(&mut SandboxCtx, Resource<R>) -> wasmtime::Result<()> + Send + Sync + 'static,
+    ) -> wasmtime::Result<()> {
+        self.0.resource(name, ResourceType::host::<R>(), move |mut store, rep| {
+            end(store.data_mut().sandbox().here()?, Resource::new_own(rep))
+        })
+    }
+
+    /// A resource in which something may run that ends first, on a thread of its own.
+    fn awaited_resource<R: 'static>(
+        &mut self,
+        name: &str,
+        end: impl Fn(&mut SandboxCtx, Resource<R>) -> wasmtime::Result<()> + Copy + Send + Sync + 'static,
+    ) -> wasmtime::Result<()> {
+        self.0.resource_async(name, ResourceType::host::<R>(), move |mut store, rep| {
+            Box::new(async move { on_thread(&mut store, move |ctx| end(ctx, Resource::new_own(rep))).await? })
+        })
+    }
+}
+
+/// Adds interface `sandbox`.
+pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    let mut of = Interface(linker.instance(SANDBOX)?);
+    of.looks("info", |ctx, ()| Host::info(ctx))?;
+    of.looks("default-policy", |ctx, ()| Host::default_policy(ctx))?;
+    of.awaited("execute", |ctx, (runtime, request, policy)| Host::execute(ctx, runtime, request, policy))?;
+    of.awaited("validate", |ctx, (runtime, request, policy)| Host::validate(ctx, runtime, request, policy))?;
+    of.awaited("start", |ctx, (runtime, request, policy, tools)| Host::start(ctx, runtime, request, policy, tools))?;
+    add_started(&mut of)?;
+    add_session(&mut of)?;
+    add_session_files(&mut of)?;
+    add_files(&mut of)?;
+    add_blob(&mut of)
+}
+
+fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
+    of.awaited_resource::<Stepped>("started", HostStarted::drop)?;
+    of.awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
+        HostStarted::continue_(ctx, it, answers, wait_ms)
+    })?;
+    of.looks("[method]started.read-output", |ctx, (it, stream, offset, len)| {
+        HostStarted::read_output(ctx, it, stream, offset, len)
+    })?;
+    of.at_once("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
+    of.looks("[method]started.cancel", |ctx, (it,)| HostStarted::cancel(ctx, it))
+}
+
+fn add_session<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
+    of.awaited_resource::<KeptSession>("session", HostSession::drop)?;
+    of.awaited("[static]session.open", |ctx, (runtime, policy, options)| {
+        HostSession::open(ctx, runtime, policy, options)
+    })?;
+    of.awaited("[static]session.resume", |ctx, (runtime, state, policy, options)| {
+        HostSession::resume(ctx, runtime, state, policy, options)
+    })?;
+    of.looks("[method]session.id", |ctx, (it,)| HostSession::id(ctx, it))?;
+    of.looks("[method]session.info", |ctx, (it,)| HostSession::info(ctx, it))?;
+    of.awaited("[method]session.execute", |ctx, (it, request)| HostSession::execute(ctx, it, request))?;
+    of.awaited("[method]session.start", |ctx, (it, request)| HostSession::start(ctx, it, request))?;
+    of.awaited("[method]session.get-variable", |ctx, (it, name)| HostSession::get_variable(ctx, it, name))?;
+    of.awaited("[method]session.set-variable", |ctx, (it, name, json)| HostSession::set_variable(ctx, it, name, json))?;
+    of.awaited("[method]session.fork", |ctx, (it,)| HostSession::fork(ctx, it))?;
+    of.awaited("[method]session.checkpoint", |ctx, (it,)| HostSession::checkpoint(ctx, it))?;
+    of.awaited("[method]session.checkpoints", |ctx, (it,)| HostSession::checkpoints(ctx, it))?;
+    of.awaited("[method]session.undo", |ctx, (it,)| HostSession::undo(ctx, it))?;
+    of.awaited("[method]session.undo-to", |ctx, (it, id)| HostSession::undo_to(ctx, it, id))?;
+    of.awaited("[method]session.hibernate", |ctx, (it,)| HostSession::hibernate(ctx, it))?;
+    of.awaited("[method]session.close", |ctx, (it,)| HostSession::close(ctx, it))
+}
+
+fn add_session_files<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
+    of.awaited("[method]session.files", |ctx, (it,)| HostSession::files(ctx, it))?;
+    of.awaited("[method]session.write-file", |ctx, (it, path, bytes, if_exists)| {
+        HostSession::write_file(ctx, it, path, bytes, if_exists)
+    })?;
+    of.awaited("[method]session.write-file-from", |ctx, (it, path, contents, if_exists)| {
+        HostSession::write_file_from(ctx, it, path, contents, if_exists)
+    })?;
+    of.awaited("[method]session.rename-file", |ctx, (it, from, to, if_exists)| {
+        HostSession::rename_file(ctx, it, from, to, if_exists)
+    })?;
+    of.awaited("[method]session.delete-file", |ctx, (it, path, recursive)| {
+        HostSession::delete_file(ctx, it, path, recursive)
+    })
+}
+
+fn add_files<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
+    of.resource::<Snapshot>("files", HostFiles::drop)?;
+    of.at_once("[method]files.list", |ctx, (it, pattern)| HostFiles::list(ctx, it, pattern))?;
+    of.at_once("[method]files.stat", |ctx, (it, path)| HostFiles::stat(ctx, it, path))?;
+    of.at_once("[method]files.read", |ctx, (it, path, offset, len)| HostFiles::read(ctx, it, path, offset, len))
+}
+
+fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
+    of.resource::<Bytes>("blob", HostBlob::drop)?;
+    of.looks("[constructor]blob", |ctx, ()| HostBlob::new(ctx))?;
+    of.at_once("[method]blob.append", |ctx, (it, bytes)| HostBlob::append(ctx, it, bytes))?;
+    of.looks("[method]blob.size", |ctx, (it,)| HostBlob::size(ctx, it))?;
+    of.looks("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
+}
+
+/// Adds interface `tools`.
+pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    let mut of = Interface(linker.instance(TOOLS)?);
+    of.looks("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;
+    of.0.func_wrap_async("call", |mut store: StoreContextMut<'_, T>, (name, arguments): (String, String)| {
+        Box::new(
+            async move { Ok((on_thread(&mut store, move |ctx| tools::Host::call(ctx, name, arguments)).await??,)) },
+        )
+    })
+}

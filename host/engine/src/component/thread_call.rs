@@ -1,0 +1,127 @@
+//! A call into the sandbox on a thread of its own, while the store's thread does something else.
+
+use std::{
+    future::Future,
+    panic::{self, AssertUnwindSafe},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    thread,
+};
+
+use wasmtime::StoreContextMut;
+
+use super::{SandboxCtx, SandboxView};
+use crate::CancelToken;
+
+/// The stack of a call's thread: schemas and arguments of a component's tools are nested, and checked on it. Guests have stacks of their
+/// own. Only what is touched of it takes memory.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Does `work` with the store's sandbox on a thread of its own. Dropped before it has returned, it cancels what runs, and the sandbox is
+/// gone with the thread.
+///
+/// # Errors
+/// Where there is no thread to be had, or an earlier call was given up.
+pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
+    store: &mut StoreContextMut<'_, T>,
+    work: impl FnOnce(&mut SandboxCtx) -> R + Send + 'static,
+) -> wasmtime::Result<R> {
+    let ctx = store.data_mut().sandbox();
+    let cancel = ctx.cancel_token();
+    let shared = Arc::new(Shared(Mutex::new(State::new(ctx.lend()?))));
+    let there = Arc::clone(&shared);
+    let spawned =
+        thread::Builder::new().name("glovebox-call".into()).stack_size(STACK_BYTES).spawn(move || there.run(work));
+    if let Err(error) = spawned {
+        let lent = shared.state().begins.take();
+        if let Some(lent) = lent {
+            ctx.take_back(lent);
+        }
+        return Err(wasmtime::Error::new(error).context("no thread for a call into the sandbox"));
+    }
+    let (lent, result) = ThreadCall { shared, cancel, is_over: false }.await;
+    store.data_mut().sandbox().take_back(lent);
+    match result {
+        Ok(result) => Ok(result),
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}
+
+/// The sandbox that was lent, and what the work gave, or the payload of its panic.
+type End<R> = (SandboxCtx, thread::Result<R>);
+
+/// What the thread and whoever awaits it have in common.
+struct Shared<R>(Mutex<State<R>>);
+
+struct State<R> {
+    /// What is lent, until the thread has begun.
+    begins: Option<SandboxCtx>,
+    /// Told of the end.
+    waker: Option<Waker>,
+    end: Option<End<R>>,
+    /// Nobody awaits it any longer.
+    is_given_up: bool,
+}
+
+impl<R> State<R> {
+    fn new(lent: SandboxCtx) -> Self {
+        Self { begins: Some(lent), waker: None, end: None, is_given_up: false }
+    }
+}
+
+impl<R> Shared<R> {
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the thread does. What it was lent is let go of by it alone where nobody awaits it any longer, since that may take time.
+    fn run(&self, work: impl FnOnce(&mut SandboxCtx) -> R) {
+        let Some(mut lent) = self.state().begins.take() else { return };
+        if self.state().is_given_up {
+            return;
+        }
+        let result = panic::catch_unwind(AssertUnwindSafe(|| work(&mut lent)));
+        let mut state = self.state();
+        if state.is_given_up {
+            return;
+        }
+        state.end = Some((lent, result));
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// The end of a call on its thread.
+struct ThreadCall<R> {
+    shared: Arc<Shared<R>>,
+    cancel: CancelToken,
+    is_over: bool,
+}
+
+impl<R> Future for ThreadCall<R> {
+    type Output = End<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.shared.state();
+        let Some(end) = state.end.take() else {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        drop(state);
+        self.is_over = true;
+        Poll::Ready(end)
+    }
+}
+
+impl<R> Drop for ThreadCall<R> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.cancel.cancel();
+            self.shared.state().is_given_up = true;
+        }
+    }
+}

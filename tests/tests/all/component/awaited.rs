@@ -1,0 +1,157 @@
+//! The sandbox in an embedder that awaits it, on one thread.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, Barrier, Mutex, mpsc},
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use glovebox::{
+    Tool,
+    component::{Quotas, SandboxCtx, SandboxHost, add_to_linker_async},
+};
+use glovebox_tests::{engine, puppet};
+use serde_json::json;
+use wasmtime::component::{Linker, TypedFunc};
+
+use super::{Embedder, State};
+
+/// No test fails because the machine is slow.
+const LONG: Duration = Duration::from_secs(60);
+
+type Completes = TypedFunc<(String,), (bool,)>;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn embedder(host: SandboxHost) -> Embedder {
+    Embedder::with(add_to_linker_async, host)
+}
+
+async fn instance(embedder: &Embedder, store: &mut wasmtime::Store<State>) -> Completes {
+    let instance = embedder.linker.instantiate_async(&mut *store, &embedder.app).await.unwrap();
+    instance.get_typed_func(store, "completes").unwrap()
+}
+
+#[test]
+fn it_has_every_function_of_the_contract() {
+    let wasmtime = wasmtime::Engine::default();
+    let mut linker = Linker::<SandboxCtx>::new(&wasmtime);
+    add_to_linker_async(&mut linker).unwrap();
+    linker.instantiate_pre(&puppet::component_of_all(&wasmtime)).unwrap();
+}
+
+#[test]
+fn two_scripts_run_at_once_on_a_runtime_of_one_thread() {
+    // Each waits in its script until the other is there.
+    let met = Arc::new(Barrier::new(2));
+    let tool = Tool::new("meet", "Waits for the other.").handler(move |_, _| {
+        met.wait();
+        Ok(json!(null))
+    });
+    let embedder = embedder(SandboxHost::builder(engine()).tool(tool).build().unwrap());
+    let runtime = runtime();
+    let embedder = Arc::new(embedder);
+    let tasks = [1, 2].map(|_| {
+        let embedder = Arc::clone(&embedder);
+        runtime.spawn(async move {
+            let mut store = embedder.store();
+            let completes = instance(&embedder, &mut store).await;
+            completes.call_async(&mut store, ("await tools.meet()".into(),)).await.unwrap()
+        })
+    });
+    runtime.block_on(async {
+        for task in tasks {
+            assert_eq!(tokio::time::timeout(LONG, task).await.unwrap().unwrap(), (true,));
+        }
+    });
+}
+
+#[test]
+fn the_thread_is_free_while_a_script_runs() {
+    let mut policy = glovebox::Policy::default();
+    policy.limits.timeout_ms = 500;
+    policy.limits.fuel = u64::MAX / 4;
+    let embedder = embedder(SandboxHost::builder(engine()).policy(policy).build().unwrap());
+    let runtime = runtime();
+    let ticks = runtime.spawn(async {
+        let (begin, mut longest) = (Instant::now(), Duration::ZERO);
+        while begin.elapsed() < Duration::from_millis(400) {
+            let before = Instant::now();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            longest = longest.max(before.elapsed());
+        }
+        longest
+    });
+    let (completed, longest) = runtime.block_on(async {
+        let mut store = embedder.store();
+        let completes = instance(&embedder, &mut store).await;
+        let (completed,) = completes.call_async(&mut store, ("for (;;);".into(),)).await.unwrap();
+        (completed, ticks.await.unwrap())
+    });
+    assert!(!completed);
+    assert!(longest < Duration::from_millis(350), "a sleep of 5 ms took {longest:?}");
+}
+
+#[test]
+fn a_call_that_is_dropped_cancels_its_script_and_takes_the_sandbox_with_it() {
+    let (enters, entered) = mpsc::channel();
+    let (ends, ended) = mpsc::channel();
+    let ends = Mutex::new(ends);
+    let tool = Tool::new("wait", "Waits until it is cancelled.").handler(move |call, _| {
+        enters.send(()).unwrap();
+        let begin = Instant::now();
+        while !call.cancel.is_cancelled() && begin.elapsed() < LONG {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ends.lock().unwrap().send(call.cancel.is_cancelled()).unwrap();
+        Ok(json!(null))
+    });
+    let embedder = embedder(SandboxHost::builder(engine()).tool(tool).build().unwrap());
+    runtime().block_on(async {
+        let mut store = embedder.store();
+        let completes = instance(&embedder, &mut store).await;
+        {
+            let mut call = pin!(completes.call_async(&mut store, ("await tools.wait()".into(),)));
+            poll_fn(|context| {
+                assert!(call.as_mut().poll(context).is_pending(), "it waits");
+                context.waker().wake_by_ref();
+                if entered.try_recv().is_ok() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        assert!(ended.recv_timeout(LONG).unwrap(), "its tool is told");
+        assert!(store.data().sandbox.cancel_token().is_cancelled());
+        assert_eq!(store.data().sandbox.usage().executions, 1);
+        let again = instance(&embedder, &mut store).await;
+        let trap = again.call_async(&mut store, ("1".into(),)).await.unwrap_err();
+        assert!(format!("{trap:#}").contains("was given up"), "{trap:#}");
+        // Another store's sandbox goes on.
+        let mut other = embedder.store();
+        let completes = instance(&embedder, &mut other).await;
+        assert_eq!(completes.call_async(&mut other, ("1".into(),)).await.unwrap(), (true,));
+    });
+}
+
+#[test]
+fn errors_and_traps_come_as_they_do_without_a_runtime() {
+    let mut quotas = Quotas::default();
+    quotas.executions = 2;
+    let embedder = embedder(SandboxHost::builder(engine()).quotas(quotas).build().unwrap());
+    runtime().block_on(async {
+        let mut store = embedder.store();
+        let completes = instance(&embedder, &mut store).await;
+        for (source, completed) in [("let x = 6 * 7", true), ("throw 1", false), ("1", false)] {
+            assert_eq!(completes.call_async(&mut store, (source.into(),)).await.unwrap(), (completed,), "{source}");
+        }
+        assert_eq!(store.data().sandbox.usage().executions, 2, "the third was over its quota");
+        let instance = embedder.linker.instantiate_async(&mut store, &embedder.app).await.unwrap();
+        let append = instance.get_typed_func::<(u32,), (u64,)>(&mut store, "append").unwrap();
+        assert_eq!(append.call_async(&mut store, (1_000,)).await.unwrap(), (1_000,));
+        let trap = append.call_async(&mut store, (u32::MAX,)).await.unwrap_err();
+        assert!(format!("{trap:#}").contains("out of bounds"), "{trap:#}");
+    });
+}
