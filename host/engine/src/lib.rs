@@ -47,10 +47,7 @@
 //! * Hibernated bytes that somebody else wrote, without a [`SessionKey`]: resuming them is running their code, within your limits.
 //! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
 
-#![allow(
-    clippy::self_named_module_files,
-    reason = "what is left of them goes when the state machine moves to the core"
-)]
+#![allow(clippy::self_named_module_files, reason = "`run.rs` is moved with the run of an execution")]
 #![cfg_attr(
     not(all(feature = "component", feature = "packages", feature = "store", feature = "typescript")),
     allow(dead_code, unused_imports, reason = "what only a feature uses stays where it belongs")
