@@ -11,36 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Expect,
+    Expect, Request,
     step::{Action, CaseTool, Step, StepFile},
 };
-
-/// The requested operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    /// Run the script.
-    #[default]
-    Execute,
-    /// Only parse it.
-    Validate,
-}
-
-/// The request for a script.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Request {
-    /// Execute or validate.
-    pub operation: Operation,
-    /// Standard input; empty if absent.
-    pub stdin: Option<String>,
-    /// The script's file name; the sandbox's default if absent.
-    pub name: Option<String>,
-    /// JavaScript: `detect`, `script` or `module`.
-    pub kind: Option<String>,
-    /// The expected session id of the execution.
-    pub session_id: Option<String>,
-}
 
 /// One case in one language.
 #[derive(Clone, Debug)]
@@ -332,8 +305,8 @@ fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Case, Operation, cases_dir, load_cases};
-    use crate::Action;
+    use super::{Case, cases_dir, load_cases};
+    use crate::{Action, Operation};
 
     /// Every kind of step, and every kind of outcome.
     #[test]

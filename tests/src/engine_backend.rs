@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{
-    Engine, EngineConfig, Execution, FileEntry, Files, Language, Packages, Request, Sandbox, SourceKind, Tool,
-    ToolError,
-};
+use glovebox::{Engine, EngineConfig, FileEntry, Files, Language, Packages, Sandbox, Tool, ToolError};
 
 use crate::{
-    Action, Backend, Case, DiagnosticSeen, Operation, Request as Asked, Step, StepResult,
+    Action, Backend, Case, DiagnosticSeen, Operation, Step, StepResult,
     engine_sessions::EngineSessions,
+    engine_steps::{request, seen},
 };
 
 /// The cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
@@ -204,35 +202,4 @@ fn fresh(sandbox: &Sandbox, step: &Step) -> StepResult {
         ),
         Err(error) => StepResult::Refused(error.to_string()),
     }
-}
-
-pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
-    let mut request = Request::new(source);
-    if let Some(name) = &asked.name {
-        request = request.name(name);
-    }
-    if let Some(stdin) = &asked.stdin {
-        request = request.stdin(stdin.as_bytes());
-    }
-    if let Some(kind) = &asked.kind {
-        request = request.kind(match kind.as_str() {
-            "detect" => SourceKind::Detect,
-            "script" => SourceKind::Script,
-            "module" => SourceKind::Module,
-            other => panic!("`{other}` is no kind of source"),
-        });
-    }
-    if let Some(id) = &asked.session_id {
-        request = request.session_id(id);
-    }
-    request
-}
-
-pub(crate) fn seen(execution: Execution, step: &Step) -> StepResult {
-    let json = serde_json::to_value(&execution).expect("an execution is JSON");
-    let observed = serde_json::from_value(json).expect("it has exactly the names the contract lists");
-    let files = execution.files();
-    let names = step.expect.files.keys();
-    let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();
-    StepResult::Ran { observed: Box::new(observed), files }
 }

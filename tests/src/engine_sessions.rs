@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, error::Error};
 
 use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOptions, Sandbox, Session, SessionOptions};
 
-use crate::{Action, Case, Step, StepResult, engine_backend};
+use crate::{Action, Case, Step, StepResult, engine_steps};
 
 /// The sessions of one case, by the names in its steps.
 pub(crate) struct EngineSessions {
@@ -42,8 +42,8 @@ impl EngineSessions {
         let session = self.sessions.get(&step.session).ok_or("there is no session of this name")?;
         match &step.action {
             Action::Run { source, request } => {
-                let execution: Execution = session.run(engine_backend::request(source, request))?;
-                return Ok(engine_backend::seen(execution, step));
+                let execution: Execution = session.run(engine_steps::request(source, request))?;
+                return Ok(engine_steps::seen(execution, step));
             }
             Action::Get { name } => {
                 let value = session.get_variable(name)?;

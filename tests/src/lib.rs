@@ -29,6 +29,7 @@ pub mod compare;
 pub mod everywhere;
 pub mod fuzz;
 pub mod hostile;
+pub mod imports;
 pub mod model;
 pub mod process;
 pub mod puppet;
@@ -41,16 +42,18 @@ mod check;
 mod component_backend;
 mod engine_backend;
 mod engine_sessions;
+mod engine_steps;
 mod events;
 mod expect;
 mod goldens;
 mod programs;
+mod request;
 mod sandboxes;
 mod scenarios;
 mod step;
 
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
-pub use case::{Case, Operation, Request, cases_dir, load_cases};
+pub use case::{Case, cases_dir, load_cases};
 pub use check::check;
 pub use component_backend::ComponentBackend;
 pub use engine_backend::{EngineBackend, bare_engine, engine, lone_engine, shared_cache_dir};
@@ -61,6 +64,7 @@ pub use programs::{
     build_components, missing_trial, program_path, program_trial, provider_path, trial_with, wasmtime_path,
     whole_matrix,
 };
+pub use request::{Operation, Request};
 pub use sandboxes::{fixed, sandbox, sandbox_on, short, spare_bytes};
 pub use scenarios::{Claims, Scenarios, lost_citations};
 pub use step::{Action, CaseTool, Step};

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
 
-use crate::{Clock, Entropy, Limits, PACKAGES_PATH};
-
-/// 2020-01-01T00:00:00Z: the time at boot. Later than any file time in the binaries, earlier than any run.
-pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
-
-/// The value of the monotonic clock at boot, from which every guest's clock continues.
-pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;
+use crate::{
+    Clock, Entropy, Limits, PACKAGES_PATH,
+    boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS},
+};
 
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";

@@ -24,6 +24,7 @@
 //! types, and the compiler finds what one forgets. [`with_limits!`] does the same for the limits.
 
 mod boot;
+mod boot_time;
 mod call;
 mod duration;
 mod execution;
@@ -46,7 +47,8 @@ mod soft_stop;
 pub mod tools;
 mod value;
 
-pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, WORKSPACE, boot_wasi};
+pub use boot::{GuestWorld, WORKSPACE, boot_wasi};
+pub use boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
 pub use execution::{ExecutionCtx, Platform, Watch, Woken};

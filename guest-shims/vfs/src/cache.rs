@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::inode::InodeId;
+use crate::ids::InodeId;
 
 /// Charged per piece beside its bytes, for the two maps.
 const ENTRY_OVERHEAD_BYTES: u64 = 192;

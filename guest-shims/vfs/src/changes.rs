@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::directory::Entry;
-use crate::inode::{FileKind, InodeId, RootId, join};
+use crate::ids::{FileKind, InodeId, RootId};
+use crate::inode::join;
 use crate::journal::{Journal, Was};
 use crate::mount::SourceStat;
 use crate::vfs::Vfs;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::changes::{Difference, Differences, Node};
 use crate::error::VfsError;
-use crate::inode::{Body, Content, FileKind, InodeId, Name, RootId, SourcePath};
+use crate::ids::{FileKind, InodeId, Name, RootId};
+use crate::inode::{Body, Content, SourcePath};
 use crate::journal::Journal;
 use crate::mount::SourceStat;
 use crate::vfs::{Vfs, root_mut};

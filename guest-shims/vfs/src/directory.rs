@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::VfsError;
-use crate::inode::{FileKind, InodeId, Name};
+use crate::ids::{FileKind, InodeId, Name};
 use crate::mount::SourceStat;
 
 /// One entry as a guest or the embedder sees it.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::charge::workspace_charge;
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, Inode, InodeId, Link, Listed, Name, RootId};
+use crate::ids::{FileKind, InodeId, Name, RootId};
+use crate::inode::{Body, Inode, Link, Listed};
 use crate::journal::Was;
 use crate::limits::entry_charge;
-use crate::quota::workspace_charge;
 use crate::resolve::ResolvedPath;
 use crate::vfs::{Vfs, root_mut};
 

@@ -2,7 +2,8 @@
 
 use crate::directory::{DirEntry, FIRST_PLACE};
 use crate::error::{FileError, VfsError};
-use crate::inode::{Body, FileKind, InodeId, RootId, Stat};
+use crate::ids::{FileKind, InodeId, RootId};
+use crate::inode::{Body, Stat};
 use crate::limits::data_charge;
 use crate::resolve::{End, Follow};
 use crate::vfs::Vfs;

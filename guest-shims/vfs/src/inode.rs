@@ -4,47 +4,7 @@ use std::sync::Arc;
 
 use crate::content::Chunks;
 use crate::directory::Entries;
-
-/// A name in a directory, shared by everything that refers to it.
-pub(crate) type Name = Arc<str>;
-
-/// The id of a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
-///
-/// Numbers are assigned in order and never reused, so that the same operations give the same numbers everywhere and a
-/// stale id is detected.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct InodeId(pub(crate) u64);
-
-impl InodeId {
-    /// The number a guest sees as `st_ino`.
-    #[must_use]
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// The id of one of the trees of a [`Vfs`](crate::Vfs), in the order in which they were added.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct RootId(pub(crate) u32);
-
-impl RootId {
-    /// The position among the roots, from 0.
-    #[must_use]
-    pub fn index(self) -> u32 {
-        self.0
-    }
-}
-
-/// The type of an inode.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-}
+use crate::ids::{FileKind, InodeId, Name, RootId};
 
 /// The attributes of an inode. Times are nanoseconds since 1970, by the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::inode::{FileKind, InodeId, Name};
+use crate::ids::{FileKind, InodeId, Name};
 use crate::limits::{TOMBSTONE_BYTES, length};
 use crate::mount::SourceStat;
 

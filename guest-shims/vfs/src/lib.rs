@@ -46,6 +46,7 @@
 
 mod cache;
 mod changes;
+mod charge;
 mod commit;
 mod content;
 mod directory;
@@ -55,6 +56,7 @@ mod error;
 mod escaped;
 mod files;
 mod host;
+mod ids;
 mod inode;
 mod journal;
 mod limits;
@@ -74,7 +76,8 @@ pub use commit::CommitStep;
 pub use directory::DirEntry;
 pub use error::{FileError, VfsError};
 pub use escaped::{Escaped, escaped, escaped_text};
-pub use inode::{FileKind, InodeId, RootId, Stat};
+pub use ids::{FileKind, InodeId, RootId};
+pub use inode::Stat;
 pub use limits::VfsLimits;
 pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};
 pub use names::{OpenOptions, Opened};

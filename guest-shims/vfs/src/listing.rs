@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::directory::{DirEntry, Entries, FIRST_PLACE};
 use crate::error::VfsError;
-use crate::inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, join};
+use crate::ids::{FileKind, InodeId, Name, RootId};
+use crate::inode::{Body, Content, Inode, Link, Listed, SourcePath, join};
 use crate::limits::{INODE_BYTES, entry_charge, length};
 use crate::mount::{MountSource, SourceEntry, SourceStat};
 use crate::vfs::Vfs;

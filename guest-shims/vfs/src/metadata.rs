@@ -1,7 +1,8 @@
 //! Attributes of inodes.
 
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, InodeId, Stat, join};
+use crate::ids::{FileKind, InodeId};
+use crate::inode::{Body, Stat, join};
 use crate::limits::length;
 use crate::vfs::Vfs;
 

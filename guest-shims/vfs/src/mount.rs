@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::inode::FileKind;
+use crate::ids::FileKind;
 
 /// Bytes read from a source at once, and kept in the cache: large enough that a sequential read in small steps calls
 /// the source rarely, small enough that a random one wastes little.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, InodeId};
+use crate::ids::{FileKind, InodeId};
+use crate::inode::Body;
 use crate::limits::{MAX_LINKS, entry_charge};
 use crate::resolve::{End, Follow};
 use crate::vfs::Vfs;

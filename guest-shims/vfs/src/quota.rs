@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::VfsError;
-use crate::inode::{Body, Content, Inode};
-use crate::limits::{INODE_BYTES, data_charge, length};
+
 use crate::vfs::Vfs;
 
 impl Vfs {
@@ -81,19 +80,5 @@ impl Vfs {
     /// To be called after anything that made [`bytes_used`](Self::bytes_used) grow.
     pub(crate) fn note_peak(&mut self) {
         self.peak_bytes = self.peak_bytes();
-    }
-}
-
-/// The workspace's charge for one inode, its names excepted. The only place that computes it, both when the inode is
-/// created and when it is freed.
-pub(crate) fn workspace_charge(inode: &Inode) -> u64 {
-    let own = match (&inode.body, inode.mount_charge) {
-        (_, Some(_)) => 0,
-        (Body::Symlink(target), None) => INODE_BYTES.saturating_add(length(target)),
-        (Body::File { .. } | Body::Directory { .. }, None) => INODE_BYTES,
-    };
-    match &inode.body {
-        Body::File { size_bytes, content: Content::Private(_) } => own.saturating_add(data_charge(*size_bytes)),
-        Body::File { .. } | Body::Directory { .. } | Body::Symlink(_) => own,
     }
 }

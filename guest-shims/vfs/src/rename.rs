@@ -2,7 +2,7 @@
 
 use crate::entries::Position;
 use crate::error::VfsError;
-use crate::inode::{FileKind, InodeId, Name};
+use crate::ids::{FileKind, InodeId, Name};
 use crate::limits::entry_charge;
 use crate::resolve::{End, ResolvedPath};
 use crate::vfs::Vfs;

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, InodeId, Name};
+use crate::ids::{FileKind, InodeId, Name};
+use crate::inode::Body;
 use crate::vfs::Vfs;
 
 /// Whether a symlink at the end of a path is followed. One before a slash always is.

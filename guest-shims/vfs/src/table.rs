@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::inode::{Inode, InodeId};
+use crate::ids::InodeId;
+use crate::inode::Inode;
 
 /// Inodes per page: small enough for a cheap copy after a fork, large enough for a small map of pages.
 const PAGE_LEN: u64 = 32;

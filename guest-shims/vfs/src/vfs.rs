@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cache::MountCache;
+use crate::charge::workspace_charge;
 use crate::error::VfsError;
-use crate::inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Times};
+use crate::ids::{FileKind, InodeId, RootId};
+use crate::inode::{Body, Inode, Listed, SourcePath, Times};
 use crate::journal::Journal;
 use crate::limits::{Usage, VfsLimits};
 use crate::mount::{MountSource, SourceError};
-use crate::quota::workspace_charge;
 use crate::table::Table;
 
 /// Whether guests (and the embedder) may change a root.

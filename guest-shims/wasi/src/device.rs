@@ -2,7 +2,6 @@
 //!
 //! They are visible through the preopen `/`, whatever is mounted, and not listed in any directory.
 
-use crate::mounts::is_within;
 use crate::{NULL_DEVICE, TOOLS_DEVICE};
 
 /// A device.
@@ -39,4 +38,9 @@ impl Device {
     pub(crate) fn claims(path: &str) -> bool {
         Self::ALL.iter().any(|device| is_within(path, device.path()))
     }
+}
+
+/// Whether an absolute path is `above` or lies below it.
+fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }

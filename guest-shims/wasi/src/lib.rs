@@ -44,6 +44,7 @@ mod functions;
 mod host;
 mod layout;
 mod memory;
+mod mounting;
 mod mounts;
 mod output;
 mod park;

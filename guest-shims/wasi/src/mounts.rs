@@ -118,11 +118,6 @@ pub(crate) fn device(path: &str) -> Option<Device> {
     }
 }
 
-/// Whether an absolute path is `above` or lies below it.
-pub(crate) fn is_within(path: &str, above: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
-}
-
 /// The names in a virtual directory, each with the root mounted there, if one is.
 pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<RootId>> {
     let prefix = format!("{}/", at.trim_end_matches('/'));

@@ -4,10 +4,10 @@ use std::fmt;
 
 use glovebox_vfs::{RootId, Vfs, VfsLimits};
 
-use crate::binding::{check_mounts, directory};
 use crate::clock::{ClockId, ClockState};
 use crate::entropy::Generator;
 use crate::events::EventLog;
+use crate::mounting::{check_mounts, directory};
 use crate::output::Capture;
 use crate::park::Park;
 use crate::stdin::Stdin;

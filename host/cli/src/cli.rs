@@ -1,17 +1,13 @@
 //! The command line.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsString, path::Path};
 
 use clap::{
-    ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum,
+    CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::args::quantity;
+use crate::args::GlobalArgs;
 use crate::commands::{bench, doctor, packages, policy, repl, run, run_component, runtimes, session, validate, weave};
 use crate::source::STDIN;
 
@@ -87,78 +83,6 @@ impl Cli {
 /// Whether a word in the position of a subcommand is a file name: the file exists, or the word cannot be anything else.
 fn looks_like_a_file(name: &str) -> bool {
     name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
-}
-
-/// Flags of every subcommand.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct GlobalArgs {
-    /// Where interpreters and their prepared images are stored [default: $XDG_CACHE_HOME/glovebox]
-    #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
-    pub(crate) cache_dir: Option<PathBuf>,
-
-    /// Maximum size of prepared images in the cache, and again of compiled components; the least recently used ones are
-    /// evicted [default: 2GiB]
-    #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]
-    pub(crate) cache_bytes: Option<u64>,
-
-    /// Evict compiled code that was not used for this long, such as `12h` or `30d` [default: 30d]
-    #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = humantime::parse_duration, hide_short_help = true)]
-    pub(crate) cache_age: Option<Duration>,
-
-    /// Run Python without the packages at /app/site-packages; a separate interpreter image is prepared for it
-    #[arg(long, global = true)]
-    pub(crate) no_packages: bool,
-
-    /// Log what the engine does to standard error; twice for more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub(crate) verbose: u8,
-
-    /// Log by filter, such as `info` or `glovebox=debug`
-    #[arg(long, global = true, value_name = "FILTER", env = "GLOVEBOX_LOG", hide_env_values = true)]
-    pub(crate) log: Option<String>,
-
-    /// Format of log lines: text, or a JSON object per line
-    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t, hide_short_help = true)]
-    pub(crate) log_format: LogFormat,
-
-    /// Colour the output of glovebox itself; guest output is never changed
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
-    pub(crate) color: Color,
-}
-
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people
-    #[default]
-    Text,
-    /// A JSON object per line: timestamp, level, target, message, and the event's fields
-    Json,
-}
-
-/// When to colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal, unless `NO_COLOR` is set
-    #[default]
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-impl Color {
-    /// Applies it to everything written through `anstream`.
-    pub(crate) fn apply(self) {
-        let choice = match self {
-            Self::Auto => anstream::ColorChoice::Auto,
-            Self::Always => anstream::ColorChoice::Always,
-            Self::Never => anstream::ColorChoice::Never,
-        };
-        choice.write_global();
-    }
 }
 
 /// The subcommand.

@@ -8,7 +8,12 @@ use std::{
 use anyhow::Context;
 use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox, escaped};
 
-use crate::{args::RuntimeArgs, cli::GlobalArgs, progress::Steps, state, terminal::Hinted};
+use crate::{
+    args::{GlobalArgs, RuntimeArgs},
+    progress::Steps,
+    state,
+    terminal::Hinted,
+};
 
 /// Whether the engine keeps a pool of memory for guests. An engine that runs a single guest must not: reserving the
 /// pool costs more than the run.

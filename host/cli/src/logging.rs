@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry,
 };
 
-use crate::cli::{GlobalArgs, LogFormat};
+use crate::args::{GlobalArgs, LogFormat};
 
 /// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {

@@ -33,7 +33,7 @@
 //!
 //! All are on by default. A build without one has none of its code, and says so where it would be needed:
 //!
-//! * `component`: module [`component`], [`compile`]. Without it Wasmtime is built without components.
+//! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
 //! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the default, and
 //!   anything else [`EngineError::NotBuilt`].
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].

@@ -10,7 +10,7 @@ use wasm_encoder::{
 use wasmparser::{BinaryReader, Payload, RefType, Table, TableInit};
 
 use super::RewriteError;
-use super::exports::Exports;
+use super::export_section::Exports;
 use super::sections::{Changed, Sections, bound};
 use crate::Callback;
 

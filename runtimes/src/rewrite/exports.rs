@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use wasm_encoder::{ExportKind, ExportSection};
+use wasm_encoder::ExportKind;
 use wasmparser::{Name, ValType};
 
-use super::sections::{Changed, Sections, export_kind};
+use super::export_section::Exports;
+use super::sections::{Changed, Sections};
 use super::{RewriteError, callbacks};
 use crate::ExportList;
 
@@ -106,7 +107,7 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
                 return Err(RewriteError::Unsupported(format!("its mutable global {index} holds a {other}")));
             }
         };
-        let export = match exports.globals.get(&index) {
+        let export = match exports.global(index) {
             Some(name) => name.clone(),
             None => {
                 let name = format!("{GLOBAL_PREFIX}{index}");
@@ -135,53 +136,4 @@ fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<String>) -> Resul
         }
     }
     Ok(found)
-}
-
-/// A module's exports, in order.
-pub(super) struct Exports {
-    list: Vec<(String, ExportKind, u32)>,
-    by_name: BTreeMap<String, (ExportKind, u32)>,
-    /// A name of each exported global, by its index.
-    globals: BTreeMap<u32, String>,
-}
-
-impl Exports {
-    fn of(sections: &Sections<'_>) -> Result<Self, RewriteError> {
-        let mut exports = Self { list: Vec::new(), by_name: BTreeMap::new(), globals: BTreeMap::new() };
-        for export in sections.exports()? {
-            exports.push(export.name, export_kind(export.kind), export.index);
-        }
-        Ok(exports)
-    }
-
-    fn push(&mut self, name: &str, kind: ExportKind, index: u32) {
-        self.list.push((name.to_owned(), kind, index));
-        self.by_name.insert(name.to_owned(), (kind, index));
-        if kind == ExportKind::Global {
-            self.globals.insert(index, name.to_owned());
-        }
-    }
-
-    fn has(&self, name: &str, kind: ExportKind) -> bool {
-        self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
-    }
-
-    pub(super) fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
-        match self.by_name.get(name) {
-            Some(there) if *there == (kind, index) => Ok(()),
-            Some(_) => Err(RewriteError::ExportTaken(name.to_owned())),
-            None => {
-                self.push(name, kind, index);
-                Ok(())
-            }
-        }
-    }
-
-    fn section(&self) -> ExportSection {
-        let mut section = ExportSection::new();
-        for (name, kind, index) in &self.list {
-            section.export(name, *kind, *index);
-        }
-        section
-    }
 }

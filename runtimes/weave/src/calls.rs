@@ -6,9 +6,9 @@ use wasm_encoder::{BlockType, Catch, Function, InstructionSink, ValType};
 use wasmparser::FuncType;
 
 use crate::{
-    machine::{access, for_guest, switch, switch_by},
     module::{count, index},
     plan::{Placed, Plan},
+    switch::{access, for_guest, switch, switch_by},
 };
 
 /// The parameters of both functions: the guest, what is called, where the arguments lie as an `i64` each, how many they are, and

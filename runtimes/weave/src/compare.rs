@@ -2,7 +2,7 @@
 
 use wasm_encoder::{BlockType, InstructionSink};
 
-use crate::machine::access;
+use crate::switch::access;
 
 /// What one turn of each loop looks at: one goes on where the one before it would look too far. What is compared is often shorter than
 /// two of the longest.

@@ -12,8 +12,8 @@ use wasmparser::Operator;
 
 use crate::{
     WeaveError,
-    guest::slots,
     module::{Module, count, index},
+    segments::slots,
 };
 
 /// Return address, frame pointer, saved registers, and what compilers keep in a frame for themselves.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Operator, TypeRef, ValType};
+use wasmparser::{ExternalKind, FuncType, Operator, TypeRef, ValType};
 
 use crate::{
     WeaveError,
     depth::{Depths, depths},
     image::Image,
-    module::{Module, count, index},
+    module::{Module, index},
+    segments::{Slots, slots},
 };
 use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 
@@ -42,9 +43,6 @@ pub struct Guest<'a> {
     /// The functions that the driver calls.
     pub exports: &'a [String],
 }
-
-/// The functions in a table, by slot.
-pub(crate) type Slots = Vec<Option<u32>>;
 
 /// A guest taken apart.
 pub(crate) struct Read<'a> {
@@ -150,63 +148,4 @@ fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError>
         *slot = slot.filter(|function| module.function_type(*function).is_some_and(is_callable));
     }
     Ok(Some((table, slots)))
-}
-
-/// The functions in a table, as its elements put them there.
-pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
-    let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
-    let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];
-    for element in &module.elements {
-        let ElementKind::Active { table_index, offset_expr } = &element.kind else { continue };
-        if table_index.unwrap_or(0) != table {
-            continue;
-        }
-        let Some(start) = constant(offset_expr) else {
-            return Err(WeaveError::unsupported(module.name, "an element of its table has no constant place"));
-        };
-        for (at, function) in (index(start)..).zip(functions(module, &element.items)?) {
-            if let Some(slot) = slots.get_mut(at) {
-                *slot = function;
-            }
-        }
-    }
-    Ok(slots)
-}
-
-fn functions(module: &Module<'_>, items: &ElementItems<'_>) -> Result<Vec<Option<u32>>, WeaveError> {
-    let listed: Result<Vec<_>, wasmparser::Error> = match items {
-        ElementItems::Functions(items) => items.clone().into_iter().map(|function| function.map(Some)).collect(),
-        ElementItems::Expressions(_, items) => {
-            items.clone().into_iter().map(|expression| reference(&expression?)).collect()
-        }
-    };
-    listed.map_err(WeaveError::invalid(module.name))
-}
-
-fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Error> {
-    Ok(match expression.get_operators_reader().read()? {
-        Operator::RefFunc { function_index } => Some(function_index),
-        _ => None,
-    })
-}
-
-/// What an expression gives that is one `i32.const`.
-pub(crate) fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
-    let mut reader = expression.get_operators_reader();
-    match (reader.read(), reader.read()) {
-        (Ok(Operator::I32Const { value }), Ok(Operator::End)) => Some(value.cast_unsigned()),
-        _ => None,
-    }
-}
-
-/// Where an active data segment goes, and what it is; the memory is the only one.
-pub(crate) fn segment<'a>(module: &Module<'_>, data: &wasmparser::Data<'a>) -> Result<(u32, &'a [u8]), WeaveError> {
-    let place = match &data.kind {
-        DataKind::Active { offset_expr, .. } => constant(offset_expr),
-        DataKind::Passive => None,
-    };
-    let start = place.filter(|start| start.checked_add(count(data.data)).is_some());
-    start.map(|start| (start, data.data)).ok_or_else(|| {
-        WeaveError::unsupported(module.name, "a data segment has no constant place; only prepared modules can be woven")
-    })
 }

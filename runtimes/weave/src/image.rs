@@ -2,8 +2,8 @@
 
 use crate::{
     WeaveError,
-    guest::segment,
     module::{Module, count, index},
+    segments::segment,
 };
 
 /// Zeros from this length on are left out: a run more takes some eight bytes of description, and two short copies at each reset.

@@ -3,12 +3,13 @@
 //! The first parameter of most is the guest's number. A wrong one, or a global that is not there, is the shim's own mistake:
 //! it traps.
 
-use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
+use wasm_encoder::{Function, InstructionSink, ValType};
 
 use crate::{
     calls, compare,
     module::count,
     plan::{Placed, Plan},
+    switch::{for_guest, switch},
 };
 use glovebox_runtimes::rewrite::GlobalKind;
 
@@ -96,48 +97,6 @@ fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) 
     })
 }
 
-/// Does something where the guest's number is the first local; goes on behind it for another number.
-pub(crate) fn for_guest(
-    code: &mut InstructionSink<'_>,
-    plan: &Plan<'_>,
-    write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>),
-) {
-    for (number, guest) in (0i32..).zip(&plan.guests) {
-        code.local_get(0).i32_const(number).i32_eq().if_(BlockType::Empty);
-        write(code, guest);
-        code.end();
-    }
-}
-
-/// Goes to the case whose number a local holds. Each must leave the function; what follows is for any other number.
-pub(crate) fn switch(
-    code: &mut InstructionSink<'_>,
-    selector: u32,
-    cases: u32,
-    write: impl FnMut(&mut InstructionSink<'_>, u32),
-) {
-    let targets: Vec<u32> = (0..cases).collect();
-    switch_by(code, selector, &targets, cases, write);
-}
-
-/// As [`switch`], where `targets` says which case a number stands for.
-pub(crate) fn switch_by(
-    code: &mut InstructionSink<'_>,
-    selector: u32,
-    targets: &[u32],
-    cases: u32,
-    mut write: impl FnMut(&mut InstructionSink<'_>, u32),
-) {
-    for _ in 0..=cases {
-        code.block(BlockType::Empty);
-    }
-    code.local_get(selector).br_table(targets.iter().copied(), cases).end();
-    for case in 0..cases {
-        write(code, case);
-        code.end();
-    }
-}
-
 fn describe_len(plan: &Plan<'_>) -> Function {
     whole(|code| _ = code.i32_const(plan.description.1.cast_signed()))
 }
@@ -186,9 +145,4 @@ fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
 fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     let (global, _) = guest.read.globals.get(crate::module::index(number))?;
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
-}
-
-/// An access to a memory, nothing known of its alignment.
-pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
-    MemArg { offset, align: 0, memory_index: memory }
 }

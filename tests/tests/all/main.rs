@@ -30,6 +30,7 @@ mod hostile_applications;
 mod hostile_components;
 mod house;
 mod idle_session;
+mod imports;
 mod kept;
 mod limits;
 mod metering;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Facts;
+use super::failure::Facts;
 use crate::{Language, Outcome, Resource};
 
 /// How much of its fuel an execution used, and a suggested limit.

@@ -1,9 +1,11 @@
 //! Common failures of JavaScript scripts.
 
 use super::{
-    Advice, AdviceKind, Failure, is_fenced, limits,
+    advice::{Advice, AdviceKind, quoted},
+    failure::{Failure, is_fenced},
+    limits,
     names::{self, nearest},
-    quoted, typescript,
+    typescript,
 };
 use crate::Language;
 

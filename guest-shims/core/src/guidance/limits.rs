@@ -1,6 +1,9 @@
 //! Advice on limits that were reached.
 
-use super::{Advice, AdviceKind, Facts, Failure, quoted};
+use super::{
+    advice::{Advice, AdviceKind, quoted},
+    failure::{Facts, Failure},
+};
 use crate::{Language, Outcome, Resource, TrapKind, WORKSPACE};
 
 /// Advice for an outcome that is about a limit.

@@ -1,9 +1,9 @@
 //! Common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, Failure, is_fenced,
+    advice::{Advice, AdviceKind, Correction, quoted},
+    failure::{Failure, is_fenced},
     names::{self, nearest},
-    quoted,
 };
 use crate::Language;
 

@@ -1,7 +1,7 @@
 //! Advice per failure; the full texts are in the goldens of `glovebox-tests`.
 
-use super::*;
-use crate::{Resource, TrapKind};
+use super::{advice::quoted, *};
+use crate::{Limits, RaisedOutcome, Resource, TrapKind};
 
 fn facts<'a>(language: Language, source: &'a str, outcome: &'a Outcome, limits: &'a Limits) -> Facts<'a> {
     Facts { language, source, outcome, limits, fuel_consumed: 0, stdout_bytes: 0, stderr_bytes: 0 }

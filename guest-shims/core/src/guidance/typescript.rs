@@ -1,6 +1,9 @@
 //! Common failures of TypeScript scripts: types are removed, anything beyond types is left in place.
 
-use super::{Advice, AdviceKind, Failure};
+use super::{
+    advice::{Advice, AdviceKind, Correction},
+    failure::Failure,
+};
 
 /// TypeScript syntax that generates code, by the type remover's message, and what to write instead.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
@@ -63,7 +66,7 @@ fn is_in_module(failure: &Failure<'_>) -> bool {
 }
 
 /// `import name = require('…')` in JavaScript.
-fn required(failure: &Failure<'_>) -> Option<super::Correction> {
+fn required(failure: &Failure<'_>) -> Option<Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
     let (name, value) = rest.split_once('=')?;

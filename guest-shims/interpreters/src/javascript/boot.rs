@@ -11,7 +11,7 @@ use super::{
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, SCRATCH_BYTES},
     library::{FILES, library},
-    places::limit_stack,
+    places::{fault, limit_stack},
     state::{Addresses, Booted},
     value::JsValue,
     wipe::{fill_holes, wipe_free_memory},
@@ -97,10 +97,6 @@ pub(super) static WHOLE_CODE: LazyLock<String> =
 fn sources() -> String {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
-}
-
-pub(super) fn fault(what: impl Into<String>) -> DriverError {
-    DriverError::Boot(what.into())
 }
 
 /// Boots an interpreter. Unless `lean`, it includes the library, which scripts would otherwise compile on first use.

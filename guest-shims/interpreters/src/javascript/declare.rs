@@ -11,7 +11,7 @@
 
 use crate::{DriverError, Script};
 
-use super::{compile::Grammar, run::PROMISE_REJECTED, state::Booted, value::JsValue};
+use super::{compile::Grammar, promise::PROMISE_REJECTED, state::Booted, value::JsValue};
 
 /// The result of running a compiled source.
 pub(super) enum Started {

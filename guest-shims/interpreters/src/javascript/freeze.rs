@@ -8,7 +8,7 @@
 
 use crate::DriverError;
 
-use super::{boot::fault, state::Booted};
+use super::{places::fault, state::Booted};
 
 /// Possible offsets of an object's links (`JSGCObjectHeader.link`), by build: `prev`, then `next`.
 const LINKS: [u32; 2] = [0, 8];

@@ -23,6 +23,7 @@ mod interrupt;
 mod library;
 mod persist;
 mod places;
+mod promise;
 mod report;
 mod run;
 mod state;

@@ -7,7 +7,6 @@
 use crate::{DriverError, Value};
 
 use super::{
-    boot::fault,
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest},
     state::Booted,
     value::JsValue,
@@ -215,4 +214,8 @@ impl Booted<'_> {
         }
         Ok((head, link))
     }
+}
+
+pub(super) fn fault(what: impl Into<String>) -> DriverError {
+    DriverError::Boot(what.into())
 }

@@ -9,6 +9,7 @@ use crate::{DriverError, GuestValue, Raised, Report, Script, Value};
 use super::{
     compile::{Compiled, Grammar},
     declare::Started,
+    promise::{PROMISE_FULFILLED, PROMISE_PENDING},
     report::Facts,
     state::Booted,
     value::JsValue,
@@ -19,11 +20,6 @@ const DEFAULT_NAME: &str = "<sandbox>";
 
 /// The maximum number of abandoned jobs dismissed one by one; each can leave only a few others.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
-
-/// States of a promise (`JSPromiseStateEnum`).
-const PROMISE_PENDING: u32 = 0;
-const PROMISE_FULFILLED: u32 = 1;
-pub(super) const PROMISE_REJECTED: u32 = 2;
 
 /// The arguments of `prepare` of `driver.js`.
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_wasi::{Stop, Stream};
 
 use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
-use super::{DEFAULT_NAME, Python};
+use super::wire::DEFAULT_NAME;
 use crate::{Anchors, Callee, Driver, DriverError, Interrupt, Machine, MachineError, Script, SourceKind};
 
 /// Runs inside the interpreter, as one module.
@@ -80,7 +80,7 @@ pub(super) fn env() -> Vec<(String, String)> {
     .to_vec()
 }
 
-pub(super) fn boot(python: &Python, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
     machine.wasi().allow_parking(true);
     match machine.call(Callee::Export("_start"), &[]) {
         Err(MachineError::Stopped(Stop::Parked)) => {}

@@ -21,10 +21,7 @@ use crate::{
 };
 use object::Interpreter;
 pub use packages::EMBEDDED_PACKAGES;
-use wire::{decode_diagnostic, decode_report, decode_variable, framed};
-
-/// The name for "no file" (see [`Script::name`]); such a script takes the driver's shortest path.
-const DEFAULT_NAME: &str = "<sandbox>";
+use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, framed};
 
 /// Drives CPython 3.12.
 #[derive(Clone, Copy, Debug, Default)]

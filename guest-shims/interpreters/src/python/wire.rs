@@ -5,6 +5,9 @@ use crate::{
     persist::{GlobalJson, Next},
 };
 
+/// The name for "no file" (see [`Script::name`](crate::Script::name)); such a script takes the driver's shortest path.
+pub(super) const DEFAULT_NAME: &str = "<sandbox>";
+
 /// Frames `fields` for `fields()` in boot/driver.py.
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut framed = Vec::new();

@@ -16,6 +16,7 @@
 mod decode;
 mod encode;
 mod error;
+mod read;
 mod tree;
 
 pub use error::RestoreError;

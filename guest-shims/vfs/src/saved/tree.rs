@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::RestoreError;
-use super::decode::{Read, check_usage};
+use super::read::{Read, check_usage};
 use crate::encoding::Damaged;
 use crate::entries::Position;
-use crate::inode::{Body, Content, FileKind, Inode, InodeId, Listed, SourcePath};
+use crate::ids::{FileKind, InodeId};
+use crate::inode::{Body, Content, Inode, Listed, SourcePath};
 use crate::journal::Journal;
 use crate::limits::{MAX_LINKS, Usage, VfsLimits, length};
 use crate::vfs::{Access, Root, Vfs};

@@ -2,6 +2,7 @@
 
 mod component;
 mod context;
+mod global;
 mod policy;
 pub(crate) mod quantity;
 mod source;
@@ -10,6 +11,7 @@ mod tool;
 
 pub(crate) use component::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
 pub(crate) use context::ContextArgs;
+pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use policy::{GrantArgs, PolicyArgs};
 pub(crate) use source::{LanguageArg, RuntimeArgs, SourceArgs};
 pub(crate) use store::{ActivateArgs, StoreArgs};

@@ -15,7 +15,7 @@ use glovebox::{
 use serde::Serialize;
 
 use crate::{
-    cli::GlobalArgs,
+    args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt, state,
     stored::{NOT_OURS_REMEDY, SESSIONS},

@@ -10,8 +10,7 @@ use glovebox::{
 };
 
 use crate::{
-    args::{ContextArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
-    cli::GlobalArgs,
+    args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
     engine::{Host, Image, Pooling},
     interrupt,
     output::{Passthrough, advise, explain, show_value},

@@ -20,8 +20,7 @@ use glovebox_component_runner::{
 use serde::Serialize;
 
 use crate::{
-    args::{AppArgs, CompileArgs, GrantArgs, QuotaArgs, ToolsArgs},
-    cli::GlobalArgs,
+    args::{AppArgs, CompileArgs, GlobalArgs, GrantArgs, QuotaArgs, ToolsArgs},
     engine::{Host, Pooling},
     interrupt,
     output::show_value,

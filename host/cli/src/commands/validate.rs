@@ -8,8 +8,7 @@ use glovebox::{Diagnostic, Policy, escaped, escaped_text};
 use serde::Serialize;
 
 use crate::{
-    args::{RuntimeArgs, SourceArgs},
-    cli::GlobalArgs,
+    args::{GlobalArgs, RuntimeArgs, SourceArgs},
     engine::{Host, Pooling},
     interrupt,
     source::Source,

@@ -10,7 +10,7 @@ use glovebox_weave::{Guest, WeaveOptions, Woven, weave};
 use serde::Serialize;
 
 use crate::{
-    cli::GlobalArgs,
+    args::GlobalArgs,
     engine::{Host, Pooling, answers_to},
     file, interrupt,
     terminal::{Hinted, bytes, out, out_json},

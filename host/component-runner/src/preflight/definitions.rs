@@ -5,7 +5,10 @@ use wasmparser::{
     Instance, Parser, Payload,
 };
 
-use super::{MAX_ITEMS, Refusal, module::Module};
+use super::{
+    module::Module,
+    refusal::{MAX_ITEMS, Refusal},
+};
 
 /// How the types of resources begin in a section of types. Other bytes of it may be the same: then more are counted than there are.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];

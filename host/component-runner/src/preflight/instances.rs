@@ -8,9 +8,9 @@ use std::{collections::HashMap, rc::Rc};
 use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
-    MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal,
     definitions::{Capture, Captured, Component, Definitions, Named, Step},
     module::Module,
+    refusal::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal},
 };
 
 /// What the host holds for each instance of a component, its handles aside: `InstanceState`, and flags in `VMComponentContext`.

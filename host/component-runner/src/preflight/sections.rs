@@ -5,15 +5,7 @@
 //! components and instances are read by recursion as deep as they nest, three bytes a level: 300 KB overflowed the stack, which ends the
 //! process.
 
-use super::Refusal;
-
-/// The most core modules and components that a component consists of, however deep. Programs in several languages with all that their
-/// tools add have 5 to 16.
-pub(super) const MAX_PARTS: usize = 1_000;
-
-/// The most types of components and instances that could be within one another in one section. Real ones are two levels deep; the
-/// stack that components are compiled on is enough for more than 10,000.
-pub(super) const MAX_TYPES: usize = 1_000;
+use super::refusal::{MAX_PARTS, MAX_TYPES, Refusal};
 
 /// The bytes before the first section of a module or component.
 const PREAMBLE_BYTES: usize = 8;

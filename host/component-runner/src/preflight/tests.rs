@@ -2,7 +2,10 @@
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
-use super::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal, check};
+use super::{
+    check,
+    refusal::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal},
+};
 
 fn checked(text: &str) -> Result<u64, Refusal> {
     check(&wat::parse_str(format!("(component {text})")).unwrap())

@@ -2,52 +2,11 @@
 
 use wasmparser::{BlockType, ValType};
 
-use super::Reader;
+use super::reader::{Frame, Kind, Reader};
 use crate::{
     module::index,
-    values::{Block, Value, Variable},
+    values::{Block, Variable},
 };
-
-/// What `else` and `end` have to know of what they end.
-pub(super) struct Frame {
-    kind: Kind,
-    /// What comes behind the end, and what it is given.
-    next: Block,
-    results: Vec<Variable>,
-    /// The height of the operand stack below what the frame takes.
-    height: usize,
-    entered_live: bool,
-    branched: bool,
-}
-
-pub(super) enum Kind {
-    Block,
-    /// Branches go to the header.
-    Loop {
-        header: Block,
-        params: Vec<Variable>,
-    },
-    If {
-        /// Where the condition is looked at.
-        head: Block,
-        /// What is run if it is not met, where this is known before `else` comes: without one, control goes behind the end.
-        otherwise: Option<Block>,
-        params: Vec<Value>,
-    },
-    Else {
-        then_live: bool,
-    },
-}
-
-impl Frame {
-    /// Where branches go, and what they carry.
-    fn target(&self) -> (Block, &[Variable]) {
-        match &self.kind {
-            Kind::Loop { header, params } => (*header, params),
-            _ => (self.next, &self.results),
-        }
-    }
-}
 
 impl Reader<'_> {
     /// A check of fuel, and one of the epoch behind it. They change nothing, but variables that are asked for behind them are asked

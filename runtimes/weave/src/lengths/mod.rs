@@ -6,18 +6,19 @@
 //! the values of variables and of the operand stack go.
 
 mod blocks;
+mod reader;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 
-use blocks::{Frame, Kind};
+use reader::{Kind, Reader};
 use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
 
 use crate::{
     WeaveError, cost,
     module::{Module, index},
-    values::{Block, Origin, Value, Values, Variable},
+    values::{Origin, Value, Values},
 };
 
 /// Lengths, by the places of the operators that they belong to.
@@ -50,18 +51,6 @@ pub(crate) fn constants(
 /// Whether what an operator costs, or whether it is checked, depends on the number on top of the stack.
 fn has_length(operator: &Operator<'_>) -> bool {
     cost::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
-}
-
-/// Follows a function's operators.
-struct Reader<'m> {
-    module: &'m Module<'m>,
-    imported_globals: usize,
-    values: Values,
-    variables: Variable,
-    at: Block,
-    is_live: bool,
-    stack: Vec<Value>,
-    frames: Vec<Frame>,
 }
 
 impl<'m> Reader<'m> {

@@ -10,7 +10,7 @@ use std::{
 
 use glovebox::{
     Tool,
-    component::{Quotas, SandboxHost, add_to_linker_async},
+    component::{Quotas, SandboxCtx, SandboxHost, add_to_linker_async},
 };
 use glovebox_tests::{engine, puppet};
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn instance(embedder: &Embedder, store: &mut wasmtime::Store<State>) -> Co
 #[test]
 fn it_has_every_function_of_the_contract() {
     let wasmtime = wasmtime::Engine::default();
-    let mut linker = Linker::<State>::new(&wasmtime);
+    let mut linker = Linker::<SandboxCtx>::new(&wasmtime);
     add_to_linker_async(&mut linker).unwrap();
     linker.instantiate_pre(&puppet::component_of_all(&wasmtime)).unwrap();
 }

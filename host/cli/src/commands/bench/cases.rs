@@ -1,13 +1,9 @@
 //! The cases, measured in turns.
 
-use std::{
-    path::PathBuf,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context, ensure};
-use glovebox::{Execution, Language, RuntimeInfo, Sandbox};
+use anyhow::Context;
+use glovebox::{Language, RuntimeInfo, Sandbox};
 use indicatif::ProgressBar;
 
 use super::{
@@ -15,10 +11,10 @@ use super::{
     many::ManySessions,
     parallel::Throughput,
     rival::{Rival, time_process},
-    samples::{Samples, block},
+    samples::{Samples, block, timed},
     sessions::{SessionCases, SessionSamples, curve},
 };
-use crate::{cli::GlobalArgs, engine::Host, interrupt};
+use crate::{args::GlobalArgs, engine::Host, interrupt};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -211,19 +207,4 @@ impl<'a> Subject<'a> {
         }
         Ok(())
     }
-}
-
-/// How long an execution took, which must have printed 1.
-pub(crate) fn timed<E: std::error::Error + Send + Sync + 'static>(
-    run: impl FnOnce() -> Result<Execution, E>,
-) -> anyhow::Result<Duration> {
-    let start = Instant::now();
-    let execution = run()?;
-    let took = start.elapsed();
-    ensure!(
-        execution.is_success() && execution.stdout.bytes == b"1\n",
-        "the script did not print 1 but ended with {:?}",
-        execution.outcome
-    );
-    Ok(took)
 }

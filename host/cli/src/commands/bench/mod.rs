@@ -24,8 +24,7 @@ use self::{
     rival::Rival,
 };
 use crate::{
-    args::RuntimeArgs,
-    cli::GlobalArgs,
+    args::{GlobalArgs, RuntimeArgs},
     engine::{Host, Pooling, answers_to},
     interrupt,
     terminal::{Hinted, note, out, out_json},

@@ -1,6 +1,9 @@
 //! Times, and what is told about them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use glovebox::Execution;
 
 /// The times of one case.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +42,21 @@ pub(crate) fn block(
         into.push(run()?);
     }
     Ok(())
+}
+
+/// How long an execution took, which must have printed 1.
+pub(crate) fn timed<E: std::error::Error + Send + Sync + 'static>(
+    run: impl FnOnce() -> Result<Execution, E>,
+) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    let execution = run()?;
+    let took = start.elapsed();
+    ensure!(
+        execution.is_success() && execution.stdout.bytes == b"1\n",
+        "the script did not print 1 but ended with {:?}",
+        execution.outcome
+    );
+    Ok(took)
 }
 
 #[cfg(test)]

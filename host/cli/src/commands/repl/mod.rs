@@ -15,8 +15,7 @@ use glovebox::{Language, Policy, Sandbox, SessionId, SessionRecord};
 
 use self::{complete::Parser, console::Console, lines::Lines, session::ReplSession};
 use crate::{
-    args::{ContextArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
-    cli::GlobalArgs,
+    args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
     interrupt, state,
     stored::{self, SessionDir, runtime_of},

@@ -11,8 +11,7 @@ use clap::{Args, Subcommand};
 use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId, escaped};
 
 use crate::{
-    args::ActivateArgs,
-    cli::GlobalArgs,
+    args::{ActivateArgs, GlobalArgs},
     engine::{Host, Pooling},
     file,
     source::{STDIN, bounded},

@@ -15,7 +15,11 @@ use self::{
     prune::{DeleteArgs, PruneArgs},
     transfer::{ExportArgs, ForkArgs, ImportArgs},
 };
-use crate::{args::StoreArgs, cli::GlobalArgs, interrupt, stored::SessionDir};
+use crate::{
+    args::{GlobalArgs, StoreArgs},
+    interrupt,
+    stored::SessionDir,
+};
 
 const AFTER_HELP: &str = "\
 Examples:

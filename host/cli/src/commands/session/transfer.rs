@@ -12,8 +12,7 @@ use glovebox::{IfExists, SessionId, SessionsError, escaped};
 use serde::Serialize;
 
 use crate::{
-    args::{ActivateArgs, quantity},
-    cli::GlobalArgs,
+    args::{ActivateArgs, GlobalArgs, quantity},
     engine::{Host, Pooling},
     file::{self, NotCreated},
     source::{STDIN, bounded},

@@ -13,8 +13,7 @@ use std::{
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::Language;
-use crate::Timestamp;
+use crate::{Language, Timestamp};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use self::cache::{CacheArgs, PruneArgs};
 use crate::{
-    cli::GlobalArgs,
+    args::GlobalArgs,
     engine::{Host, Pooling, answers_to},
     interrupt,
     terminal::{Align, Hinted, bytes, out, out_json, table},

@@ -6,6 +6,7 @@
 
 mod callbacks;
 mod error;
+mod export_section;
 mod exports;
 mod image;
 mod inspect;

@@ -1,0 +1,82 @@
+//! A script, and what became of it.
+
+use super::advice::Correction;
+use crate::{Language, Limits, Outcome, RaisedOutcome};
+
+/// The input of the analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The script's language.
+    pub language: Language,
+    /// The script.
+    pub source: &'a str,
+    /// Its outcome.
+    pub outcome: &'a Outcome,
+    /// Its limits.
+    pub limits: &'a Limits,
+    /// The fuel it used.
+    pub fuel_consumed: u64,
+    /// The bytes it wrote to standard output, kept or not.
+    pub stdout_bytes: u64,
+    /// The bytes it wrote to standard error, kept or not.
+    pub stderr_bytes: u64,
+}
+
+/// An uncaught exception, and its script.
+pub(super) struct Failure<'a> {
+    pub(super) raised: &'a RaisedOutcome,
+    pub(super) source: &'a str,
+}
+
+/// Longer lines are not repeated.
+const MAX_LINE_CHARS: usize = 300;
+
+impl<'a> Failure<'a> {
+    pub(super) fn is(&self, type_name: &str) -> bool {
+        self.raised.type_name == type_name
+    }
+
+    pub(super) fn message(&self) -> &'a str {
+        &self.raised.message
+    }
+
+    /// The part of the message between these; both must be present and make up the whole message with it.
+    pub(super) fn within(&self, before: &str, after: &str) -> Option<&'a str> {
+        let (_, rest) = self.message().split_once(before)?;
+        rest.split_once(after).map(|(inside, _)| inside)
+    }
+
+    /// The line that raised it, if the script has it and it is short enough.
+    pub(super) fn line(&self) -> Option<&'a str> {
+        let number = usize::try_from(self.raised.line?).ok()?;
+        let line = self.source.lines().nth(number.checked_sub(1)?)?;
+        (line.chars().count() <= MAX_LINE_CHARS).then_some(line)
+    }
+
+    /// The corrected version of that line.
+    pub(super) fn corrected(&self, text: String) -> Option<Correction> {
+        Some(Correction { line: self.raised.line?, text })
+    }
+
+    /// That line with one word replaced, if the word occurs exactly once.
+    pub(super) fn with_word(&self, word: &str, other: &str) -> Option<Correction> {
+        let line = self.line()?;
+        let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
+        let mut places = line.match_indices(word).filter(|(at, _)| {
+            let (before, after) = (line.get(..*at), line.get(at + word.len()..));
+            !before.is_some_and(|before| before.ends_with(is_part))
+                && !after.is_some_and(|after| after.starts_with(is_part))
+        });
+        let (at, _) = places.next()?;
+        if places.next().is_some() {
+            return None;
+        }
+        let (before, after) = (line.get(..at)?, line.get(at + word.len()..)?);
+        self.corrected(format!("{before}{other}{after}"))
+    }
+}
+
+/// Whether the script is fenced as a Markdown code block.
+pub(super) fn is_fenced(source: &str) -> bool {
+    source.trim_start().starts_with("```")
+}

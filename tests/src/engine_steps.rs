@@ -1,0 +1,36 @@
+//! A step as the engine is asked for it, and what it did.
+
+use glovebox::{Execution, Request, SourceKind};
+
+use crate::{Request as Asked, Step, StepResult};
+
+pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
+    let mut request = Request::new(source);
+    if let Some(name) = &asked.name {
+        request = request.name(name);
+    }
+    if let Some(stdin) = &asked.stdin {
+        request = request.stdin(stdin.as_bytes());
+    }
+    if let Some(kind) = &asked.kind {
+        request = request.kind(match kind.as_str() {
+            "detect" => SourceKind::Detect,
+            "script" => SourceKind::Script,
+            "module" => SourceKind::Module,
+            other => panic!("`{other}` is no kind of source"),
+        });
+    }
+    if let Some(id) = &asked.session_id {
+        request = request.session_id(id);
+    }
+    request
+}
+
+pub(crate) fn seen(execution: Execution, step: &Step) -> StepResult {
+    let json = serde_json::to_value(&execution).expect("an execution is JSON");
+    let observed = serde_json::from_value(json).expect("it has exactly the names the contract lists");
+    let files = execution.files();
+    let names = step.expect.files.keys();
+    let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();
+    StepResult::Ran { observed: Box::new(observed), files }
+}
