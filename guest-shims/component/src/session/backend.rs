@@ -119,7 +119,7 @@ impl SessionBackend for ComponentBackend {
             SessionFailure::Variable { name, reason } => {
                 SandboxError::Variable(format!("`{}`: {reason}", clipped(name)))
             }
-            SessionFailure::Misfit(what) => {
+            SessionFailure::Mismatch(what) => {
                 SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
             }
             SessionFailure::NoMemory(bytes) => no_memory(bytes),

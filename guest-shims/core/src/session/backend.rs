@@ -35,7 +35,7 @@ pub enum SessionFailure<'a> {
         reason: String,
     },
     /// Go on in a saved state, which does not fit the image: in what.
-    Misfit(&'a str),
+    Mismatch(&'a str),
     /// Go on in a saved state: so many bytes of memory are not to be had.
     NoMemory(u64),
 }

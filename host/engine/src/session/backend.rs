@@ -144,7 +144,7 @@ impl SessionBackend for EngineBackend {
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
         if state.globals != self.prepared_image()?.pristine()?.globals() {
-            return Err(self.failed(SessionFailure::Misfit("its globals are not at rest")));
+            return Err(self.failed(SessionFailure::Mismatch("its globals are not at rest")));
         }
         let inner = &self.sandbox.0;
         let limits = &inner.policy.limits;
@@ -254,7 +254,7 @@ impl SessionBackend for EngineBackend {
             SessionFailure::Ended(reason) => ExecuteError::SessionEnded { id, reason: reason.to_owned() },
             SessionFailure::NoCheckpoint(wanted) => ExecuteError::NoCheckpoint { id, wanted },
             SessionFailure::Variable { name, reason } => ExecuteError::Variable { name: name.to_owned(), reason },
-            SessionFailure::Misfit(what) => {
+            SessionFailure::Mismatch(what) => {
                 ExecuteError::Driver(format!("the saved session does not fit its image: {what}"))
             }
             SessionFailure::NoMemory(bytes) => ExecuteError::Instantiate {
