@@ -61,7 +61,7 @@ pub struct Observed {
     /// The session.
     pub session_id: Option<String>,
     /// What a session did after it was unwound.
-    pub went_back: Option<serde_json::Value>,
+    pub rolled_back_to: Option<serde_json::Value>,
     /// What can be done about a failure. The contract has no place for it; `tests/guidance.rs` looks at it.
     #[serde(default)]
     pub guidance: IgnoredAny,

@@ -54,7 +54,7 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
 /// What sessions and tools add to an execution.
 fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     value(wrong, expect, seen.value.as_ref());
-    same(wrong, "went_back", Some(expect.went_back), seen.went_back.is_some());
+    same(wrong, "rolled_back", Some(expect.rolled_back), seen.rolled_back_to.is_some());
     for (name, key, wanted) in [
         ("interrupted", "type", &expect.interrupted),
         ("interrupted_traceback", "traceback", &expect.interrupted_traceback),

@@ -195,8 +195,8 @@ pub struct Expect {
     pub interrupted: Option<TextMatch>,
     /// The traceback of that exception.
     pub interrupted_traceback: Option<TextMatch>,
-    /// Whether the session went back to its last checkpoint; not unless said.
-    pub went_back: bool,
+    /// Whether the session was rolled back to its last checkpoint; not unless said.
+    pub rolled_back: bool,
     /// The tools that were called, in order; none unless said.
     pub tool_calls: Vec<String>,
     /// What became of each of them: `returned`, `Unfinished` or the name of the error. Not checked unless said.

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{Ran, files::Snapshot, session::WentBack, tools::ToolRecord};
+use glovebox_core::{Ran, files::Snapshot, session::Rollback, tools::ToolRecord};
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
@@ -27,15 +27,15 @@ pub struct Executed {
     pub runtime: Rc<Runtime>,
     /// The session, where there is one.
     pub session_id: Option<String>,
-    /// Whether the session went back for it.
-    pub went_back: Option<WentBack>,
+    /// The checkpoint that the session was rolled back to for it.
+    pub rolled_back_to: Option<Rollback>,
 }
 
 impl Executed {
     /// The execution as the caller is told.
     #[must_use]
     pub fn told(&self) -> types::Execution {
-        let Self { ran, output, tool_calls, changes, duration, runtime, session_id, went_back, .. } = self;
+        let Self { ran, output, tool_calls, changes, duration, runtime, session_id, rolled_back_to, .. } = self;
         types::Execution {
             outcome: ran.outcome.clone().into(),
             interrupted: ran.interrupted.clone().map(Into::into),
@@ -50,7 +50,7 @@ impl Executed {
             files_deleted: changes.deleted.clone(),
             tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
             session_id: session_id.clone(),
-            went_back: went_back.map(|WentBack { executions_lost }| types::WentBack { executions_lost }),
+            went_back: rolled_back_to.map(|Rollback { executions_lost, .. }| types::WentBack { executions_lost }),
             metadata: types::Metadata {
                 runtime: runtime.language.into(),
                 runtime_name: runtime.name.clone(),

@@ -148,7 +148,7 @@ impl Policy {
                 checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
                 checkpoints_kept: Some(session.checkpoints_kept),
                 on_unwind: Some(match session.on_unwind {
-                    OnUnwind::GoBack => types::OnUnwind::GoBack,
+                    OnUnwind::RollBack => types::OnUnwind::GoBack,
                     OnUnwind::End => types::OnUnwind::End,
                 }),
             }),
@@ -171,7 +171,7 @@ fn sessions(asked: types::SessionPolicy) -> SessionPolicy {
     session.checkpoints_kept = checkpoints_kept.unwrap_or(session.checkpoints_kept);
     if let Some(on_unwind) = on_unwind {
         session.on_unwind = match on_unwind {
-            types::OnUnwind::GoBack => OnUnwind::GoBack,
+            types::OnUnwind::GoBack => OnUnwind::RollBack,
             types::OnUnwind::End => OnUnwind::End,
         };
     }

@@ -181,7 +181,7 @@ impl Sandbox {
             files,
             runtime: Rc::clone(&self.runtime),
             session_id: None,
-            went_back: None,
+            rolled_back_to: None,
         })
     }
 

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Stream, WentBack};
+use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Rollback, Stream};
 
 use crate::terminal::{counted, dimmed, grouped, note, printable};
 
@@ -79,9 +79,9 @@ pub(crate) fn explain(execution: &Execution) {
         // The script's own doing, which its own output tells.
         _ => {}
     }
-    match execution.went_back {
-        Some(WentBack { executions_lost: 0, .. }) => note("the session is as it was before this"),
-        Some(WentBack { executions_lost, .. }) => {
+    match execution.rolled_back_to {
+        Some(Rollback { executions_lost: 0, .. }) => note("the session is as it was before this"),
+        Some(Rollback { executions_lost, .. }) => {
             note(&format!(
                 "the session is as it was before this and {}",
                 counted(executions_lost, "earlier execution")

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, ToolRecord, WentBack};
+use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, Rollback, ToolRecord};
 
 /// What a guest wrote to one of its standard streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Metadata {
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id went_back guidance metadata`.
+/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -100,9 +100,9 @@ pub struct Execution {
     pub workspace_path: Option<PathBuf>,
     /// The session, where there is one or the caller named one.
     pub session_id: Option<String>,
-    /// Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to
-    /// variables and files is undone.
-    pub went_back: Option<WentBack>,
+    /// The checkpoint that the session was rolled back to, if the guest was unwound: what the script did to variables and
+    /// files is undone.
+    pub rolled_back_to: Option<Rollback>,
     /// What it did with its fuel, and what can be done about a failure.
     pub guidance: Guidance,
     /// How it was carried out.
@@ -158,7 +158,7 @@ impl Serialize for Execution {
         out.serialize_field("tool_calls", &self.tool_calls)?;
         out.serialize_field("workspace_path", &self.workspace_path)?;
         out.serialize_field("session_id", &self.session_id)?;
-        out.serialize_field("went_back", &self.went_back)?;
+        out.serialize_field("rolled_back_to", &self.rolled_back_to)?;
         out.serialize_field("guidance", &self.guidance)?;
         out.serialize_field("metadata", &self.metadata)?;
         out.end()

@@ -99,7 +99,7 @@ pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles
 pub use glovebox_core::{
     GuestValue, Language, LimitError, Limits, Outcome, RaisedOutcome, Resource, TrapKind, UnknownLanguage,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
-    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, SessionPolicy, WentBack},
+    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionPolicy},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{

@@ -297,7 +297,7 @@ impl<'a> Setting<'a> {
             files_deleted: Vec::new(),
             workspace_path: inner.workspace.path.clone(),
             session_id: self.session_id.map(str::to_owned),
-            went_back: None,
+            rolled_back_to: None,
             guidance,
             metadata: Metadata {
                 runtime: runtime.language,

@@ -131,7 +131,7 @@ impl Live {
         let after = executed.ran.after;
         // The count may have come with anybody's bytes.
         self.executions = self.executions.saturating_add(u64::from(after == After::Alive));
-        executed.went_back = self.leave(kept, after, None, || executed.ran.outcome.describe());
+        executed.rolled_back_to = self.leave(kept, after, None, || executed.ran.outcome.describe());
         executed.session_id = Some(self.id.to_string());
         Ok(executed)
     }

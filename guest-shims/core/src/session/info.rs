@@ -20,9 +20,11 @@ pub struct CheckpointInfo {
     pub private_bytes: u64,
 }
 
-/// What a session did after an execution that was unwound.
+/// The state that a session was rolled back to after an execution that was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct WentBack {
-    /// How many executions before the unwound one are lost with it. None are where a checkpoint was taken right before it.
+pub struct Rollback {
+    /// The checkpoint whose state it is.
+    pub checkpoint: CheckpointId,
+    /// The number of executions before the unwound one that are lost with it: 0 if the checkpoint was taken right before it.
     pub executions_lost: u64,
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::wit::{sandbox::OutputStream, types};
 use crate::{
     CheckpointInfo, Diagnostic, Execution, FileEntry, FileKind, GuestValue, IfExists, Language, Metadata, Outcome,
-    Output, RaisedOutcome, Request, Resource, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome, ToolRecord,
-    TrapKind, WentBack,
+    Output, RaisedOutcome, Request, Resource, Rollback, SessionInfo, SourceKind, Stream, ToolErrorKind, ToolOutcome,
+    ToolRecord, TrapKind,
 };
 
 /// How many bytes one call gives of a file, a blob or a stream at most.
@@ -66,7 +66,7 @@ impl From<Execution> for types::Execution {
             tool_calls,
             workspace_path: _,
             session_id,
-            went_back,
+            rolled_back_to,
             metadata,
             files: _,
             // The contract has no place for it, and whoever has the rest of this can draw it again.
@@ -86,7 +86,7 @@ impl From<Execution> for types::Execution {
             files_deleted,
             tool_calls: tool_calls.into_iter().map(Into::into).collect(),
             session_id,
-            went_back: went_back.map(Into::into),
+            went_back: rolled_back_to.map(Into::into),
             metadata: metadata.into(),
         }
     }
@@ -188,8 +188,8 @@ impl From<types::ToolError> for ToolErrorKind {
     }
 }
 
-impl From<WentBack> for types::WentBack {
-    fn from(WentBack { executions_lost }: WentBack) -> Self {
+impl From<Rollback> for types::WentBack {
+    fn from(Rollback { checkpoint: _, executions_lost }: Rollback) -> Self {
         Self { executions_lost }
     }
 }
@@ -262,11 +262,11 @@ impl From<SessionInfo> for types::SessionInfo {
             held_bytes,
             checkpoints,
             checkpoints_skipped: _,
-            went_back,
+            rollbacks,
             ended,
         } = info;
         let checkpoints = u32::try_from(checkpoints).unwrap_or(u32::MAX);
-        Self { id, executions, memory_bytes, private_bytes, held_bytes, checkpoints, went_back, ended }
+        Self { id, executions, memory_bytes, private_bytes, held_bytes, checkpoints, went_back: rollbacks, ended }
     }
 }
 

@@ -116,7 +116,7 @@ impl Grant {
                 checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
                 checkpoints_kept: Some(session.checkpoints_kept),
                 on_unwind: Some(match session.on_unwind {
-                    OnUnwind::GoBack => types::OnUnwind::GoBack,
+                    OnUnwind::RollBack => types::OnUnwind::GoBack,
                     OnUnwind::End => types::OnUnwind::End,
                 }),
             }),
@@ -141,7 +141,7 @@ fn sessions(asked: types::SessionPolicy, granted: &SessionPolicy) -> Result<Sess
     policy.checkpoints_kept = held(checkpoints_kept, granted.checkpoints_kept, "session.checkpoints_kept")?;
     if let Some(on_unwind) = on_unwind {
         policy.on_unwind = match on_unwind {
-            types::OnUnwind::GoBack => OnUnwind::GoBack,
+            types::OnUnwind::GoBack => OnUnwind::RollBack,
             types::OnUnwind::End => OnUnwind::End,
         };
     }

@@ -30,7 +30,7 @@ use crate::{
 ///
 /// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
 /// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
-/// again; [`Execution::went_back`] says so. Its variables and files are then what they were; what it wrote to its output and
+/// again; [`Execution::rolled_back_to`] says so. Its variables and files are then what they were; what it wrote to its output and
 /// to host directories stays. Should there be no instance to be had just then, it goes back when it is next asked for anything;
 /// until one is to be had, that is [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
 /// checkpoints are taken.
@@ -334,7 +334,7 @@ impl Session {
             held_bytes: status.held_bytes,
             checkpoints: status.checkpoints,
             checkpoints_skipped: status.checkpoints_skipped,
-            went_back: status.went_back,
+            rollbacks: status.rollbacks,
             ended: status.ended.clone(),
         }
     }

@@ -30,8 +30,8 @@ pub struct SessionInfo {
     /// How many checkpoints that were due before an execution were not made, for want of room within
     /// `limits.session_total_bytes`. The session goes back to an earlier one, should it have to.
     pub checkpoints_skipped: u64,
-    /// How often it went back.
-    pub went_back: u64,
+    /// The number of rollbacks so far.
+    pub rollbacks: u64,
     /// Why it has ended, if it has.
     pub ended: Option<String>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Status {
     pub(super) held_bytes: u64,
     pub(super) checkpoints: usize,
     pub(super) checkpoints_skipped: u64,
-    pub(super) went_back: u64,
+    pub(super) rollbacks: u64,
     pub(super) ended: Option<String>,
     pub(super) rests_since: Option<Instant>,
 }
@@ -59,7 +59,7 @@ impl Default for Status {
             held_bytes: 0,
             checkpoints: 0,
             checkpoints_skipped: 0,
-            went_back: 0,
+            rollbacks: 0,
             ended: None,
             rests_since: Some(Instant::now()),
         }

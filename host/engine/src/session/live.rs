@@ -165,7 +165,7 @@ impl Live {
         }
         // The count may have come with anybody's bytes.
         self.executions = self.executions.saturating_add(u64::from(executed.after == After::Alive));
-        executed.execution.went_back =
+        executed.execution.rolled_back_to =
             self.leave(guest, executed.after, None, || executed.execution.outcome.describe());
         executed.into_result()
     }
@@ -317,7 +317,7 @@ impl Live {
 
     pub(super) fn report(&self, status: &mut Status) {
         status.executions = self.executions;
-        status.went_back = self.went_back;
+        status.rollbacks = self.went_back;
         status.checkpoints = self.history.count();
         status.checkpoints_skipped = self.checkpoints_skipped;
         status.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use glovebox_core::{
     After,
-    session::{Checkpoint, CheckpointId, OnUnwind, Saved, SessionPolicy, TooMany, WentBack},
+    session::{Checkpoint, CheckpointId, OnUnwind, Rollback, Saved, SessionPolicy, TooMany},
 };
 
 use super::{Awaken, Life, Live, awakened, globals, text, with};
@@ -91,7 +91,7 @@ impl Live {
         after: After,
         to: Option<Saved>,
         why: impl FnOnce() -> String,
-    ) -> Option<WentBack> {
+    ) -> Option<Rollback> {
         match after {
             After::Alive | After::Untouched => {
                 // It was taken by nobody else meanwhile: then this is done.
@@ -133,7 +133,7 @@ impl Live {
 
     /// What becomes of the session now that its guest is lost. An error says that no guest is to be had now: then it stays
     /// without one, with its checkpoints, and can go back later.
-    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<WentBack>, SandboxError> {
+    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, SandboxError> {
         self.life = Life::Unwound(why.clone());
         if self.policy().on_unwind == OnUnwind::End {
             self.end(why);
@@ -150,7 +150,7 @@ impl Live {
         self.went_back += 1;
         self.rest_at(guest, &saved);
         self.changed = !is_kept;
-        Ok(Some(WentBack { executions_lost }))
+        Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
     }
 
     pub(super) fn rest_at(&mut self, guest: Rc<RefCell<Kept>>, saved: &Saved) {

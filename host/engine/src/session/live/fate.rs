@@ -4,7 +4,7 @@ use std::{mem, sync::Arc};
 
 use glovebox_core::{
     After,
-    session::{Checkpoint, CheckpointId, Pages, Saved, TooMany, WentBack},
+    session::{Checkpoint, CheckpointId, Pages, Rollback, Saved, TooMany},
 };
 
 use crate::{
@@ -87,7 +87,7 @@ impl Live {
         after: After,
         to: Option<Saved>,
         why: impl FnOnce() -> String,
-    ) -> Option<WentBack> {
+    ) -> Option<Rollback> {
         match after {
             After::Alive | After::Untouched => {
                 guest.wasi_mut().set_stdin(Vec::new());
@@ -160,7 +160,7 @@ impl Live {
 
     /// What becomes of the session now that its guest is lost. An error says that no instance is to be had now: then
     /// it stays without a guest, with its checkpoints, and can go back later.
-    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<WentBack>, ExecuteError> {
+    pub(super) fn go_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, ExecuteError> {
         self.life = Life::Unwound(why.clone());
         if self.policy().on_unwind == OnUnwind::End {
             self.end(why);
@@ -178,8 +178,8 @@ impl Live {
                 self.went_back += 1;
                 self.rest_at(guest, &saved);
                 self.changed = !is_kept;
-                events::went_back(&self.id, executions_lost, &why);
-                Ok(Some(WentBack { executions_lost }))
+                events::rolled_back(&self.id, executions_lost, &why);
+                Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
             }
             Err(error @ ExecuteError::Instantiate { .. }) => Err(error),
             Err(error) => {

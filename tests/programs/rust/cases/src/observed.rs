@@ -75,7 +75,7 @@ fn observed(execution: &Execution) -> Value {
         "tool_calls": execution.tool_calls.iter().map(tool_call).collect::<Vec<_>>(),
         "workspace_path": null,
         "session_id": execution.session_id,
-        "went_back": execution.went_back.map(|went_back| json!({"executions_lost": went_back.executions_lost})),
+        "rolled_back_to": execution.went_back.map(|rollback| json!({"executions_lost": rollback.executions_lost})),
         "metadata": {
             "runtime": metadata.runtime.to_string(),
             "prepared": metadata.prepared,

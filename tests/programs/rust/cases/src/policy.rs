@@ -52,7 +52,7 @@ enum CaseCheckpoints {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CaseOnUnwind {
-    GoBack,
+    RollBack,
     End,
 }
 
@@ -90,7 +90,7 @@ impl CasePolicy {
             checkpoint_auto_bytes: Some(self.session.checkpoint_auto_bytes),
             checkpoints_kept: Some(self.session.checkpoints_kept),
             on_unwind: Some(match self.session.on_unwind {
-                CaseOnUnwind::GoBack => OnUnwind::GoBack,
+                CaseOnUnwind::RollBack => OnUnwind::GoBack,
                 CaseOnUnwind::End => OnUnwind::End,
             }),
         };
