@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use crate::Case;
 
@@ -62,9 +62,8 @@ pub struct Observed {
     pub session_id: Option<String>,
     /// What a session did after it was unwound.
     pub rolled_back_to: Option<serde_json::Value>,
-    /// What can be done about a failure. The contract has no place for it; `tests/guidance.rs` looks at it.
-    #[serde(default)]
-    pub guidance: IgnoredAny,
+    /// What it did with its fuel, and advice on its failure.
+    pub guidance: serde_json::Value,
     /// How it was carried out.
     pub metadata: MetadataSeen,
 }

@@ -197,6 +197,12 @@ pub struct Expect {
     pub interrupted_traceback: Option<TextMatch>,
     /// Whether the session was rolled back to its last checkpoint; not unless said.
     pub rolled_back: bool,
+    /// What advice is about, in order. Not checked unless said.
+    pub advice: Option<Vec<String>>,
+    /// The corrected line that the first advice has; empty for none.
+    pub correction: Option<String>,
+    /// How close the execution came to its fuel limit.
+    pub fuel_status: Option<String>,
     /// The tools that were called, in order; none unless said.
     pub tool_calls: Vec<String>,
     /// What became of each of them: `returned`, `Unfinished` or the name of the error. Not checked unless said.

@@ -60,7 +60,7 @@ class Sandboxed(unittest.TestCase):
         with self.assertRaises(RefusedError) as large:
             self.sandbox.execute("x" * 8, policy=Policy(limits=Limits(source_bytes=7)))
         assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
-        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.most), (8, 7))
+        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
 
     def test_a_parser_tells_where(self) -> None:
         self.assertEqual(self.sandbox.validate("let x = 1"), [])

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! * [`Sandbox`] is a language and a [`Policy`]: it executes and validates, each script in a new interpreter with new files.
-//! * [`Session`] keeps its interpreter: variables, functions, imports and files live on. It can be forked, set back and
+//! * [`Session`] keeps its interpreter: variables, functions, imports and files live on. It can be forked, rolled back and
 //!   turned into bytes.
 //! * [`Started`] is an execution that the component steps through: it answers the script's tools itself, reads output while the
 //!   script runs, and the files that it leaves.
@@ -48,10 +48,11 @@ mod tool;
 pub use bindings::glovebox::sandbox::{
     sandbox::{OutputStream, SessionOptions, Step, ToolAnswer, ToolRequest},
     types::{
-        CallFailure, CheckpointInfo, Checkpoints, Clock, Diagnostic, Entropy, Execution, Exhausted, Features,
-        FileEntry, FileError, FileFailure, FileKind, GuestValue, IfExists, Language, Limits, Metadata, OnUnwind,
-        Outcome, Output, Policy, ProviderInfo, Raised, Request, ResourceKind, Runtime, RuntimeInfo, SessionInfo,
-        SessionPolicy, SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind, WentBack,
+        Advice, AdviceKind, CallFailure, CheckpointInfo, Checkpoints, Clock, Correction, Diagnostic, Entropy,
+        Execution, Exhausted, Features, FileEntry, FileError, FileFailure, FileKind, FuelAnalysis, FuelStatus,
+        GuestValue, Guidance, IfExists, InputFile, Language, Limits, Metadata, OnUnwind, Outcome, Output, Policy,
+        ProviderInfo, Raised, Request, ResourceKind, Rollback, Runtime, RuntimeInfo, SessionInfo, SessionPolicy,
+        SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind,
     },
 };
 pub use blob::Blob;

@@ -44,6 +44,7 @@ impl Default for Limits {
             tool_timeout_ms: None,
             tool_bytes: None,
             tool_record_bytes: None,
+            persisted_bytes: None,
             session_count: None,
             session_total_bytes: None,
         }
@@ -54,11 +55,11 @@ impl Limits {
     setters! {
         /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms` lets a script use.
         fuel: u64,
-        /// Fuel kept for a last word, at most a tenth of all. Default 100,000,000.
+        /// Fuel reserved for the soft limit, at most a tenth of all. Default 100,000,000.
         fuel_reserve: u64,
         /// Wall-clock milliseconds, waits included; at least 1. Default 10,000.
         timeout_ms: u64,
-        /// Milliseconds kept for a last word, at most a tenth of all. Default 100.
+        /// Milliseconds reserved for the soft limit, at most a tenth of all. Default 100.
         timeout_reserve_ms: u64,
         /// Bytes of linear memory, files and captured output together. Default 134,217,728.
         memory_bytes: u64,
@@ -86,6 +87,8 @@ impl Limits {
         tool_bytes: u64,
         /// Bytes of arguments and results that the record of calls keeps. Default 1,048,576.
         tool_record_bytes: u64,
+        /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
+        persisted_bytes: u64,
         /// Sessions kept at once. Default 1,000.
         session_count: u32,
         /// Bytes that all kept sessions may hold together. Default 4,294,967,296.
@@ -96,7 +99,16 @@ impl Limits {
 /// Everything at its default, which is a good policy.
 impl Default for Policy {
     fn default() -> Self {
-        Self { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+        Self {
+            limits: None,
+            clock: None,
+            entropy: None,
+            args: None,
+            env: None,
+            inject_setup: None,
+            auto_persist_globals: None,
+            session: None,
+        }
     }
 }
 
@@ -108,6 +120,10 @@ impl Policy {
         clock: Clock,
         /// The randomness that it sees. Default: the provider's.
         entropy: Entropy,
+        /// Whether Python scripts find packages. Default: true.
+        inject_setup: bool,
+        /// Whether an execution outside a session loads its globals from the workspace, and saves them there. Default: false.
+        auto_persist_globals: bool,
         /// How sessions keep and lose their state.
         session: SessionPolicy,
     }
@@ -127,7 +143,7 @@ impl Policy {
     }
 
     /// The same every time: a clock that stands still, in nanoseconds since 1970, and random numbers from a seed. Equal input then
-    /// costs equal fuel, to the unit. The script gets no last word at a limit, and its random numbers are no secret.
+    /// costs equal fuel, to the unit. There is no soft limit, and the random numbers are not secret.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
@@ -143,13 +159,13 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// When a session saves its state by itself. Default: [`Checkpoints::Auto`].
+        /// When a session takes a checkpoint by itself. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Up to how much memory of its own, in bytes, it does so before every execution under `Auto`. Default 4,194,304.
+        /// Bytes of private memory up to which `Auto` takes one before every execution. Default 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// How many checkpoints that were asked for are kept; at least 1. Default 8.
+        /// Number of requested checkpoints that are kept; at least 1. Default 8.
         checkpoints_kept: u32,
-        /// What becomes of a session whose script was unwound. Default: [`OnUnwind::GoBack`].
+        /// What happens to a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }
@@ -174,6 +190,7 @@ mod tests {
     }
 
     samples! {
+        bool: true,
         u32: 3,
         u64: 4,
         Limits: Limits::default().fuel(5),

@@ -7,8 +7,8 @@ use crate::{
 
 /// An interpreter that is kept between executions: variables, functions, imports and files live on.
 ///
-/// A script that raises keeps what it did, as in a notebook. One that is unwound, at a limit or by a trap, sets the session back to its
-/// last checkpoint; [`Execution::went_back`] says so. Dropping the session drops the interpreter, without running its exit
+/// A script that raises keeps what it did, as in a notebook. One that is unwound, by a limit or a trap, rolls the session back to its
+/// last checkpoint; [`Execution::rolled_back_to`] says so. Dropping the session drops the interpreter, without running its exit
 /// handlers; [`close`](Self::close) runs them.
 ///
 /// Once it has ended, everything but [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close) is [`Error::SessionEnded`]. While an
@@ -61,7 +61,7 @@ impl Session {
         Ok(Started { raw: self.raw.start(&request.into())? })
     }
 
-    /// A global variable; none where there is no such one.
+    /// A global variable; `None` if there is no such variable.
     ///
     /// # Errors
     /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -142,7 +142,7 @@ impl Session {
         Ok(self.raw.checkpoint()?)
     }
 
-    /// The states that the session can be set back to, oldest first.
+    /// The checkpoints, oldest first.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].

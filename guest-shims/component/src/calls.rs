@@ -208,7 +208,7 @@ impl Calls {
     }
 }
 
-/// What a tool says that has no result.
-fn failure(types::CallFailure { kind, message }: types::CallFailure) -> Failure {
-    ToolError::of(kind.into(), message).into()
+/// Why a tool has no result.
+fn failure(failure: types::CallFailure) -> Failure {
+    ToolError::from(failure).into()
 }

@@ -13,14 +13,16 @@
 //! | `memory`, `soft_stop` | limits in the making: memory under one sum, a last word before the end |
 //! | `library` | files that every guest finds |
 //! | `files` | a workspace, seen and changed from outside |
+//! | `contract` | conversions to and from the contract's generated types, and the bounds of its calls |
 //! | `session` | what is kept of sessions, and when |
 //! | `hibernate` | sessions as bytes |
 //! | `tools` | functions that scripts may call |
 //!
-//! What guests did is told in types that are not `non_exhaustive`: every backend says all of it in the contract's words, and the
-//! compiler is to find what one forgets. [`with_limits!`] does the same for the limits.
+//! The types of results are not `non_exhaustive`: [`contract_conversions!`] destructures each of them, so that the compiler reports a
+//! field that the contract does not have yet. [`with_limits!`] does the same for the limits.
 
 mod boot;
+pub mod contract;
 mod duration;
 mod ending;
 pub mod files;
@@ -32,7 +34,10 @@ mod library;
 mod limit_line;
 mod limits;
 mod memory;
+mod metadata;
 mod outcome;
+mod output;
+mod persist;
 mod policy;
 mod request;
 pub mod session;
@@ -49,7 +54,10 @@ pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
 pub use memory::{MemoryLimit, MemoryLimiter};
+pub use metadata::Metadata;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
+pub use output::Output;
+pub use persist::hide_state_file;
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
 pub use soft_stop::{Pokes, SoftStop, WordMemory};

@@ -1,16 +1,16 @@
 //! One execution, in a fresh guest or a kept one.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind, Stream,
+    CancelToken, ExecuteError, Execution, Files, Language, Metadata, Outcome, Output, Request, SourceKind, Stream,
     budget::Budget,
     current::Run,
     events,
-    execution::{Metadata, Output},
     guest::Guest,
     own_commits::OwnCommits,
     request::{OnOutput, StdinSource},
@@ -22,9 +22,9 @@ use crate::{
 use glovebox_core::{
     After, SoftStop, check_request,
     guidance::{Facts, Guidance, guidance},
-    name_limit,
+    hide_state_file, name_limit,
 };
-use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, Machine, PYTHON_STATE_FILE, Script};
+use glovebox_interpreters::{Machine, Script};
 use glovebox_wasi::Captured;
 
 mod types;
@@ -72,7 +72,7 @@ impl<'a> Setting<'a> {
             stdin: request.stdin,
             has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
             stdin_source: request.stdin_source,
-            context: request.context.map(ToString::to_string),
+            context: request.context.map(Cow::into_owned),
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
             budget: request.budget,
@@ -91,7 +91,7 @@ impl<'a> Setting<'a> {
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { source, name, stdin, context, .. } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
-        match context.map(|value| value.to_string().len() as u64) {
+        match context.as_ref().map(|json| json.len() as u64) {
             Some(bytes) if bytes > most => {
                 return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
             }
@@ -242,14 +242,7 @@ impl<'a> Setting<'a> {
         let wasi = guest.machine.wasi();
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if self.persisted_bytes(last).is_some() {
-            // Nothing that the script did.
-            let file = match runtime.language {
-                Language::Python => PYTHON_STATE_FILE,
-                Language::JavaScript => JAVASCRIPT_STATE_FILE,
-            };
-            for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
-                paths.retain(|path| path != file);
-            }
+            hide_state_file(&mut changes, runtime.language);
         }
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files::of(wasi.vfs().clone(), roots.workspace());
@@ -259,8 +252,8 @@ impl<'a> Setting<'a> {
         execution.tool_calls = tool_calls;
         execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
         execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
-        execution.stdout = Output { bytes: output.stdout.bytes, total_bytes: output.stdout.total_bytes };
-        execution.stderr = Output { bytes: output.stderr.bytes, total_bytes: output.stderr.total_bytes };
+        execution.stdout = output.stdout.into();
+        execution.stderr = output.stderr.into();
         execution.fuel_consumed = ran.fuel_consumed;
         execution.memory_used_bytes = ran.memory_used_bytes;
         execution.duration = duration;

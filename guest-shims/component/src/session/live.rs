@@ -5,18 +5,16 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use glovebox_core::{
-    After, Clock, GuestValue, Refusal, WORKSPACE,
+    After, Clock, GuestValue, WORKSPACE,
     files::{Snapshot, change},
-    session::{Checkpoint, CheckpointId, CheckpointInfo, History, Pages, Place, Saved},
+    session::{Checkpoint, CheckpointId, CheckpointInfo, History, Pages, Place, Saved, SessionInfo},
 };
 use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use super::kept::{self, Kept};
 use crate::{
-    Executed, Files, Guest, Sandbox, Task,
-    bindings::types::{self, SandboxError},
-    error::clipped,
+    Executed, Files, Guest, Runtime, Sandbox, Task, bindings::types::SandboxError, error::refused_variable,
     files::refused,
 };
 
@@ -42,6 +40,7 @@ pub(super) struct Live {
     changed: bool,
     executions: u64,
     went_back: u64,
+    checkpoints_skipped: u64,
     forks: u64,
     entropy_key: Option<[u8; 32]>,
     place: Option<Place>,
@@ -71,6 +70,7 @@ impl Live {
             changed: true,
             executions: 0,
             went_back: 0,
+            checkpoints_skipped: 0,
             forks: 0,
             entropy_key,
             place: Some(place),
@@ -97,6 +97,7 @@ impl Live {
             changed: true,
             executions,
             went_back: 0,
+            checkpoints_skipped: 0,
             forks,
             entropy_key,
             place: Some(place),
@@ -286,35 +287,39 @@ impl Live {
     }
 
     /// What is told about it.
-    pub(super) fn info(&self) -> types::SessionInfo {
+    pub(super) fn info(&self) -> SessionInfo {
         let (memory_bytes, ended) = match &self.life {
             Life::Resting(kept) => (kept.try_borrow().map_or(0, |kept| kept.memory_bytes()), None),
             Life::Unwound(_) => (0, None),
             Life::Ended(reason) => (0, Some(reason.clone())),
         };
-        types::SessionInfo {
+        SessionInfo {
             executions: self.executions,
             memory_bytes,
             private_bytes: self.history.last().map_or(0, |saved| saved.state.pages.bytes()),
             held_bytes: self.place.as_ref().map_or(0, Place::bytes),
-            checkpoints: u32::try_from(self.history.count()).unwrap_or(u32::MAX),
-            went_back: self.went_back,
+            checkpoints: self.history.count(),
+            checkpoints_skipped: self.checkpoints_skipped,
+            rollbacks: self.went_back,
             ended,
-            ..info_of(&self.id)
+            ..info_of(&self.id, &self.sandbox.runtime)
         }
     }
 }
 
 /// What is told of a session that nothing else is known of.
-pub(super) fn info_of(id: &str) -> types::SessionInfo {
-    types::SessionInfo {
+pub(super) fn info_of(id: &str, runtime: &Runtime) -> SessionInfo {
+    SessionInfo {
         id: id.to_owned(),
+        language: runtime.language,
+        runtime_name: runtime.name.clone(),
         executions: 0,
         memory_bytes: 0,
         private_bytes: 0,
         held_bytes: 0,
         checkpoints: 0,
-        went_back: 0,
+        checkpoints_skipped: 0,
+        rollbacks: 0,
         ended: None,
     }
 }
@@ -348,13 +353,6 @@ fn awakened(sandbox: &Sandbox, state: &Checkpoint, awaken: Awaken) -> Result<Rc<
         guest.awaken_within(&policy.limits)?;
     }
     Ok(Kept::new(world, guest, state.pages.clone(), is_same))
-}
-
-fn refused_variable(name: &str, refusal: &Refusal) -> SandboxError {
-    match refusal {
-        Refusal::Guest(reason) => SandboxError::Variable(format!("`{}`: {reason}", clipped(name))),
-        Refusal::Driver(error) => crate::error::unanswered(error),
-    }
 }
 
 /// What kept a guest from answering.

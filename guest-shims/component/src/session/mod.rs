@@ -20,11 +20,11 @@ use std::{
 };
 
 use glovebox_core::{
+    contract::{check_json, check_variable_name},
     files::{IfExists, change},
     hibernate::{self, Caps, ImageView, ResumeError, resumed_key},
-    session::{Checkpoint, CheckpointId, CheckpointInfo, SessionLedger, TooMany},
+    session::{Checkpoint, CheckpointId, SessionLedger},
 };
-use serde::de::IgnoredAny;
 
 pub(crate) use self::kept::Residence;
 use self::{
@@ -33,17 +33,13 @@ use self::{
     zstandard::Zstandard,
 };
 use crate::{
-    Blob, Executed, Files, Sandbox, Started,
+    Blob, Executed, Files, Runtime, Sandbox, Started,
     bindings::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
-        types::{self, SandboxError, TooLarge},
+        types::{self, SandboxError},
     },
-    error::{clipped, key},
     provider::no_tools,
 };
-
-/// The longest name of a variable, in bytes.
-const NAME_BYTES_MOST: usize = 4_096;
 
 /// All sessions of a provider.
 #[derive(Debug, Default)]
@@ -66,6 +62,7 @@ impl Sessions {
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
+    runtime: Rc<Runtime>,
     live: Rc<RefCell<Live>>,
     /// Is there while an execution that was started has not run.
     started: Rc<RefCell<Weak<()>>>,
@@ -97,7 +94,7 @@ impl Session {
         let limits = &sandbox.policy.limits;
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
-        let mut wasi = sandbox.wasi(Vec::new())?;
+        let mut wasi = sandbox.wasi(Vec::new(), &[])?;
         wasi.set_linear_memory_bytes(sandbox.runtime.memory_limit(limits).counted(saved.memory_bytes));
         wasi.restore(&saved.wasi).map_err(|error| ResumeError::Files { reason: error.to_string() })?;
         let state = Checkpoint {
@@ -124,14 +121,14 @@ impl Session {
     }
 
     fn around(sessions: &Rc<Sessions>, live: Live) -> Self {
-        let id = Rc::clone(&live.id);
-        Self { sessions: Rc::clone(sessions), id, live: Rc::new(RefCell::new(live)), started: Rc::default() }
+        let (id, runtime) = (Rc::clone(&live.id), Rc::clone(&live.sandbox.runtime));
+        Self { sessions: Rc::clone(sessions), id, runtime, live: Rc::new(RefCell::new(live)), started: Rc::default() }
     }
 
     fn with_context(self, options: &SessionOptions) -> Result<Self, SandboxError> {
         if let Some(json) = &options.context {
             self.set(|live| {
-                check_value(live, json)?;
+                live.sandbox.check_value(json)?;
                 live.set_variable("context", json)
             })?;
         }
@@ -164,11 +161,12 @@ impl Session {
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
         // Nobody can ask while it executes: an instance is not entered twice.
-        self.live.try_borrow().map_or_else(|_| live::info_of(&self.id), |live| live.info())
+        self.live.try_borrow().map_or_else(|_| live::info_of(&self.id, &self.runtime), |live| live.info()).into()
     }
 
     /// Runs a script in the kept interpreter.
     pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
+        request.check_in_session()?;
         self.set(|live| {
             let task = live.sandbox.task(request)?.wanting_value();
             live.run(&task)
@@ -177,6 +175,7 @@ impl Session {
 
     /// Begins what `execute` does.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
+        request.check_in_session()?;
         let task = self.set(|live| Ok(live.sandbox.task(request)?.wanting_value()))?;
         let waits = Rc::new(());
         self.started.replace(Rc::downgrade(&waits));
@@ -195,10 +194,10 @@ impl Session {
 
     /// Sets a global variable to what JSON text says.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
-        check_name(name)?;
+        check_variable_name(name)?;
         check_json("json", json)?;
         self.set(|live| {
-            check_value(live, json)?;
+            live.sandbox.check_value(json)?;
             live.set_variable(name, json)
         })
     }
@@ -295,58 +294,5 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
 fn check_options(options: &SessionOptions) -> Result<(), SandboxError> {
     let SessionOptions { context, tools } = options;
     no_tools(tools.as_deref().unwrap_or_default())?;
-    context.iter().try_for_each(|json| check_json("context", json))
-}
-
-/// Refuses what no language could have as a variable's name. Of what is left its own interpreter knows.
-fn check_name(name: &str) -> Result<(), SandboxError> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-    if name.is_empty()
-        || name.len() > NAME_BYTES_MOST
-        || name.starts_with(|c: char| c.is_ascii_digit())
-        || !name.chars().all(is_part)
-    {
-        let text = format!("`name`: `{}` can be no variable's name", clipped(name));
-        return Err(SandboxError::InvalidArgument(text));
-    }
-    Ok(())
-}
-
-/// Refuses what is no JSON. Nothing is made of it here: a few bytes of text can be many as values.
-fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
-    let wrong = |error| SandboxError::InvalidArgument(format!("`{argument}` is no JSON: {error}"));
-    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
-}
-
-/// Refuses a value that is larger than standard input may be.
-fn check_value(live: &Live, json: &str) -> Result<(), SandboxError> {
-    let (bytes, most) = (json.len() as u64, live.sandbox.policy.limits.stdin_bytes);
-    if bytes > most {
-        return Err(SandboxError::StdinTooLarge(TooLarge { bytes, most }));
-    }
-    Ok(())
-}
-
-impl From<TooMany> for SandboxError {
-    fn from(TooMany { key: name, used, most }: TooMany) -> Self {
-        Self::TooManySessions(format!("`{}`: {used} of {most} would be in use; close a session first", key(name)))
-    }
-}
-
-impl From<ResumeError> for SandboxError {
-    fn from(error: ResumeError) -> Self {
-        Self::NotResumable(match error {
-            ResumeError::TooLarge { what, key: name, bytes, most } => {
-                format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name))
-            }
-            error => error.to_string(),
-        })
-    }
-}
-
-impl From<CheckpointInfo> for types::CheckpointInfo {
-    fn from(info: CheckpointInfo) -> Self {
-        let CheckpointInfo { id, automatic, executions, private_bytes } = info;
-        Self { id: id.0, automatic, executions, private_bytes }
-    }
+    Ok(context.iter().try_for_each(|json| check_json("context", json))?)
 }

@@ -15,7 +15,7 @@ mod policy;
 pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
 pub use id::{SESSION_ID_BYTES_MOST, is_session_id};
-pub use info::{CheckpointId, CheckpointInfo, Rollback};
+pub use info::{CheckpointId, CheckpointInfo, Rollback, SessionInfo};
 pub use ledger::{Place, Reservation, SessionLedger, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};

@@ -10,13 +10,13 @@ use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo};
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, SessionInfo, Started,
     budget::Keeper,
     entropy,
     guest::Guest,
     run::{CONTEXT, Setting},
     session::{
-        SessionInfo, SessionOptions, SharedWorkspace, check_id,
+        SessionOptions, SharedWorkspace, check_id,
         checkpoint::Awaken,
         info::Status,
         line::{Left, Line, Turn},

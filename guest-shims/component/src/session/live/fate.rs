@@ -73,6 +73,8 @@ impl Live {
             Ok(state) => {
                 if self.check_room(state.held_bytes().saturating_sub(self.history.automatic_bytes())).is_ok() {
                     self.push(state, true);
+                } else {
+                    self.checkpoints_skipped += 1;
                 }
                 Ok(())
             }

@@ -1,12 +1,11 @@
 //! Files and blobs.
 
+use glovebox_core::contract::MAX_READ_BYTES;
+
 use super::*;
-use crate::component::{
-    convert::READ_BYTES_MOST,
-    wit::{
-        sandbox::{HostBlob, HostFiles},
-        types::{FileError, FileKind, IfExists},
-    },
+use crate::component::wit::{
+    sandbox::{HostBlob, HostFiles},
+    types::{FileError, FileKind, IfExists},
 };
 
 fn write(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, path: &str, bytes: &[u8]) -> Result<(), Failure> {
@@ -43,7 +42,7 @@ fn a_snapshot_stays_as_it_was_and_outlives_its_session() {
 fn one_read_gives_no_more_than_its_limit() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
-    let most = usize::try_from(READ_BYTES_MOST).unwrap();
+    let most = usize::try_from(MAX_READ_BYTES).unwrap();
     for (length, given) in [(most - 1, most - 1), (most, most), (most + 1, most)] {
         let bytes = vec![1; length];
         let blob = HostBlob::new(&mut ctx).unwrap();
