@@ -3,7 +3,7 @@
 use super::*;
 use crate::component::wit::{
     sandbox::{HostFiles, HostStarted, Step},
-    types::{AdviceKind, FuelStatus, InputFile},
+    types::{self, AdviceKind, FuelStatus, InputFile},
 };
 
 fn file(path: &str, text: &str) -> InputFile {
