@@ -371,3 +371,20 @@ fn a_session_whose_guest_left_a_global_changed_is_not_kept() {
     assert!(session.info().ended.unwrap().contains("__stack_pointer"));
     assert_eq!(says(&space.open(), "show 5000"), "0");
 }
+
+#[test]
+fn a_request_in_a_session_has_neither_files_nor_context() {
+    let (_, world) = closed_world();
+    let sandbox = sandbox_in(&world, no_policy()).unwrap();
+    let options = SessionOptions { context: None, tools: None };
+    let session = Session::open(&Rc::default(), sandbox, &options).unwrap();
+    let files = types::Request { files: Some(Vec::new()), ..request("print 1") };
+    let context = types::Request { context: Some("1".into()), ..request("print 1") };
+    for (request, name) in [(files, "`files`"), (context, "`context`")] {
+        for error in [session.execute(request.clone()).unwrap_err(), session.start(request).unwrap_err()] {
+            assert!(matches!(error, SandboxError::InvalidArgument(text) if text.starts_with(name)), "{name}");
+        }
+    }
+    let info = session.info();
+    assert_eq!((info.language, &*info.runtime_name, info.checkpoints_skipped), (types::Language::Python, "fake-0", 0));
+}

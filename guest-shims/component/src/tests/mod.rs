@@ -4,6 +4,7 @@ mod fuel;
 mod isolation;
 mod memory;
 mod policy;
+mod requests;
 mod started;
 mod time;
 mod tools;
