@@ -92,7 +92,7 @@ impl CasePolicy {
             checkpoint_auto_bytes: Some(self.session.checkpoint_auto_bytes),
             checkpoints_kept: Some(self.session.checkpoints_kept),
             on_unwind: Some(match self.session.on_unwind {
-                CaseOnUnwind::RollBack => OnUnwind::GoBack,
+                CaseOnUnwind::RollBack => OnUnwind::RollBack,
                 CaseOnUnwind::End => OnUnwind::End,
             }),
         };
