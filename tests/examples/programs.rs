@@ -68,7 +68,7 @@ fn c_bindings(world: &str, out: &Path) -> Result<(), Box<dyn Error>> {
     let mut files = Files::default();
     // `sandbox_execute`, not `glovebox_sandbox_sandbox_execute`.
     let rename = ["sandbox", "types"]
-        .map(|interface| (format!("glovebox:sandbox/{interface}@0.1.0"), interface.to_owned()))
+        .map(|interface| (format!("glovebox:sandbox/{interface}@0.2.0"), interface.to_owned()))
         .to_vec();
     let options = wit_bindgen_c::Opts { rename, ..wit_bindgen_c::Opts::default() };
     options.build().generate(&mut resolve, world, &mut files)?;

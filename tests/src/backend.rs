@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use crate::Case;
 
@@ -61,10 +61,9 @@ pub struct Observed {
     /// The session.
     pub session_id: Option<String>,
     /// What a session did after it was unwound.
-    pub went_back: Option<serde_json::Value>,
-    /// Advice about a failure. The contract does not have it; `tests/guidance.rs` checks it.
-    #[serde(default)]
-    pub guidance: IgnoredAny,
+    pub rolled_back_to: Option<serde_json::Value>,
+    /// What it did with its fuel, and advice about a failure.
+    pub guidance: serde_json::Value,
     /// How it was carried out.
     pub metadata: MetadataSeen,
 }

@@ -47,13 +47,6 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether the contract can express it: a component can set no more of a policy than `glovebox:sandbox@0.1.0`
-    /// names. The rest is available only to the engine's own callers.
-    #[must_use]
-    pub fn is_of_the_contract(&self) -> bool {
-        !self.policy.auto_persist_globals && self.policy.inject_setup && !self.carry
-    }
-
     /// Scripts that are not conformance cases: one after the other, each in the session named beside it, where only
     /// `main` exists until a step forks it; a single script runs in a fresh interpreter.
     #[must_use]
@@ -159,6 +152,14 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
         Some(text) => Some(serde_json::from_str(text).map_err(|error| format!("`context` is no JSON text: {error}"))?),
         None => None,
     };
+
+    let requests = || steps.iter().map(|step| &step.request);
+    if file.kept && requests().any(|request| request.context.is_some()) {
+        return Err("a step of a session has no `context` of its own".into());
+    }
+    if file.kept && dir.join("files").exists() {
+        return Err("a session's files are written by a step".into());
+    }
 
     if file.carry && (file.kept || steps.len() < 2) {
         return Err("`carry` is for several steps, each in an interpreter of its own".into());
@@ -312,7 +313,7 @@ mod tests {
     #[test]
     fn the_smoke_set_touches_all_that_the_cases_touch() {
         let (smoke, others): (Vec<Case>, Vec<Case>) =
-            load_cases(&cases_dir()).unwrap().into_iter().filter(Case::is_of_the_contract).partition(|case| case.smoke);
+            load_cases(&cases_dir()).unwrap().into_iter().partition(|case| case.smoke);
         let touched = touched_by(&smoke);
         let missing: Vec<_> = touched_by(&others).difference(&touched).cloned().collect();
         assert_eq!(missing, Vec::<String>::new());

@@ -22,12 +22,11 @@ pub struct LineOptions {
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
-    // Components cannot express these: host directories, and additions since the contract's version.
     let told = policy.as_object_mut().expect("a policy is an object");
-    for key in ["workspace", "mounts", "commit", "auto_persist_globals", "inject_setup"] {
+    // Host directories are not part of the contract.
+    for key in ["workspace", "mounts", "commit"] {
         told.remove(key);
     }
-    told["limits"].as_object_mut().expect("limits are an object").remove("persisted_bytes");
     if options.any_clock_and_entropy {
         if matches!(case.policy.clock, Clock::Host) {
             told.insert("clock".into(), Value::Null);
@@ -51,6 +50,8 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
         "runtime": runtime,
         "policy": policy,
         "kept": case.kept,
+        "carry": case.carry,
+        "files": case.files.iter().map(|(path, bytes)| (path, hex(bytes))).collect::<BTreeMap<_, _>>(),
         "stepped": options.stepped,
         "context": case.context.as_ref().map(Value::to_string),
         "tools": case.tools.iter().map(tool).collect::<BTreeMap<_, _>>(),
@@ -87,7 +88,17 @@ fn step(step: &Step) -> Value {
 }
 
 fn script(source: &str, request: &Request) -> Value {
-    json!({"source": source, "name": request.name, "kind": request.kind, "stdin": request.stdin})
+    json!({
+        "source": source,
+        "name": request.name,
+        "kind": request.kind,
+        "stdin": request.stdin,
+        "context": request.context,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Parses the results of a case from the program's output.

@@ -54,7 +54,7 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
 /// The checks for sessions and tools.
 fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     value(wrong, expect, seen.value.as_ref());
-    same(wrong, "went_back", Some(expect.went_back), seen.went_back.is_some());
+    same(wrong, "rolled_back", Some(expect.rolled_back), seen.rolled_back_to.is_some());
     for (name, key, wanted) in [
         ("interrupted", "type", &expect.interrupted),
         ("interrupted_traceback", "traceback", &expect.interrupted_traceback),
@@ -64,6 +64,7 @@ fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
             text(wrong, name, wanted, told.unwrap_or(""));
         }
     }
+    guidance(wrong, expect, &seen.guidance);
     let names: Vec<String> =
         seen.tool_calls.iter().map(|call| call["name"].as_str().unwrap_or("").to_owned()).collect();
     same(wrong, "tool_calls", Some(&expect.tool_calls), &names);
@@ -72,6 +73,15 @@ fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
         let outcomes: Vec<String> = seen.tool_calls.iter().map(outcome).collect();
         same(wrong, "tool_outcomes", Some(&expect.tool_outcomes), &outcomes);
     }
+}
+
+fn guidance(wrong: &mut Vec<String>, expect: &Expect, seen: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let advice = seen["advice"].as_array().map_or(&[][..], Vec::as_slice);
+    same(wrong, "advice", expect.advice.clone(), advice.iter().map(|advice| text(&advice["kind"])).collect::<Vec<_>>());
+    let correction = advice.first().map_or_else(String::new, |advice| text(&advice["correction"]["text"]));
+    same(wrong, "correction", expect.correction.clone(), correction);
+    same(wrong, "fuel_status", expect.fuel_status.clone(), text(&seen["fuel"]["status"]));
 }
 
 fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Language) {

@@ -3,24 +3,7 @@
 
 use serde_json::Value;
 
-use crate::{Action, Case, Expect, Step, StepResult};
-
-/// Components have files before the first execution only in a session: each step becomes a session into which they are
-/// written.
-#[must_use]
-pub fn with_files_written(mut case: Case) -> Case {
-    if case.files.is_empty() {
-        return case;
-    }
-    assert!(!case.kept && case.steps.len() == 1, "{}: a case with files has one step", case.name);
-    let text = |(path, bytes)| (path, String::from_utf8(bytes).expect("the cases' files are text"));
-    let files = std::mem::take(&mut case.files).into_iter().map(text).collect();
-    let session = case.steps.first().map(|step| step.session.clone()).unwrap_or_default();
-    let write = Step { name: "files".into(), session, action: Action::Write { files }, expect: Expect::default() };
-    case.steps.insert(0, write);
-    case.kept = true;
-    case
-}
+use crate::{Case, StepResult};
 
 /// Whether a result, and the later results of the same case, depend on timing, whatever clock the script sees: it was
 /// asked to stop because its time was nearly over, or several tool calls ran at once.
@@ -50,6 +33,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
             if by_time {
                 (observed.fuel_consumed, observed.memory_used_bytes) = (0, 0);
                 observed.outcome.remove("used");
+                observed.guidance = Value::Null;
                 (observed.interrupted, observed.stderr, observed.metadata.stderr_total_bytes) =
                     (None, String::new(), 0);
             }

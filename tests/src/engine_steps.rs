@@ -20,6 +20,9 @@ pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
             other => panic!("`{other}` is no kind of source"),
         });
     }
+    if let Some(json) = &asked.context {
+        request = request.context(&serde_json::from_str(json).expect("`context` is JSON text"));
+    }
     if let Some(id) = &asked.session_id {
         request = request.session_id(id);
     }

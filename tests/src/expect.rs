@@ -195,8 +195,14 @@ pub struct Expect {
     pub interrupted: Option<TextMatch>,
     /// The traceback of that exception.
     pub interrupted_traceback: Option<TextMatch>,
-    /// Whether the session went back to its last checkpoint; not unless said.
-    pub went_back: bool,
+    /// Whether the session was rolled back to its last checkpoint; not by default.
+    pub rolled_back: bool,
+    /// What advice is about, in order. Not checked by default.
+    pub advice: Option<Vec<String>>,
+    /// The corrected line that the first advice has; empty for none.
+    pub correction: Option<String>,
+    /// How close the execution came to its fuel limit.
+    pub fuel_status: Option<String>,
     /// The tools that were called, in order; none by default.
     pub tool_calls: Vec<String>,
     /// The result of each call: `returned`, `Unfinished` or the name of the error. Not checked by default.

@@ -25,6 +25,8 @@ pub struct Request {
     pub name: Option<String>,
     /// JavaScript: `detect`, `script` or `module`.
     pub kind: Option<String>,
+    /// JSON text of the variable `context`, in a step with an interpreter of its own.
+    pub context: Option<String>,
     /// The expected session id of the execution.
     pub session_id: Option<String>,
 }

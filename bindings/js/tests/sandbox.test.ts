@@ -41,6 +41,23 @@ test('what the provider refuses is an error of its own class', async () => {
   await assert.rejects(sandbox.execute({ source: 'x'.repeat(8) }, { policy: { limits: { sourceBytes: 7n } } }), /8 bytes, of at most 7/);
 });
 
+test('a request brings files and a variable with it', async () => {
+  const sandbox = await createSandbox(NAME);
+  const source = 'print(std.loadFile("a/b"), context[1])';
+  const files = [{ path: 'a/b', bytes: new TextEncoder().encode('one') }];
+  const execution = await sandbox.execute({ source, files, context: '[0, "two"]' });
+  assert.equal(textOf(execution.stdout), 'one two\n');
+  assert.deepEqual(execution.filesCreated, []);
+});
+
+test('guidance says what to change', async () => {
+  const sandbox = await createSandbox(NAME);
+  const { guidance } = await sandbox.execute("require('paht')");
+  assert.equal(guidance.fuel.status, 'efficient');
+  assert.deepEqual(guidance.advice.map(({ kind }) => kind), ['module']);
+  assert.deepEqual(guidance.advice[0]?.correction, { line: 1, text: "require('path')" });
+});
+
 test('a parser tells where', async () => {
   const sandbox = await createSandbox(NAME);
   assert.deepEqual(await sandbox.validate('let x = 1'), []);

@@ -11,6 +11,8 @@ from unittest import mock
 from glovebox_sandbox import InstanceLostError, Provider, RefusedError, Sandbox, Tool
 from glovebox_sandbox import sandbox as implementation
 from glovebox_sandbox.types import (
+    Correction,
+    InputFile,
     Limits,
     OutcomeExhausted,
     OutcomeRaised,
@@ -60,7 +62,18 @@ class Sandboxed(unittest.TestCase):
         with self.assertRaises(RefusedError) as large:
             self.sandbox.execute("x" * 8, policy=Policy(limits=Limits(source_bytes=7)))
         assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
-        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.most), (8, 7))
+        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
+
+    def test_a_request_brings_files_and_a_variable_with_it(self) -> None:
+        files = [InputFile("a/b", b"one")]
+        request = Request('print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
+        execution = self.sandbox.execute(request)
+        self.assertEqual((execution.stdout.bytes, execution.files_created), (b"one two\n", []))
+
+    def test_guidance_says_what_to_change(self) -> None:
+        guidance = self.sandbox.execute("require('paht')").guidance
+        self.assertEqual((guidance.fuel.status, [advice.kind for advice in guidance.advice]), ("efficient", ["module"]))
+        self.assertEqual(guidance.advice[0].correction, Correction(1, "require('path')"))
 
     def test_a_parser_tells_where(self) -> None:
         self.assertEqual(self.sandbox.validate("let x = 1"), [])

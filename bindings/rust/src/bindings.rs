@@ -4,8 +4,8 @@
 //! wit_bindgen::generate!({
 //!     world: "my-world",
 //!     with: {
-//!         "glovebox:sandbox/types@0.1.0": glovebox_guest::bindings::glovebox::sandbox::types,
-//!         "glovebox:sandbox/sandbox@0.1.0": glovebox_guest::bindings::glovebox::sandbox::sandbox,
+//!         "glovebox:sandbox/types@0.2.0": glovebox_guest::bindings::glovebox::sandbox::types,
+//!         "glovebox:sandbox/sandbox@0.2.0": glovebox_guest::bindings::glovebox::sandbox::sandbox,
 //!     },
 //! });
 //! ```

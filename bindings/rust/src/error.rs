@@ -27,26 +27,26 @@ pub enum Error {
         /// Its size.
         bytes: u64,
         /// The limit.
-        most: u64,
+        limit: u64,
     },
     /// Standard input, or a variable's JSON text, exceeds `limits.stdin-bytes`.
     StdinTooLarge {
         /// Its size.
         bytes: u64,
         /// The limit.
-        most: u64,
+        limit: u64,
     },
     /// Another session or checkpoint would exceed a limit.
     TooManySessions(String),
     /// The call would exceed the provider's quota for the component as a whole. Dropping handles may help.
     QuotaExceeded(String),
-    /// The session has ended: it was closed, its guest left, or it was unwound with nothing to go back to.
+    /// The session has ended: it was closed, its guest left, or it was unwound without a checkpoint to roll back to.
     SessionEnded(String),
     /// An execution started in the session, or the one whose files are requested, has not ended.
     SessionBusy(String),
-    /// The session has no such state to go back to.
+    /// The session has no such checkpoint.
     NoCheckpoint(String),
-    /// A variable could not be read or set. That is done by code of the guest's: should it have been unwound, the session has gone back.
+    /// A variable could not be read or set. Code in the guest does that: if it was unwound, the session was rolled back.
     Variable(String),
     /// A file operation was refused.
     File(FileFailure),
@@ -85,11 +85,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SourceTooLarge { bytes, most } => {
-                write!(f, "the source has {bytes} bytes; `limits.source-bytes` is {most}")
+            Self::SourceTooLarge { bytes, limit } => {
+                write!(f, "the source has {bytes} bytes; `limits.source-bytes` is {limit}")
             }
-            Self::StdinTooLarge { bytes, most } => {
-                write!(f, "the input has {bytes} bytes; `limits.stdin-bytes` is {most}")
+            Self::StdinTooLarge { bytes, limit } => {
+                write!(f, "the input has {bytes} bytes; `limits.stdin-bytes` is {limit}")
             }
             Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
             Self::UnknownRuntime(text)
@@ -116,8 +116,8 @@ impl From<SandboxError> for Error {
             SandboxError::UnknownRuntime(text) => Self::UnknownRuntime(text),
             SandboxError::InvalidPolicy(text) => Self::InvalidPolicy(text),
             SandboxError::InvalidArgument(text) => Self::InvalidArgument(text),
-            SandboxError::SourceTooLarge(TooLarge { bytes, most }) => Self::SourceTooLarge { bytes, most },
-            SandboxError::StdinTooLarge(TooLarge { bytes, most }) => Self::StdinTooLarge { bytes, most },
+            SandboxError::SourceTooLarge(TooLarge { bytes, limit }) => Self::SourceTooLarge { bytes, limit },
+            SandboxError::StdinTooLarge(TooLarge { bytes, limit }) => Self::StdinTooLarge { bytes, limit },
             SandboxError::TooManySessions(text) => Self::TooManySessions(text),
             SandboxError::QuotaExceeded(text) => Self::QuotaExceeded(text),
             SandboxError::SessionEnded(text) => Self::SessionEnded(text),
@@ -160,11 +160,11 @@ mod tests {
         let all = [
             (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
             (
-                SandboxError::SourceTooLarge(TooLarge { bytes: 5, most: 4 }),
+                SandboxError::SourceTooLarge(TooLarge { bytes: 5, limit: 4 }),
                 "the source has 5 bytes; `limits.source-bytes` is 4",
             ),
             (
-                SandboxError::StdinTooLarge(TooLarge { bytes: 5, most: 4 }),
+                SandboxError::StdinTooLarge(TooLarge { bytes: 5, limit: 4 }),
                 "the input has 5 bytes; `limits.stdin-bytes` is 4",
             ),
             (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),

@@ -49,10 +49,11 @@ mod tool;
 pub use bindings::glovebox::sandbox::{
     sandbox::{OutputStream, SessionOptions, Step, ToolAnswer, ToolRequest},
     types::{
-        CallFailure, CheckpointInfo, Checkpoints, Clock, Diagnostic, Entropy, Execution, Exhausted, Features,
-        FileEntry, FileError, FileFailure, FileKind, GuestValue, IfExists, Language, Limits, Metadata, OnUnwind,
-        Outcome, Output, Policy, ProviderInfo, Raised, Request, ResourceKind, Runtime, RuntimeInfo, SessionInfo,
-        SessionPolicy, SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind, WentBack,
+        Advice, AdviceKind, CallFailure, CheckpointInfo, Checkpoints, Clock, Correction, Diagnostic, Entropy,
+        Execution, Exhausted, Features, FileEntry, FileError, FileFailure, FileKind, FuelAnalysis, FuelStatus,
+        GuestValue, Guidance, IfExists, InputFile, Language, Limits, Metadata, OnUnwind, Outcome, Output, Policy,
+        ProviderInfo, Raised, Request, ResourceKind, Rollback, Runtime, RuntimeInfo, SessionInfo, SessionPolicy,
+        SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind,
     },
 };
 pub use blob::Blob;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{FileError, FileKind, Language, ResourceKind, ToolError, TrapKind};
+use crate::{AdviceKind, FileError, FileKind, FuelStatus, Language, ResourceKind, ToolError, TrapKind};
 
 macro_rules! names {
     ($($type:ident { $($case:ident = $name:literal),* $(,)? })*) => {$(
@@ -29,6 +29,14 @@ names! {
     }
     ToolError {
         Failed = "failed", Limit = "limit", Timeout = "timeout", Unknown = "unknown", InvalidArguments = "invalid-arguments",
+    }
+    FuelStatus {
+        Efficient = "efficient", Moderate = "moderate", Warning = "warning", Critical = "critical", Exhausted = "exhausted",
+    }
+    AdviceKind {
+        Fuel = "fuel", Time = "time", Memory = "memory", CallDepth = "call-depth", Output = "output", Module = "module",
+        Syntax = "syntax", TypescriptSyntax = "typescript-syntax", Path = "path", Network = "network",
+        Subprocess = "subprocess", Threads = "threads", Input = "input", Environment = "environment",
     }
     FileKind { File = "file", Directory = "directory", Symlink = "symlink" }
     FileError {

@@ -44,6 +44,7 @@ impl Default for Limits {
             tool_timeout_ms: None,
             tool_bytes: None,
             tool_record_bytes: None,
+            persisted_bytes: None,
             session_count: None,
             session_total_bytes: None,
         }
@@ -86,6 +87,8 @@ impl Limits {
         tool_bytes: u64,
         /// Bytes of arguments and results that the record of calls keeps. Default 1,048,576.
         tool_record_bytes: u64,
+        /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
+        persisted_bytes: u64,
         /// Sessions kept at once. Default 1,000.
         session_count: u32,
         /// Bytes that all kept sessions may hold together. Default 4,294,967,296.
@@ -96,7 +99,16 @@ impl Limits {
 /// The default policy, which suits most uses.
 impl Default for Policy {
     fn default() -> Self {
-        Self { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+        Self {
+            limits: None,
+            clock: None,
+            entropy: None,
+            args: None,
+            env: None,
+            inject_setup: None,
+            auto_persist_globals: None,
+            session: None,
+        }
     }
 }
 
@@ -108,6 +120,10 @@ impl Policy {
         clock: Clock,
         /// The script's source of random numbers. Default: the provider's.
         entropy: Entropy,
+        /// Whether Python scripts find packages. Default: true.
+        inject_setup: bool,
+        /// Whether an execution outside a session loads its globals from the workspace, and saves them there. Default: false.
+        auto_persist_globals: bool,
         /// How sessions keep and lose their state.
         session: SessionPolicy,
     }
@@ -150,7 +166,7 @@ impl SessionPolicy {
         checkpoint_auto_bytes: u64,
         /// How many requested checkpoints are kept; at least 1. Default 8.
         checkpoints_kept: u32,
-        /// What becomes of a session whose script was unwound. Default: [`OnUnwind::GoBack`].
+        /// What happens to a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }
@@ -175,6 +191,7 @@ mod tests {
     }
 
     samples! {
+        bool: true,
         u32: 3,
         u64: 4,
         Limits: Limits::default().fuel(5),

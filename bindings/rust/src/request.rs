@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
-use crate::{Request, SourceKind};
+use crate::{InputFile, Request, SourceKind};
 
 impl Request {
     /// A request for this source, with default values otherwise.
     #[must_use]
     pub fn new(source: impl Into<String>) -> Self {
-        Self { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+        Self {
+            source: source.into(),
+            name: None,
+            kind: None,
+            stdin: None,
+            context: None,
+            files: None,
+            deadline_ms: None,
+        }
     }
 
     /// The file name that tracebacks show: at most 4,096 bytes without NUL. Default: `<sandbox>`.
@@ -29,6 +37,21 @@ impl Request {
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// JSON text of the global variable `context`, for an execution outside a session. Default: no such variable.
+    #[must_use]
+    pub fn context(mut self, json: impl Into<String>) -> Self {
+        self.context = Some(json.into());
+        self
+    }
+
+    /// One more file in the workspace when the script starts, at a path relative to `/app`, for an execution outside a session.
+    /// Default: none.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.get_or_insert_default().push(InputFile { path: path.into(), bytes: bytes.into() });
         self
     }
 
@@ -82,5 +105,12 @@ mod tests {
         let request = Request::new("1").name("a.py").stdin("in").deadline(Duration::from_secs(1));
         assert_eq!(request.name.as_deref(), Some("a.py"));
         assert_eq!((request.stdin, request.deadline_ms), (Some(b"in".to_vec()), Some(1000)));
+        assert_eq!((request.context, request.files), (None, None));
+        let request = Request::new("1").context("[1]").file("a", "x").file("b/c", "y");
+        let file = |path: &str, text: &str| InputFile { path: path.into(), bytes: text.into() };
+        assert_eq!(
+            (request.context, request.files),
+            (Some("[1]".into()), Some(vec![file("a", "x"), file("b/c", "y")]))
+        );
     }
 }

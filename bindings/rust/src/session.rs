@@ -7,8 +7,8 @@ use crate::{
 
 /// An interpreter that is kept between executions: variables, functions, imports and files live on.
 ///
-/// A script that raises keeps what it did, as in a notebook. One that is unwound, at a limit or by a trap, sets the session back to its
-/// last checkpoint; [`Execution::went_back`] says so. Dropping the session drops the interpreter, without running its exit
+/// A script that raises keeps what it did, as in a notebook. One that is unwound, by a limit or a trap, rolls the session back to its
+/// last checkpoint; [`Execution::rolled_back_to`] says so. Dropping the session drops the interpreter, without running its exit
 /// handlers; [`close`](Self::close) runs them.
 ///
 /// Once it has ended, everything but [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close) is [`Error::SessionEnded`]. While an

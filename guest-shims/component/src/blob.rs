@@ -1,6 +1,6 @@
 //! Bytes that are too many for a list.
 
-use crate::convert::part;
+use glovebox_core::contract::part;
 
 /// Bytes that grow at their end.
 #[derive(Clone, Debug, Default)]

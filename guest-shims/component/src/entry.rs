@@ -169,7 +169,7 @@ impl GuestSession for Session {
     }
 
     fn execute(&self, request: Request) -> Result<Execution, SandboxError> {
-        Ok(self.execute(request)?.told())
+        Ok(self.execute(request)?.to_wit())
     }
 
     fn start(&self, request: Request) -> Result<OwnStarted, SandboxError> {

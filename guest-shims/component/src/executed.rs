@@ -2,11 +2,14 @@
 
 use std::{rc::Rc, time::Duration};
 
-use glovebox_core::{CallResult, files::Snapshot, session::Rollback, tools::ToolRecord};
+use glovebox_core::{
+    CallResult, Metadata, Output as StreamOutput, contract::nanoseconds, files::Snapshot, guidance::Guidance,
+    session::Rollback, tools::ToolRecord,
+};
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
 
-use crate::{Runtime, bindings::types, convert};
+use crate::{Runtime, bindings::types};
 
 /// What one execution did, used, wrote and left.
 #[derive(Debug)]
@@ -27,37 +30,54 @@ pub struct Executed {
     pub runtime: Rc<Runtime>,
     /// The session, where there is one.
     pub session_id: Option<String>,
-    /// Whether the session went back for it.
-    pub went_back: Option<Rollback>,
+    /// The checkpoint that the session was rolled back to for it.
+    pub rolled_back_to: Option<Rollback>,
+    /// What it did with its fuel, and advice on its failure.
+    pub guidance: Guidance,
 }
 
 impl Executed {
-    /// The execution as the caller is told.
+    /// The execution as the contract has it.
     #[must_use]
-    pub fn told(&self) -> types::Execution {
-        let Self { ran, output, tool_calls, changes, duration, runtime, session_id, went_back, .. } = self;
+    pub fn to_wit(&self) -> types::Execution {
+        let Self {
+            ran,
+            output,
+            tool_calls,
+            changes,
+            duration,
+            files: _,
+            runtime,
+            session_id,
+            rolled_back_to,
+            guidance,
+        } = self;
+        let metadata = Metadata {
+            runtime: runtime.language,
+            runtime_name: runtime.name.clone(),
+            version: Some(runtime.version.clone()),
+            prepared: true,
+            image_sha256: Some(runtime.image_sha256.clone()),
+            stdout_total_bytes: output.stdout.total_bytes,
+            stderr_total_bytes: output.stderr.total_bytes,
+        };
         types::Execution {
             outcome: ran.outcome.clone().into(),
             interrupted: ran.interrupted.clone().map(Into::into),
             value: ran.value.clone().map(Into::into),
-            stdout: convert::output(&output.stdout),
-            stderr: convert::output(&output.stderr),
+            stdout: StreamOutput::from(output.stdout.clone()).into(),
+            stderr: StreamOutput::from(output.stderr.clone()).into(),
             fuel_consumed: ran.fuel_consumed,
             memory_used_bytes: ran.memory_used_bytes,
-            duration_ns: convert::nanoseconds(*duration),
+            duration_ns: nanoseconds(*duration),
             files_created: changes.created.clone(),
             files_modified: changes.modified.clone(),
             files_deleted: changes.deleted.clone(),
             tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
             session_id: session_id.clone(),
-            went_back: went_back.map(|Rollback { executions_lost }| types::WentBack { executions_lost }),
-            metadata: types::Metadata {
-                runtime: runtime.language.into(),
-                runtime_name: runtime.name.clone(),
-                version: Some(runtime.version.clone()),
-                prepared: true,
-                image_sha256: Some(runtime.image_sha256.clone()),
-            },
+            rolled_back_to: rolled_back_to.map(Into::into),
+            guidance: guidance.clone().into(),
+            metadata: metadata.into(),
         }
     }
 }

@@ -1,16 +1,11 @@
 //! A workspace's files as they were at one moment.
 
-use glovebox_core::files::{FileEntry, FileError, FileErrorKind, IfExists, Snapshot};
-use glovebox_vfs::FileKind;
-
-use crate::{
-    bindings::types::{self, FileFailure, SandboxError},
-    convert::MAX_READ_BYTES,
-    error::clipped,
+use glovebox_core::{
+    contract::{MAX_LISTED_FILES, MAX_READ_BYTES, too_many_files},
+    files::{FileError, Snapshot},
 };
 
-/// How many entries a list has at most.
-const MAX_ENTRIES: usize = 10_000;
+use crate::bindings::types::{self, SandboxError};
 
 /// Files that nothing changes any more.
 #[derive(Clone, Debug)]
@@ -26,10 +21,9 @@ impl Files {
     /// What matches a pattern.
     pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
         let entries = self.0.list(pattern).map_err(refused(pattern))?;
-        if entries.len() > MAX_ENTRIES {
-            let message =
-                format!("{} files match, and a list has at most {MAX_ENTRIES}; narrow the pattern", entries.len());
-            return Err(failure(types::FileError::Refused, pattern, message));
+        if entries.len() > MAX_LISTED_FILES {
+            let message = too_many_files(entries.len());
+            return Err(SandboxError::from_file(types::FileError::Refused, pattern, message));
         }
         Ok(entries.into_iter().map(Into::into).collect())
     }
@@ -45,41 +39,7 @@ impl Files {
     }
 }
 
-/// For `map_err`: an operation on files was refused.
+/// For `map_err`: a file operation failed.
 pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + use<'_> {
-    move |error| {
-        let kind = match error.kind() {
-            FileErrorKind::InvalidPath => types::FileError::InvalidPath,
-            FileErrorKind::NotFound => types::FileError::NotFound,
-            FileErrorKind::Exists => types::FileError::Exists,
-            FileErrorKind::WrongKind => types::FileError::WrongKind,
-            FileErrorKind::NoSpace => types::FileError::NoSpace,
-            FileErrorKind::Refused => types::FileError::Refused,
-        };
-        failure(kind, path, error.message())
-    }
-}
-
-fn failure(kind: types::FileError, path: &str, message: String) -> SandboxError {
-    SandboxError::File(FileFailure { kind, path: clipped(path).to_owned(), message })
-}
-
-impl From<FileEntry> for types::FileEntry {
-    fn from(FileEntry { path, kind, size_bytes, modified_ns }: FileEntry) -> Self {
-        let kind = match kind {
-            FileKind::File => types::FileKind::File,
-            FileKind::Directory => types::FileKind::Directory,
-            FileKind::Symlink => types::FileKind::Symlink,
-        };
-        Self { path, kind, size_bytes, modified_ns }
-    }
-}
-
-impl From<types::IfExists> for IfExists {
-    fn from(if_exists: types::IfExists) -> Self {
-        match if_exists {
-            types::IfExists::Fail => Self::Fail,
-            types::IfExists::Replace => Self::Replace,
-        }
-    }
+    move |error| SandboxError::from_file(error.kind().into(), path, error.message())
 }

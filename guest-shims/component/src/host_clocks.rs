@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use glovebox_core::contract::nanoseconds;
+
 use crate::{
     Clocks,
     bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock},
-    convert::nanoseconds,
 };
 
 /// The clocks that the component imports.

@@ -85,7 +85,7 @@ impl InlineRunner {
         let Some(host) = &self.host else {
             return Err(Failure::new(ToolErrorKind::Failed, "the tool could not be run"));
         };
-        let failure = |types::CallFailure { kind, message }| Failure::from(ToolError::of(kind.into(), message));
+        let failure = |failure: types::CallFailure| Failure::from(ToolError::from(failure));
         let result = host.call(&name, &arguments.to_string()).map_err(failure)?;
         json_text(within(result, max_bytes)?)
     }

@@ -67,7 +67,7 @@ impl Provider {
     /// What holds where nothing is asked for.
     #[must_use]
     pub fn default_policy(&self) -> types::Policy {
-        Policy::default_in(&self.world).spelled_out()
+        Policy::default_in(&self.world).to_wit()
     }
 
     /// The runtime that is asked for.
@@ -91,7 +91,7 @@ impl Provider {
     /// The runtime that is asked for, with the policy that is asked for.
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
-        let policy = Policy::asked(&self.world, policy)?;
+        let policy = Policy::from_wit(&self.world, policy)?;
         Sandbox::new(&self.world, Rc::clone(runtime), policy, self.toolbox()?)
     }
 
@@ -111,7 +111,7 @@ impl Provider {
     ) -> Result<types::Execution, SandboxError> {
         let sandbox = self.sandbox(runtime, policy)?;
         let task = sandbox.task(request)?;
-        Ok(sandbox.execute(&task)?.told())
+        Ok(sandbox.execute(&task)?.to_wit())
     }
 
     /// What the language's own parser says about a source.
@@ -122,7 +122,7 @@ impl Provider {
         policy: types::Policy,
     ) -> Result<Vec<types::Diagnostic>, SandboxError> {
         let sandbox = self.sandbox(runtime, policy)?;
-        let task = sandbox.task(types::Request { stdin: None, deadline_ms: None, ..request })?;
+        let task = sandbox.task(request.for_validation())?;
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
 

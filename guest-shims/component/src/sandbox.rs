@@ -3,7 +3,11 @@
 use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request, files::Snapshot,
+    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request,
+    contract::{check_file_path, check_json, refused_file},
+    files::Snapshot,
+    guidance::{Facts, guidance},
+    hide_state_file,
 };
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
@@ -11,12 +15,16 @@ use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
     ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Policy, Runtime, Toolbox, World,
-    bindings::types::{self, SandboxError},
-    convert, guest, library,
+    bindings::types::{self, InputFile, SandboxError, TooLarge},
+    error::refused_variable,
+    guest, library,
 };
 
 /// The name that tracebacks show when a script has no file.
 const SANDBOX_NAME: &str = "<sandbox>";
+
+/// The global variable that a request's context is in.
+const CONTEXT: &str = "context";
 
 /// A runtime and what its executions may do.
 #[derive(Clone, Debug)]
@@ -39,6 +47,10 @@ pub struct Task {
     kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,
+    /// JSON text of the variable `context`.
+    context: Option<String>,
+    /// What is in the workspace when it begins.
+    files: Vec<InputFile>,
     cancel_after: Option<Duration>,
     wants_value: bool,
     is_cancelled: bool,
@@ -78,19 +90,36 @@ impl Sandbox {
 
     /// Checks a request against the limits.
     pub fn task(&self, request: types::Request) -> Result<Task, SandboxError> {
-        let types::Request { source, name, kind, stdin, deadline_ms } = request;
+        let types::Request { source, name, kind, stdin, context, files, deadline_ms } = request;
         let name = name.unwrap_or_else(|| SANDBOX_NAME.to_owned());
         let stdin = stdin.unwrap_or_default();
         check_request(&self.policy.limits, &source, &name, &stdin)?;
+        if let Some(json) = &context {
+            self.check_value(json)?;
+            check_json(CONTEXT, json)?;
+        }
+        let files = files.unwrap_or_default();
+        files.iter().try_for_each(|file| check_file_path(&file.path))?;
         Ok(Task {
             source,
             name,
-            kind: convert::source_kind(kind),
+            kind: kind.map_or(SourceKind::default(), Into::into),
             stdin,
+            context,
+            files,
             cancel_after: deadline_ms.map(Duration::from_millis),
             wants_value: false,
             is_cancelled: false,
         })
+    }
+
+    /// Refuses a variable's JSON text that is larger than standard input may be.
+    pub(crate) fn check_value(&self, json: &str) -> Result<(), SandboxError> {
+        let (bytes, limit) = (json.len() as u64, self.policy.limits.stdin_bytes);
+        if bytes > limit {
+            return Err(SandboxError::StdinTooLarge(TooLarge { bytes, limit }));
+        }
+        Ok(())
     }
 
     /// Starts the clock of an execution.
@@ -122,19 +151,27 @@ impl Sandbox {
             has_stdin: !task.stdin.is_empty(),
             last,
             wants_value: task.wants_value,
-            inject_setup: true,
-            persisted_bytes: None,
+            inject_setup: self.policy.inject_setup,
+            persisted_bytes: self.persisted_bytes(last),
         }
     }
 
-    /// The WASI state of a new guest: an empty workspace.
-    pub fn wasi(&self, stdin: Vec<u8>) -> Result<Wasi, SandboxError> {
+    /// The most bytes of globals that are saved for the next execution. A session's guest keeps them itself.
+    fn persisted_bytes(&self, last: bool) -> Option<u64> {
+        (self.policy.auto_persist_globals && last).then_some(self.policy.limits.persisted_bytes)
+    }
+
+    /// The WASI state of a new guest, with these files in its workspace.
+    pub fn wasi(&self, stdin: Vec<u8>, files: &[InputFile]) -> Result<Wasi, SandboxError> {
         let Policy { limits, clock, entropy, .. } = &self.policy;
         let mut vfs = Vfs::new(limits.vfs());
         let root = vfs.add_root(Access::ReadWrite);
         let wrong =
             |error: String| SandboxError::Unavailable(format!("the guest's WASI state cannot be set up: {error}"));
         let library = vfs.add_mount(library::shared(), Access::ReadOnly).map_err(|error| wrong(error.to_string()))?;
+        for InputFile { path, bytes } in files {
+            vfs.write_file(root, path, bytes).map_err(|error| refused_file(path, &error.reason))?;
+        }
         vfs.mark();
         let world = GuestWorld {
             args: Vec::new(),
@@ -149,14 +186,22 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// A new guest, awake.
+    /// A new guest, awake, with an empty workspace.
     pub fn guest(&self, stdin: Vec<u8>, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
-        guest::fresh(&self.world, &self.runtime, self.wasi(stdin)?, &self.policy.limits, ctx)
+        self.guest_with_files(stdin, &[], ctx)
+    }
+
+    fn guest_with_files(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
+        guest::fresh(&self.world, &self.runtime, self.wasi(stdin, files)?, &self.policy.limits, ctx)
     }
 
     /// Runs a script in a guest of its own, which is gone afterwards.
     pub fn execute(&self, task: &Task) -> Result<Executed, SandboxError> {
-        let mut guest = self.guest(task.stdin.clone(), self.start(task))?;
+        let mut guest = self.guest_with_files(task.stdin.clone(), &task.files, self.start(task))?;
+        if let Some(json) = &task.context {
+            let (set, _) = guest.set_variable(self.runtime.driver(), &self.policy.limits, CONTEXT, json);
+            set.map_err(|refusal| refused_variable(CONTEXT, refusal))?;
+        }
         self.execute_in(&mut guest, task, true)
     }
 
@@ -166,8 +211,20 @@ impl Sandbox {
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
         let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
-        let changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
+        let mut changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
+        if self.persisted_bytes(last).is_some() {
+            hide_state_file(&mut changes, self.runtime.language);
+        }
         let files = Snapshot::new(wasi.vfs().clone(), root);
+        let guidance = guidance(&Facts {
+            language: self.runtime.language,
+            source: &task.source,
+            outcome: &ran.outcome,
+            limits: &self.policy.limits,
+            fuel_consumed: ran.fuel_consumed,
+            stdout_bytes: output.stdout.total_bytes,
+            stderr_bytes: output.stderr.total_bytes,
+        });
         Ok(Executed {
             ran,
             output,
@@ -177,7 +234,8 @@ impl Sandbox {
             files,
             runtime: Rc::clone(&self.runtime),
             session_id: None,
-            went_back: None,
+            rolled_back_to: None,
+            guidance,
         })
     }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use glovebox_core::contract::part;
+
 use crate::{
     Executed, Files,
     bindings::{
         exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
         types::SandboxError,
     },
-    convert,
 };
 
 /// Runs what was started; `true` where it was cancelled before.
@@ -66,7 +67,7 @@ impl Started {
             };
         }
         match &self.stage {
-            Stage::Done(executed) => Ok(Step::Done(executed.told())),
+            Stage::Done(executed) => Ok(Step::Done(executed.to_wit())),
             Stage::Failed(error) => Err(error.clone()),
             Stage::Waiting(_) => Ok(Step::Running),
         }
@@ -75,7 +76,7 @@ impl Started {
     /// Nobody but the provider answers here, so that an answer comes too late, if it is to a call that there was.
     fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
         let calls = match &self.stage {
-            Stage::Done(executed) => executed.told().tool_calls.len() as u64,
+            Stage::Done(executed) => executed.tool_calls.len() as u64,
             _ => 0,
         };
         for ToolAnswer { id, answer } in answers {
@@ -85,7 +86,7 @@ impl Started {
             if let Ok(text) = answer
                 && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()
             {
-                return Err(SandboxError::InvalidArgument(format!("`answers`: the answer to call {id} is no JSON")));
+                return Err(SandboxError::InvalidArgument(format!("`answers`: the answer to call {id} is not JSON")));
             }
         }
         Ok(())
@@ -99,7 +100,7 @@ impl Started {
             OutputStream::Stdout => &executed.output.stdout,
             OutputStream::Stderr => &executed.output.stderr,
         };
-        convert::part(&captured.bytes, offset, len).to_vec()
+        part(&captured.bytes, offset, len).to_vec()
     }
 
     /// The files as it left them, once it is done.

@@ -16,16 +16,19 @@
 //! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
 //! | `library` | files that every guest has |
 //! | `files` | a workspace, read and changed from outside |
+//! | `contract` | conversions to and from the contract's generated types, and the bounds of its calls |
 //! | `session` | the saved state of sessions, and when it is saved |
 //! | `hibernate` | sessions as bytes |
 //! | `tools` | functions that scripts may call |
 //!
-//! Types that describe a guest's results are not `non_exhaustive`: every backend converts all of them to the contract's
-//! types, and the compiler finds what one forgets. [`with_limits!`] does the same for the limits.
+//! Types that describe a guest's results are not `non_exhaustive`: [`contract_conversions!`] destructures each of them,
+//! so that the compiler reports a field that the contract does not have yet. [`with_limits!`] does the same for the
+//! limits.
 
 mod boot;
 mod boot_time;
 mod call;
+pub mod contract;
 mod duration;
 mod execution;
 pub mod files;
@@ -39,7 +42,10 @@ mod library;
 mod limit_line;
 mod limits;
 mod memory;
+mod metadata;
 mod outcome;
+mod output;
+mod persist;
 mod policy;
 mod request;
 pub mod session;
@@ -60,7 +66,10 @@ pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
 pub use memory::{MemoryLimit, MemoryLimiter};
+pub use metadata::Metadata;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
+pub use output::Output;
+pub use persist::hide_state_file;
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
 pub use soft_stop::{Pokes, SoftStop};

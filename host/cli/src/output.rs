@@ -79,7 +79,7 @@ pub(crate) fn explain(execution: &Execution) {
         // The script's own doing, which its own output tells.
         _ => {}
     }
-    match execution.went_back {
+    match execution.rolled_back_to {
         Some(Rollback { executions_lost: 0, .. }) => note("the session is as it was before this"),
         Some(Rollback { executions_lost, .. }) => {
             note(&format!(

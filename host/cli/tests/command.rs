@@ -76,7 +76,7 @@ fn json_has_exactly_the_names_of_the_contract() {
         "tool_calls",
         "workspace_path",
         "session_id",
-        "went_back",
+        "rolled_back_to",
         "guidance",
         "metadata",
     ];

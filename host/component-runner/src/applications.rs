@@ -153,9 +153,8 @@ impl Applications {
         let component = component.component_type();
         let mut imports = component.imports(&self.wasmtime);
         let missing = imports.find(|(import, item)| {
-            // To a linker, versions that differ only in their last number are the same.
-            let version = if import.starts_with(SANDBOX) { "@0.1." } else { "@0.2." };
-            let has = |interface: &&str| import.starts_with(*interface) && import.contains(version);
+            // To a linker, versions that differ only in their last number are the same. WASI and the sandbox are both at 0.2.
+            let has = |interface: &&str| import.starts_with(*interface) && import.contains("@0.2.");
             let is_only_types = match &item.ty {
                 ComponentItem::ComponentInstance(instance) => {
                     instance.exports(&self.wasmtime).all(|(_, item)| matches!(item.ty, ComponentItem::Type(_)))

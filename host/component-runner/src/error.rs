@@ -76,7 +76,7 @@ pub enum LoadError {
         reason: String,
     },
     /// It was to give tools, and exports none.
-    #[error("`{name}` does not export `glovebox:sandbox/tools@0.1.0`, so it has no tools", name = escaped(.name))]
+    #[error("`{name}` does not export `glovebox:sandbox/tools@0.2.0`, so it has no tools", name = escaped(.name))]
     NoTools {
         /// The component.
         name: String,

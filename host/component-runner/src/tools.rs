@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The interface whose functions it exports; a version that only adds to it would do.
-const INTERFACE: &str = "glovebox:sandbox/tools@0.1.";
+const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
 
 /// The most tools that a component may have (`wit/tools.wit`).
 const MAX_TOOLS: usize = 1_024;

@@ -7,7 +7,7 @@
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
 //! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
-//! | `session.went_back` | `session_id`, `executions_lost`, `reason` |
+//! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due had no room within `limits.session_total_bytes` |
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
@@ -91,7 +91,7 @@ pub(crate) fn unavailable(what: &str, error: &dyn Error) {
 
 /// A session that was unwound lives on in an earlier state.
 pub(crate) fn rolled_back(session_id: &str, executions_lost: u64, reason: &str) {
-    tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.went_back");
+    tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.rolled_back");
 }
 
 /// A checkpoint that was due was not made.

@@ -5,65 +5,13 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Guidance, Language, Outcome, RaisedOutcome, Rollback, ToolRecord};
-
-/// What a guest wrote to one of its standard streams.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Output {
-    /// The bytes kept, at most the stream's limit.
-    pub bytes: Vec<u8>,
-    /// How many bytes were written in all.
-    pub total_bytes: u64,
-}
-
-impl Output {
-    /// Whether bytes were dropped at the limit.
-    #[must_use]
-    pub fn is_truncated(&self) -> bool {
-        self.total_bytes > self.bytes.len() as u64
-    }
-
-    /// The bytes as text. A character that the limit cut in two is left out; other bytes that are no UTF-8 become U+FFFD.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let kept = if self.is_truncated() {
-            match std::str::from_utf8(&self.bytes) {
-                Err(error) if error.error_len().is_none() => self.bytes.get(..error.valid_up_to()).unwrap_or(&[]),
-                _ => &self.bytes,
-            }
-        } else {
-            &self.bytes
-        };
-        String::from_utf8_lossy(kept).into_owned()
-    }
-}
-
-/// How the execution was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Metadata {
-    /// The language: `python` or `javascript`.
-    pub runtime: Language,
-    /// The runtime's name in the manifest, or the path of a custom binary.
-    pub runtime_name: String,
-    /// The interpreter's version; absent for a custom binary.
-    pub version: Option<String>,
-    /// Whether a prepared image ran, or the binary booted as a plain command.
-    pub prepared: bool,
-    /// The prepared image's identity, the SHA-256 of its module: equal images behave alike.
-    pub image_sha256: Option<String>,
-    /// All bytes written to standard output, kept or not.
-    pub stdout_total_bytes: u64,
-    /// All bytes written to standard error, kept or not.
-    pub stderr_total_bytes: u64,
-}
+use crate::{Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord};
 
 /// What one execution did and used.
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id went_back guidance metadata`.
+/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -100,9 +48,9 @@ pub struct Execution {
     pub workspace_path: Option<PathBuf>,
     /// The session, where there is one or the caller named one.
     pub session_id: Option<String>,
-    /// Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to
-    /// variables and files is undone.
-    pub went_back: Option<Rollback>,
+    /// The checkpoint that the session was rolled back to, if the guest was unwound: what the script did to variables and
+    /// files is undone.
+    pub rolled_back_to: Option<Rollback>,
     /// What it did with its fuel, and what can be done about a failure.
     pub guidance: Guidance,
     /// How it was carried out.
@@ -158,7 +106,7 @@ impl Serialize for Execution {
         out.serialize_field("tool_calls", &self.tool_calls)?;
         out.serialize_field("workspace_path", &self.workspace_path)?;
         out.serialize_field("session_id", &self.session_id)?;
-        out.serialize_field("went_back", &self.went_back)?;
+        out.serialize_field("rolled_back_to", &self.rolled_back_to)?;
         out.serialize_field("guidance", &self.guidance)?;
         out.serialize_field("metadata", &self.metadata)?;
         out.end()

@@ -121,12 +121,13 @@ pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
-pub use execution::{Execution, Metadata, Output};
+pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
-    GuestValue, Language, LimitError, Limits, Outcome, RaisedOutcome, Resource, TrapKind, UnknownLanguage,
+    GuestValue, Language, LimitError, Limits, Metadata, Outcome, Output, RaisedOutcome, Resource, TrapKind,
+    UnknownLanguage,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
-    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionPolicy},
+    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{
@@ -146,7 +147,7 @@ pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::PreparedModule;
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::{Session, SessionInfo, SessionOptions, SharedWorkspace};
+pub use session::{Session, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 #[cfg(feature = "store")]
 pub use store::{

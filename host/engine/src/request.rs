@@ -1,6 +1,6 @@
 //! One execution's input.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::PendingCalls};
 
@@ -38,7 +38,8 @@ pub struct Request<'a> {
     pub(crate) kind: SourceKind,
     pub(crate) stdin: &'a [u8],
     pub(crate) stdin_source: Option<StdinSource>,
-    pub(crate) context: Option<&'a serde_json::Value>,
+    /// JSON text.
+    pub(crate) context: Option<Cow<'a, str>>,
     pub(crate) session_id: Option<&'a str>,
     pub(crate) cancel: Option<&'a CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
@@ -109,8 +110,14 @@ impl<'a> Request<'a> {
     /// What the script finds in the global variable `context`: at most `limits.stdin_bytes` of JSON text. In a session the variable is
     /// set before the script runs, in the same turn, and stays. Default: no such variable. It needs a prepared runtime.
     #[must_use]
-    pub fn context(mut self, value: &'a serde_json::Value) -> Self {
-        self.context = Some(value);
+    pub fn context(mut self, value: &serde_json::Value) -> Self {
+        self.context = Some(value.to_string().into());
+        self
+    }
+
+    /// Like [`context`](Self::context), for text already validated as JSON.
+    pub(crate) fn context_json(mut self, json: &'a str) -> Self {
+        self.context = Some(json.into());
         self
     }
 

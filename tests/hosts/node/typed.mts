@@ -4,7 +4,7 @@ import { load } from './load.mjs';
 import type { ImportObject, Root } from '../../programs-node/glovebox/component.js';
 import type { Outcome, Policy, Runtime, SandboxError } from '../../programs-node/glovebox/interfaces/glovebox-sandbox-types.js';
 
-type Tools = ImportObject['glovebox:sandbox/tools@0.1.0'];
+type Tools = ImportObject['glovebox:sandbox/tools@0.2.0'];
 
 const tools: Tools = {
   listTools: () => [{ name: 'double', description: 'Twice a number.' }],

@@ -101,7 +101,7 @@ void show_error(const sandbox_sandbox_error_t *error) {
     case TYPES_SANDBOX_ERROR_STDIN_TOO_LARGE: {
       types_too_large_t size =
           error->tag == TYPES_SANDBOX_ERROR_SOURCE_TOO_LARGE ? error->val.source_too_large : error->val.stdin_too_large;
-      printf(", %" PRIu64 " bytes of at most %" PRIu64, size.bytes, size.most);
+      printf(", %" PRIu64 " bytes of at most %" PRIu64, size.bytes, size.limit);
       break;
     }
     case TYPES_SANDBOX_ERROR_FILE:

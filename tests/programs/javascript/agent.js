@@ -9,7 +9,7 @@
 // * a resource is an object of a class. `using` drops it at the end of the block; without that, only the garbage collector does, late or
 //   never.
 
-import { Blob, Session, execute, info, start, validate } from 'glovebox:sandbox/sandbox@0.1.0';
+import { Blob, Session, execute, info, start, validate } from 'glovebox:sandbox/sandbox@0.2.0';
 
 const python = { tag: 'python' };
 const javascript = { tag: 'javascript' };
@@ -161,8 +161,8 @@ function refused(call) {
   }
   if (error === undefined) throw new Error('this must be refused');
   const details = {
-    'source-too-large': ({ bytes, most }) => `, ${bytes} bytes of at most ${most}`,
-    'stdin-too-large': ({ bytes, most }) => `, ${bytes} bytes of at most ${most}`,
+    'source-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,
+    'stdin-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,
     file: ({ kind }) => `, ${kind}`,
   };
   // The others have a text: `error.val`.

@@ -190,7 +190,7 @@ def refused(function, *arguments):
     except Err as error:
         match error.value:
             case types.SandboxError_SourceTooLarge(size) | types.SandboxError_StdinTooLarge(size):
-                detail = f", {size.bytes} bytes of at most {size.most}"
+                detail = f", {size.bytes} bytes of at most {size.limit}"
             case types.SandboxError_File(failure):
                 detail = f", {words(failure.kind.name)}"
             case _:  # The others have a text: `error.value.value`.

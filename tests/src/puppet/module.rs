@@ -105,7 +105,7 @@ impl Model {
         let (mut imports, mut wat, mut callers, mut world) =
             (BTreeMap::new(), String::new(), String::new(), String::new());
         for interface in ["sandbox", "tools"] {
-            let full = format!("glovebox:sandbox/{interface}@0.1.0");
+            let full = format!("glovebox:sandbox/{interface}@0.2.0");
             writeln!(world, "import {full};").unwrap();
             let (id, _) =
                 resolve.interfaces.iter().find(|(id, _)| resolve.id_of(*id).as_deref() == Some(full.as_str())).unwrap();

@@ -258,7 +258,7 @@ fn variables_are_read_and_set_from_outside() {
         assert_eq!(session.execute("y + 1").unwrap().value.unwrap().json.as_deref(), Some("2"));
         assert!(matches!(session.set_variable("no name", &json!(1)), Err(ExecuteError::Variable { .. })));
         assert_eq!(session.get_variable("no name").unwrap(), None);
-        assert_eq!(session.info().went_back, 0);
+        assert_eq!(session.info().rollbacks, 0);
     }
 }
 
@@ -300,6 +300,6 @@ fn values_are_of_sessions_only() {
         set(&session, 1);
         let execution = session.execute("1 + 1").unwrap();
         let json = serde_json::to_value(&execution).unwrap();
-        assert_eq!((&json["value"], &json["went_back"]), (&json!({"repr": "2", "json": 2}), &json!(null)));
+        assert_eq!((&json["value"], &json["rolled_back_to"]), (&json!({"repr": "2", "json": 2}), &json!(null)));
     }
 }

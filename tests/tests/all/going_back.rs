@@ -60,7 +60,7 @@ const BOTH: [Scripts; 2] = [
 ];
 
 fn lost(execution: &glovebox::Execution) -> Option<u64> {
-    execution.went_back.as_ref().map(|Rollback { executions_lost, .. }| *executions_lost)
+    execution.rolled_back_to.as_ref().map(|Rollback { executions_lost, .. }| *executions_lost)
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_unwound_session_is_what_it_was_before_and_its_output_stays() {
             assert_eq!((lost(&unwound), unwound.stdout.text().as_str()), (Some(0), "here\n"));
             assert_eq!(unwound.files().read("file").unwrap(), b"2", "as the script left it");
             assert_eq!(scripts.shown(&session), "1 1\n", "{}", scripts.language);
-            assert_eq!(session.info().went_back, round);
+            assert_eq!(session.info().rollbacks, round);
         }
         assert_eq!(session.ended(), None);
     }
@@ -104,7 +104,7 @@ fn a_guest_that_trapped_goes_back_too() {
     let execution = session.execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("trapped stack-overflow", Some(0)));
     assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1");
-    assert_eq!(session.info().went_back, 1);
+    assert_eq!(session.info().rollbacks, 1);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_execution_that_is_not_entered_leaves_the_session_alone() {
         let execution = session.run(Request::new(&source).cancel(&cancelled)).unwrap();
         assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("cancelled", None));
         assert_eq!(scripts.shown(&session), "1 1\n");
-        assert_eq!((session.info().went_back, session.info().executions), (0, 2));
+        assert_eq!((session.info().rollbacks, session.info().executions), (0, 2));
     }
 }
 
@@ -170,7 +170,7 @@ fn a_listener_that_panics_sets_the_session_back() {
         }));
         assert!(panicked.is_err());
         assert_eq!(scripts.shown(&session), "1 1\n");
-        assert_eq!(session.info().went_back, 1);
+        assert_eq!(session.info().rollbacks, 1);
     }
 }
 
@@ -194,10 +194,10 @@ fn a_session_that_finds_no_instance_waits_for_one() {
         let error = session.execute("x").unwrap_err();
         assert!(matches!(error, ExecuteError::Instantiate { .. }), "{error:?}");
     }
-    assert_eq!((session.ended(), session.info().went_back, session.checkpoints().unwrap().len()), (None, 0, 1));
+    assert_eq!((session.ended(), session.info().rollbacks, session.checkpoints().unwrap().len()), (None, 0, 1));
     others.pop().unwrap();
     assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "1");
-    assert_eq!(session.info().went_back, 1);
+    assert_eq!(session.info().rollbacks, 1);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_variable_whose_look_never_ends_sets_the_session_back() {
     let error = session.get_variable("slow").unwrap_err();
     assert!(matches!(&error, ExecuteError::Variable { reason, .. } if reason.contains("out of fuel")), "{error}");
     assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1", "as it was before the look");
-    assert_eq!(session.info().went_back, 1);
+    assert_eq!(session.info().rollbacks, 1);
     session.undo().unwrap();
     assert_eq!(session.get_variable("slow").unwrap(), None, "before the execution, as if nobody had looked");
 }

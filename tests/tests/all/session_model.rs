@@ -189,7 +189,7 @@ impl Program {
         // Every new checkpoint was taken before this execution.
         let before = pair.state.clone();
         pair.note(&before);
-        match (end, execution.went_back, &execution.interrupted) {
+        match (end, execution.rolled_back_to, &execution.interrupted) {
             (End::Loops | End::LoopsOn, Some(back), None) => {
                 assert_eq!(back.executions_lost, 0, "there is a checkpoint before every execution");
                 self.tell("went back", String::new());

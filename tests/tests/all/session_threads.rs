@@ -96,7 +96,7 @@ fn everything_at_once_is_still_one_at_a_time() {
                 for _ in 0..5 {
                     let execution = session.execute(torn).unwrap();
                     assert_eq!(short(&execution.outcome), "exhausted fuel");
-                    assert!(execution.went_back.is_some());
+                    assert!(execution.rolled_back_to.is_some());
                 }
             });
             scope.spawn(move || {

@@ -100,7 +100,7 @@ fn going_back_undoes_the_unwound_execution_and_nothing_of_the_others() {
     ok(&javascript, "{ let f = std.open('theirs', 'w'); f.puts('1'); f.close() }");
     let unwound =
         python.execute("x = 2\nopen('mine', 'w').write('2')\nopen('theirs', 'w').write('2')\nwhile True: pass");
-    assert!(unwound.unwrap().went_back.is_some());
+    assert!(unwound.unwrap().rolled_back_to.is_some());
     assert_eq!(ok(&python, "print(x, open('mine').read(), open('theirs').read())"), "1 1 1\n");
     assert_eq!(ok(&javascript, "console.log(std.loadFile('mine') + std.loadFile('theirs'))"), "11\n");
 }
@@ -113,7 +113,7 @@ fn an_older_checkpoint_comes_with_the_files_of_now() {
     ok(&python, "x = 2\nf.write('b')\nf.close()\nopen('more', 'w').write('2')");
     ok(&javascript, "{ let f = std.open('theirs', 'w'); f.puts('1'); f.close() }");
     let unwound = python.execute("open('more', 'w').write('3')\nwhile True: pass").unwrap();
-    assert_eq!(unwound.went_back.unwrap().executions_lost, 1);
+    assert_eq!(unwound.rolled_back_to.unwrap().executions_lost, 1);
     assert_eq!(
         ok(&python, "import os\nprint(x, open('more').read(), sorted(os.listdir()))"),
         "1 2 ['log', 'more', 'theirs']\n"

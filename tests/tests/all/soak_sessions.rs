@@ -68,7 +68,7 @@ impl Subject {
     fn execute(&self, round: u32) {
         let execution = self.session.execute(&work(self.language, round)).unwrap();
         assert_eq!(execution.is_success(), !round.is_multiple_of(10), "{}", execution.stderr.text());
-        assert!(execution.went_back.is_none());
+        assert!(execution.rolled_back_to.is_none());
     }
 
     fn is_as_it_was(&self) {
@@ -83,7 +83,7 @@ impl Subject {
             self.memory_bytes
         );
         assert_eq!(self.session.execute(depth(self.language)).unwrap().value.unwrap().repr, self.depth);
-        assert_eq!(self.session.info().went_back, 0);
+        assert_eq!(self.session.info().rollbacks, 0);
     }
 }
 

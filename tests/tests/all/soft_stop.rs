@@ -72,7 +72,7 @@ fn at_its_fuel_reserve_a_script_gets_a_last_word_and_its_session_lives_on() {
         assert_eq!(execution.interrupted.as_ref().unwrap().message, "the fuel limit is nearly reached");
         let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: FUEL, used: FUEL };
         assert_eq!((execution.outcome, execution.fuel_consumed), (expected, FUEL), "the same every time");
-        assert!(execution.went_back.is_none());
+        assert!(execution.rolled_back_to.is_none());
         assert!(session.execute("kept").unwrap().is_success(), "{language}: what it did is kept");
     }
 }

@@ -194,7 +194,7 @@ fn a_session_goes_on_after_types_that_could_not_be_removed() {
     assert!(run("let kept: number = 1").is_success());
     let stopped = run(&"let a: A<B> = (c as D)!;\n".repeat(20_000));
     assert!(matches!(stopped.outcome, Outcome::Exhausted { resource: Resource::Memory, .. }), "{:?}", stopped.outcome);
-    assert!(stopped.went_back.is_none(), "the interpreter was not entered");
+    assert!(stopped.rolled_back_to.is_none(), "the interpreter was not entered");
     assert_eq!(short(&run("enum A {}").outcome), "raised SyntaxError");
     assert_eq!(run("console.log(kept as number)").stdout.text(), "1\n");
     assert_eq!(session.info().executions, 3);

@@ -67,7 +67,7 @@ impl Compiled {
     pub(crate) fn instance(&self) -> wasmtime::Result<Provider> {
         let mut store = Store::new(&self.engine, ());
         let instance = Linker::new(&self.engine).instantiate(&mut store, &self.component)?;
-        let sandbox = instance.get_export_index(&mut store, None, "glovebox:sandbox/sandbox@0.1.0").unwrap();
+        let sandbox = instance.get_export_index(&mut store, None, "glovebox:sandbox/sandbox@0.2.0").unwrap();
         let execute = instance.get_export_index(&mut store, Some(&sandbox), "execute").unwrap();
         let execute = instance.get_func(&mut store, execute).unwrap();
         Ok(Provider { store, execute, language: self.language })

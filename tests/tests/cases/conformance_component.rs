@@ -15,7 +15,7 @@ use std::env;
 use glovebox::Language;
 use glovebox_tests::{
     Backend, Case, ComponentBackend, EngineBackend, StepResult, check,
-    compare::{comparable, depends_on_time, with_files_written},
+    compare::{comparable, depends_on_time},
     engine, fixed, missing_trial, program_path, whole_matrix,
 };
 use libtest_mimic::{Failed, Trial};
@@ -26,11 +26,11 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
         return vec![missing_trial("conformance_component", line)];
     }
     for (language, runtime) in runtimes() {
-        let own = cases.iter().filter(|case| case.language == language && case.is_of_the_contract());
+        let own = cases.iter().filter(|case| case.language == language);
         for case in own.filter(|case| case.smoke || whole_matrix()).cloned() {
             let name = format!("conformance_component/{runtime}/{}", case.name);
             let runtime = runtime.clone();
-            trials.push(Trial::test(name, move || show(&runtime, with_files_written(case))));
+            trials.push(Trial::test(name, move || show(&runtime, case)));
         }
     }
     trials

@@ -16,7 +16,7 @@ use std::{
 
 use glovebox_tests::{
     Backend, Case, EngineBackend, StepResult, check,
-    compare::{comparable, depends_on_time, with_files_written},
+    compare::{comparable, depends_on_time},
     engine,
     everywhere::{
         Host, Hosted,
@@ -31,7 +31,6 @@ use libtest_mimic::{Failed, Trial};
 const MAIN: Host = Host::Wasmtime;
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
-    let cases: Vec<Case> = cases.iter().filter(|case| case.is_of_the_contract()).cloned().collect();
     let runtimes = engine().runtimes().expect("the manifest is read");
     let (mut trials, mut hosts) = (Vec::new(), Vec::new());
     for (host, hosted) in Hosted::all("everywhere") {
@@ -53,6 +52,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
             }
         }
     }
+    let cases = cases.to_vec();
     trials.push(Trial::test("everywhere/page", move || page_is(&cases)));
     trials
 }
@@ -66,7 +66,7 @@ struct Shared {
 
 impl Shared {
     fn new(case: &Case) -> Self {
-        let case = with_files_written(case.clone());
+        let case = case.clone();
         let mut with_fixed = case.clone();
         fixed(&mut with_fixed.policy);
         Self { case, fixed: with_fixed, engine: Mutex::default() }

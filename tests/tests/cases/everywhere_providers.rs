@@ -26,8 +26,8 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
 
 /// The allowed imports of open providers: the tools with their types, a clock, and waiting for it.
 const IMPORTS: [&str; 5] = [
-    "glovebox:sandbox/types@0.1.0",
-    "glovebox:sandbox/tools@0.1.0",
+    "glovebox:sandbox/types@0.2.0",
+    "glovebox:sandbox/tools@0.2.0",
     "wasi:clocks/monotonic-clock@0.2.",
     "wasi:clocks/wall-clock@0.2.",
     "wasi:io/poll@0.2.",
@@ -77,7 +77,7 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     }
     let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
     let only =
-        |name: &String| ["glovebox:sandbox/sandbox@0.1.0", "glovebox:sandbox/types@0.1.0"].contains(&name.as_str());
+        |name: &String| ["glovebox:sandbox/sandbox@0.2.0", "glovebox:sandbox/types@0.2.0"].contains(&name.as_str());
     match exports.iter().find(|name| !only(name)) {
         Some(name) => Err(format!("it exports `{name}`").into()),
         None => Ok(()),
@@ -101,7 +101,7 @@ const WITH_CLOCKS: &str = "
     package glovebox:tests;
 
     world provider-with-clocks {
-        include glovebox:sandbox/provider@0.1.0;
+        include glovebox:sandbox/provider@0.2.0;
         import wasi:clocks/monotonic-clock@0.2.12;
         import wasi:clocks/wall-clock@0.2.12;
     }

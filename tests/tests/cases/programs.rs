@@ -174,7 +174,7 @@ fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
 fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
     let output = Command::new(wasmtime).arg("run").arg(program).output()?;
     let stderr = String::from_utf8(output.stderr)?;
-    let missing = "component imports instance `glovebox:sandbox/sandbox@0.1.0`, but a matching implementation was not found in \
+    let missing = "component imports instance `glovebox:sandbox/sandbox@0.2.0`, but a matching implementation was not found in \
                    the linker";
     if output.status.code() != Some(1) || !stderr.contains(missing) || !output.stdout.is_empty() {
         return Err(format!("{}: {stderr}", output.status).into());

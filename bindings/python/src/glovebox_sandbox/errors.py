@@ -41,6 +41,6 @@ def _described(value: str | TooLarge | FileFailure) -> str:
         case str():
             return value
         case TooLarge():
-            return f"{value.bytes} bytes, of at most {value.most}"
+            return f"{value.bytes} bytes, of at most {value.limit}"
         case FileFailure():
             return f"{value.path}: {value.message}"

@@ -18,8 +18,8 @@ from ._values import lift, lift_result, lower
 from .errors import InstanceLostError, RefusedError
 from .tools import Answers, Tool
 
-_SANDBOX = "glovebox:sandbox/sandbox@0.1.0"
-_TOOLS = "glovebox:sandbox/tools@0.1.0"
+_SANDBOX = "glovebox:sandbox/sandbox@0.2.0"
+_TOOLS = "glovebox:sandbox/tools@0.2.0"
 
 _PIECE_BYTES = 16 << 20
 """The most that one call gives."""

@@ -17,21 +17,21 @@ Language = Literal["python", "javascript"]
 
 @dataclass(frozen=True, slots=True)
 class RuntimePython:
-    """The provider's default for Python."""
+    """The provider's default runtime for Python."""
 
     tag: ClassVar[Literal["python"]] = "python"
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeJavascript:
-    """The provider's default for JavaScript."""
+    """The provider's default runtime for JavaScript."""
 
     tag: ClassVar[Literal["javascript"]] = "javascript"
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeNamed:
-    """The runtime of this name, one that `info` lists."""
+    """The runtime of this name, one of those that `info` lists."""
 
     value: str
     tag: ClassVar[Literal["named"]] = "named"
@@ -42,97 +42,112 @@ Runtime = Union[RuntimePython, RuntimeJavascript, RuntimeNamed]
 
 
 SourceKind = Literal["detect", "script", "module"]
-"""How JavaScript source is to be understood. Python has only scripts."""
+"""How JavaScript source is parsed. Python source is always a script."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How much an execution may use. Every limit is finite and enforced where the resource is spent; one that is not given
-    has its default. One that cannot be, or is over what the provider grants, makes the policy `invalid-policy`: the text names
-    the limit, what was asked and what it may be. A provider never holds an execution to less than it was asked for without
-    saying so: where its caller's quota of fuel has less left, `exhausted.limit` says how much that was.
+    """How much an execution may use. Every limit is finite and enforced where the resource is spent. An omitted limit has its
+    default. A limit that is out of range, or over what the provider grants, makes the policy `invalid-policy`: the text names
+    the limit, the value, and the range. A provider never silently lowers a limit. If the caller's fuel quota has less left than
+    `fuel`, `exhausted.limit` reports the amount that was available.
     """
 
     fuel: int | None = None
-    """Fuel: about one unit per WebAssembly operator, plus what host work costs. At 0 left the guest is unwound.
-    Booting the interpreter is not on the bill. At least 1. Default 400,000,000,000: so much that a script meets the
-    default of `timeout-ms` first. Where there is no clock, it is all that ends a loop, after a minute or so.
+    """Fuel: about one unit per WebAssembly instruction, plus the cost of host calls. The guest is unwound when none is left.
+    Booting the interpreter is free. At least 1. Default 400,000,000,000: enough that a script reaches the default
+    `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after about a minute.
     """
 
     fuel_reserve: int | None = None
-    """How much of the fuel is kept for a last word: when no more is left, the script gets an exception that it can see.
-    Never more than a tenth of `fuel`; 0 for none. There is none under a fixed clock with seeded entropy.
-    Default 100,000,000.
+    """The part of `fuel` that is reserved for the soft limit: when only this much is left, the script gets an exception that
+    it can handle. Capped at a tenth of `fuel`; 0 disables it. There is no soft limit under a fixed clock with seeded
+    entropy. Default 100,000,000.
     """
 
     timeout_ms: int | None = None
-    """Wall-clock milliseconds, waits included, compiling not. The guest is unwound. At least 1. Default 10,000.
-    Providers without a clock ignore it, and say so.
+    """Wall-clock milliseconds, including waits and excluding compilation. Then the guest is unwound. At least 1.
+    Default 10,000. Ignored by providers without `features.wall-clock`.
     """
 
     timeout_reserve_ms: int | None = None
-    """How many milliseconds of the time are kept for a last word, and how many a cancelled script has left. Never more
-    than a tenth of `timeout-ms`; 0 for none. Default 100.
+    """The part of `timeout-ms` that is reserved for the soft limit, in milliseconds. A cancelled script gets the same time to
+    clean up. Capped at a tenth of `timeout-ms`; 0 disables it. Default 100.
     """
 
     memory_bytes: int | None = None
-    """Bytes of linear memory, files and captured output together. The interpreter's image counts as 2,097,152 of them,
-    however large it is: an execution holds at most this much and the image. The guest sees an allocation fail, or
-    `ENOSPC`. At least 1,048,576, and more than an image counts as; at most 4,294,967,296. Default 134,217,728.
+    """Bytes of linear memory, files and captured output together. The interpreter's image counts as 2,097,152 bytes,
+    whatever its size: an execution holds at most this limit plus the image. The guest sees a failed allocation, or
+    `ENOSPC`. At least 1,048,576 and more than the image counts as; at most 4,294,967,296. Default 134,217,728.
     """
 
     stdout_bytes: int | None = None
-    """Bytes of standard output that are kept; the rest is counted and dropped. Default 2,000,000."""
+    """Bytes of standard output that are kept. The rest is counted and dropped. Default 2,000,000."""
 
     stderr_bytes: int | None = None
-    """Bytes of standard error that are kept; the rest is counted and dropped. Default 1,000,000."""
+    """Bytes of standard error that are kept. The rest is counted and dropped. Default 1,000,000."""
 
     source_bytes: int | None = None
-    """Bytes of source text; more is `sandbox-error.source-too-large`. At least 1. Default 1,048,576."""
+    """Bytes of source text. More is `sandbox-error.source-too-large`. At least 1. Default 1,048,576."""
 
     stdin_bytes: int | None = None
-    """Bytes of standard input; more is `sandbox-error.stdin-too-large`. Default 16,777,216."""
+    """Bytes of standard input, and of JSON text for a variable. More is `sandbox-error.stdin-too-large`. Default 16,777,216."""
 
     workspace_bytes: int | None = None
-    """Bytes of files, names and directory entries included. The guest sees `ENOSPC`. Default 67,108,864."""
+    """Bytes of files, including names and directory entries. The guest sees `ENOSPC`. Default 67,108,864."""
 
     workspace_inodes: int | None = None
-    """Files, directories and links, open but deleted ones included. The guest sees `ENOSPC`. At least 1. Default 10,000."""
+    """Number of files, directories and links, including deleted files that are still open. The guest sees `ENOSPC`.
+    At least 1. Default 10,000.
+    """
 
     open_files: int | None = None
-    """Descriptors open at once, beside the three standard streams. The guest sees `EMFILE`. At least 8. Default 256."""
+    """Number of descriptors open at once, not counting the three standard streams. The guest sees `EMFILE`. At least 8.
+    Default 256.
+    """
 
     tool_calls: int | None = None
-    """Calls of tools in one execution, the caller's and the provider's; one more fails in the guest. Default 100."""
+    """Number of tool calls in one execution, to tools of the caller and of the provider. Further calls fail in the guest.
+    Default 100.
+    """
 
     tool_calls_at_once: int | None = None
-    """Calls of tools that run at once, or whose result was not taken yet; further ones wait. At least 1. Default 16."""
+    """Number of tool calls that are running, or whose result the guest has not read yet. Further calls wait. At least 1.
+    Default 16.
+    """
 
     tool_timeout_ms: int | None = None
-    """Milliseconds that one call of a tool may take; more fails in the guest. At least 1. Default 10,000.
-    Providers without a clock ignore it.
+    """Milliseconds that one tool call may take. Then it fails in the guest. At least 1. Default 10,000. Ignored by providers
+    without `features.wall-clock`.
     """
 
     tool_bytes: int | None = None
-    """Bytes of a tool call's arguments, and of its result, as JSON text each; more fails in the guest. At least 1.
+    """Bytes of a tool call's arguments, and of its result, each as JSON text. More fails in the guest. At least 1.
     Default 1,048,576.
     """
 
     tool_record_bytes: int | None = None
     """Bytes of arguments and results that the record of tool calls keeps. Default 1,048,576."""
 
+    persisted_bytes: int | None = None
+    """Bytes of the file that `policy.auto-persist-globals` writes. If the globals take more, the largest are left out until the
+    rest fits, and a line on standard error names each of them. At least 13. Default 1,048,576.
+    """
+
     session_count: int | None = None
-    """Sessions that the provider keeps at once, of all callers; one more is `sandbox-error.too-many-sessions`. Default 1,000."""
+    """Number of sessions that the provider keeps at once, of all callers. One more is `sandbox-error.too-many-sessions`.
+    Default 1,000.
+    """
 
     session_total_bytes: int | None = None
-    """Bytes that all these sessions may hold together when one more is opened, or a checkpoint is asked for.
+    """Bytes that all these sessions may hold together. Checked when a session is opened and when a checkpoint is requested.
     Default 4,294,967,296.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ClockHost:
-    """The provider's clocks. `unsupported` without `features.wall-clock`."""
+    """The provider's clock. `unsupported` without `features.wall-clock`."""
 
     tag: ClassVar[Literal["host"]] = "host"
 
@@ -151,14 +166,14 @@ Clock = Union[ClockHost, ClockFixed]
 
 @dataclass(frozen=True, slots=True)
 class EntropyHost:
-    """The provider's generator. `unsupported` without `features.entropy`."""
+    """The provider's random number generator. `unsupported` without `features.entropy`."""
 
     tag: ClassVar[Literal["host"]] = "host"
 
 
 @dataclass(frozen=True, slots=True)
 class EntropySeeded:
-    """ChaCha20 from this seed: the same numbers every time, and nothing for secrets."""
+    """ChaCha20 with this seed: the same numbers every time. Do not use it for secrets."""
 
     value: int
     tag: ClassVar[Literal["seeded"]] = "seeded"
@@ -170,9 +185,7 @@ Entropy = Union[EntropyHost, EntropySeeded]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsAuto:
-    """Before every execution while the session has little memory of its own (`checkpoint-auto-bytes`), and the more
-    rarely the more it has.
-    """
+    """Before every execution while the session's private memory is at most `checkpoint-auto-bytes`; less often the more it has."""
 
     tag: ClassVar[Literal["auto"]] = "auto"
 
@@ -186,7 +199,7 @@ class CheckpointsAlways:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsEvery:
-    """Before every so many executions. At least 1."""
+    """Once every so many executions. At least 1."""
 
     value: int
     tag: ClassVar[Literal["every"]] = "every"
@@ -194,61 +207,72 @@ class CheckpointsEvery:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsNever:
-    """Only when asked to."""
+    """Only when the caller requests one."""
 
     tag: ClassVar[Literal["never"]] = "never"
 
 
 Checkpoints = Union[CheckpointsAuto, CheckpointsAlways, CheckpointsEvery, CheckpointsNever]
-"""When a session saves its state by itself, to have one to go back to."""
+"""When a session takes a checkpoint by itself."""
 
 
-OnUnwind = Literal["go-back", "end"]
-"""What becomes of a session whose guest was unwound: stopped at a limit or cancelled, trapped, or damaged."""
+OnUnwind = Literal["roll-back", "end"]
+"""What happens to a session whose guest was unwound: stopped at a limit, cancelled, trapped, or damaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPolicy:
-    """How sessions keep and lose their state. What is not given has its default."""
+    """How sessions keep and lose their state."""
 
     checkpoints: Checkpoints | None = None
-    """When a session saves its state by itself. Default: `auto`."""
+    """When the session takes a checkpoint by itself. Default: `auto`."""
 
     checkpoint_auto_bytes: int | None = None
-    """Up to how much memory of its own, in bytes, a session is saved before every execution under `auto`.
-    Default 4,194,304.
-    """
+    """Bytes of private memory up to which `auto` takes a checkpoint before every execution. Default 4,194,304."""
 
     checkpoints_kept: int | None = None
-    """How many checkpoints that were asked for are kept; the oldest makes room. At least 1. Default 8."""
+    """Number of requested checkpoints that are kept. A new one replaces the oldest. At least 1. Default 8."""
 
     on_unwind: OnUnwind | None = None
-    """What becomes of a session whose guest was unwound. Default: `go-back`."""
+    """What happens to a session whose guest was unwound. Default: `roll-back`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Everything an execution may do. What is not given has its default: an empty policy is a good one."""
+    """Everything an execution may do. An empty policy is valid and safe."""
 
     limits: Limits | None = None
     """How much it may use."""
 
     clock: Clock | None = None
-    """The time it sees. Under `fixed` and `seeded`, equal input costs equal fuel, to the unit. Default: `host`, and
-    `fixed(0)` where the provider has no clock.
+    """The time it sees. Under `fixed` and `seeded`, equal input uses exactly equal fuel. Default: `host`, or `fixed(0)` if
+    the provider has no clock.
     """
 
     entropy: Entropy | None = None
-    """The randomness it sees. Default: `host`, and `seeded(0)` where the provider has none."""
+    """The randomness it sees. Default: `host`, or `seeded(0)` if the provider has no entropy source."""
 
     args: list[str] | None = None
-    """Arguments after the script's name, without NUL. With `env` at most 131,072 bytes, each counted with one byte more for
-    its end (two for a variable). Default: none.
+    """Arguments after the script's name, without NUL. At most 131,072 bytes together with `env`; each argument counts one
+    more byte than its length, each variable two more. Default: none.
     """
 
     env: list[tuple[str, str]] | None = None
-    """Environment variables: a name that is not empty and has no `=` in it, and a value, both without NUL. A name that is
-    given twice is `invalid-policy`. The provider's own are never passed on. Default: none.
+    """Environment variables. A name is not empty and contains no `=`; neither name nor value contains NUL. A name that is
+    given twice is `invalid-policy`. The provider's own environment is never passed on. Default: none.
+    """
+
+    inject_setup: bool | None = None
+    """Whether Python scripts find packages: whether `/app/site-packages` is in `sys.path`. A session that was opened without
+    it does not get it later. Default: true.
+    """
+
+    auto_persist_globals: bool | None = None
+    """Whether an execution outside a session loads its global variables from the workspace before the script and saves them
+    there afterwards: in `.globals_py.json` for Python and `.globals_js.json` for JavaScript. Only values that JSON can
+    represent are saved, under names without a leading `_`, and the object `_state`. An unwound script leaves the file
+    as it was. The file is not listed in `execution.files-created` and its like; `started.files` has it, and
+    `request.files` gives it to the next execution. Sessions ignore this. Default: false.
     """
 
     session: SessionPolicy | None = None
@@ -256,8 +280,19 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class InputFile:
+    """A file to put into a workspace."""
+
+    path: str
+    """Its path relative to `/app`. Missing directories are created."""
+
+    bytes: bytes
+    """Its contents."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One execution's input."""
+    """The input of one execution."""
 
     source: str
     """The source text."""
@@ -266,35 +301,45 @@ class Request:
     """The file name that tracebacks show: at most 4,096 bytes without NUL. Default: `<sandbox>`."""
 
     kind: SourceKind | None = None
-    """How JavaScript source is to be understood. Default: `detect`."""
+    """How JavaScript source is parsed. Default: `detect`."""
 
     stdin: bytes | None = None
     """What the script reads from standard input. Default: nothing."""
 
+    context: str | None = None
+    """JSON text of the global variable `context`, at most `limits.stdin-bytes`. In a session it is `invalid-argument`: use
+    `session-options.context` or `session.set-variable`. Default: no such variable.
+    """
+
+    files: list[InputFile] | None = None
+    """The files in the workspace when the script starts. If two have the same path, the last one counts. In a session it is
+    `invalid-argument`: use `session.write-file`. Default: none.
+    """
+
     deadline_ms: int | None = None
-    """After how many milliseconds the caller loses interest: the execution is cancelled, unless `limits.timeout-ms` is
-    over before. The script gets an exception and `limits.timeout-reserve-ms` to clean up; then it is unwound. Either
-    way the outcome is `cancelled`. Providers without a clock ignore it. Default: never.
+    """Milliseconds after which the execution is cancelled, unless `limits.timeout-ms` ends it first. The script gets an
+    exception and `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the outcome is `cancelled`.
+    Ignored by providers without `features.wall-clock`. Default: never.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A tool that scripts may call by name, with JSON both ways."""
+    """A tool that scripts can call by name, with JSON arguments and a JSON result."""
 
     name: str
-    """What scripts call it by: 1 to 64 ASCII letters, digits and underscores, beginning with a letter; no keyword of
-    Python or JavaScript, and none of the names that `tools` has itself (`ToolError` and its like, `then`, `constructor`).
+    """The name that scripts use: 1 to 64 ASCII letters, digits and underscores, starting with a letter. Keywords of Python and
+    JavaScript are refused, and so are the names that `tools` itself has (`ToolError` and its like, `then`, `constructor`).
     """
 
     description: str
-    """What `help(tools.name)` shows."""
+    """The text that `help(tools.name)` shows."""
 
     arguments_schema: str | None = None
-    """What the arguments must be, as the text of a JSON Schema of an object whose properties are the arguments. They are
-    held to it before the tool is called. It refers to nothing outside itself. All descriptions and schemas of an
-    execution's tools take at most 1,048,576 bytes together. Of a caller's tools a provider may refuse what makes checking long
-    or what is compiled large: references (`$ref`), `unevaluatedProperties` and the like, more than 2,000 values within one, more
+    """A JSON Schema of an object whose properties are the arguments, as text. Arguments are validated against it before the
+    tool is called. It must not refer to anything outside itself. The descriptions and schemas of all tools of an execution
+    take at most 1,048,576 bytes together. For a caller's tools a provider may refuse schemas that are expensive to
+    validate or compile: references (`$ref`), `unevaluatedProperties` and its like, more than 2,000 values in one schema, more
     than 8 regular expressions in all, or a large one. Default: any object.
     """
 
@@ -304,7 +349,7 @@ class Raised:
     """An exception that ended a script."""
 
     type_name: str
-    """The exception's class (`ValueError`, `TypeError`, …); empty for a thrown value that is no object."""
+    """The exception's class (`ValueError`, `TypeError`, …). Empty if the thrown value is not an object."""
 
     message: str
     """Its message."""
@@ -313,7 +358,7 @@ class Raised:
     """The traceback or stack as the interpreter prints it."""
 
     line: int | None = None
-    """The script's line it was raised at, counted from 1, where known."""
+    """The script's line that raised it, counted from 1, if known."""
 
 
 ResourceKind = Literal["fuel", "time", "memory"]
@@ -325,13 +370,13 @@ class Exhausted:
     """A limit that was reached."""
 
     resource: ResourceKind
-    """Which."""
+    """The resource."""
 
     limit: int
     """The limit, in the resource's unit."""
 
     used: int
-    """What was used or asked for, in the same unit."""
+    """The amount that was used or requested, in the same unit."""
 
 
 TrapKind = Literal["stack-overflow", "unreachable", "out-of-bounds", "bad-call", "arithmetic", "bad-report", "other"]
@@ -347,7 +392,7 @@ class OutcomeCompleted:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeExited:
-    """The script ended itself with this code; 0 is success, as `completed` is."""
+    """The script exited with this code. Code 0 is success, like `completed`."""
 
     value: int
     tag: ClassVar[Literal["exited"]] = "exited"
@@ -355,7 +400,7 @@ class OutcomeExited:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRaised:
-    """An exception reached the top."""
+    """An exception was not caught."""
 
     value: Raised
     tag: ClassVar[Literal["raised"]] = "raised"
@@ -378,7 +423,7 @@ class OutcomeCancelled:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeTrapped:
-    """The guest broke itself."""
+    """The guest broke."""
 
     value: TrapKind
     tag: ClassVar[Literal["trapped"]] = "trapped"
@@ -393,13 +438,13 @@ class Output:
     """What a guest wrote to one of its standard streams."""
 
     bytes: bytes
-    """The bytes kept, or the first 4,194,304 of them; a `started` execution gives all."""
+    """The kept bytes, at most the first 4,194,304 of them. `started.read-output` gives all kept bytes."""
 
     kept_bytes: int
-    """How many bytes were kept: at most the stream's limit."""
+    """The number of bytes that were kept: at most the stream's limit."""
 
     total_bytes: int
-    """How many bytes were written in all; what is more than were kept was dropped."""
+    """The number of bytes that were written. The difference to `kept-bytes` was dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -413,55 +458,57 @@ class Metadata:
     """The runtime's name."""
 
     version: str | None = None
-    """The interpreter's version, where known."""
+    """The interpreter's version, if known."""
 
     prepared: bool
-    """Whether a prepared image ran, or the binary was booted for this execution."""
+    """Whether a prepared image ran. Otherwise the binary was booted for this execution."""
 
     image_sha256: str | None = None
-    """The prepared image's identity, the SHA-256 of its module in hexadecimal: equal images behave alike."""
+    """The identity of the prepared image, the SHA-256 of its module in hexadecimal. Equal images behave alike."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuestValue:
-    """A value of a guest's."""
+    """A value of a guest."""
 
     repr: str
-    """As the language shows it, cut at 65,536 characters."""
+    """The language's own representation, cut at 65,536 characters."""
 
     json: str | None = None
-    """As JSON text, where it is JSON of at most 1,048,576 bytes. It is well-formed; what it says is the guest's."""
+    """The value as JSON text, if it can be represented in at most 1,048,576 bytes. The text is well-formed; its content is
+    under the guest's control.
+    """
 
 
 ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments"]
-"""How a tool's call failed."""
+"""The kind of a tool call's failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallFailure:
-    """Why a tool gave no result, in words for the script."""
+    """Why a tool call has no result."""
 
     kind: ToolError
-    """How it failed: the class of the exception that the script gets."""
+    """The kind of failure, which selects the exception class that the script gets."""
 
     message: str
-    """What the script is told, cut at 4,096 bytes. Keep out of it what a script may not know."""
+    """The message for the script, cut at 4,096 bytes. Do not put anything into it that a script must not know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolFailure:
-    """A tool's call that failed."""
+    """A tool call that failed."""
 
     kind: ToolError
-    """How."""
+    """The kind of failure."""
 
     message: str | None = None
-    """What the script was told; none where the record is full."""
+    """The message that the script got; `none` if the record is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcomeReturned:
-    """It returned this, as JSON text; none where the record is full."""
+    """It returned this JSON text; `none` if the record is full."""
 
     value: str | None
     tag: ClassVar[Literal["returned"]] = "returned"
@@ -483,35 +530,112 @@ class ToolOutcomeUnfinished:
 
 
 ToolOutcome = Union[ToolOutcomeReturned, ToolOutcomeFailed, ToolOutcomeUnfinished]
-"""What became of a tool's call."""
+"""How a tool call ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRecord:
-    """One call of a tool."""
+    """One tool call."""
 
     name: str
-    """The name that the script called, cut at 64 characters. It may be no tool's."""
+    """The name that the script called, cut at 64 characters. There may be no tool with this name."""
 
     arguments: str | None = None
-    """The arguments as JSON text; none where the record is full."""
+    """The arguments as JSON text; `none` if the record is full."""
 
     outcome: ToolOutcome
-    """What became of it."""
+    """How the call ended."""
 
     started_ns: int
     """When it was called, in nanoseconds from the start of the execution; 0 without `features.wall-clock`."""
 
     duration_ns: int
-    """How long it took, in nanoseconds, its wait for a turn included; 0 without `features.wall-clock`."""
+    """How long it took, in nanoseconds, including its wait in the queue; 0 without `features.wall-clock`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WentBack:
-    """What a session did after an execution that was unwound."""
+class Rollback:
+    """The state that a session was rolled back to."""
+
+    checkpoint: int
+    """The id of the checkpoint."""
 
     executions_lost: int
-    """How many executions before the unwound one are lost with it: none where a checkpoint was taken right before it."""
+    """The number of executions before the unwound one that are lost with it: 0 if the checkpoint was taken right before it."""
+
+
+FuelStatus = Literal["efficient", "moderate", "warning", "critical", "exhausted"]
+"""How close an execution came to its fuel limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FuelAnalysis:
+    """How much of its fuel an execution used."""
+
+    used: int
+    """Fuel used: `execution.fuel-consumed`."""
+
+    limit: int
+    """The limit: `limits.fuel`."""
+
+    utilization_percent: int
+    """The used part of the limit, in whole percent."""
+
+    status: FuelStatus
+    """How close it came to the limit."""
+
+    suggested_limit: int | None = None
+    """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, one and a half times the limit if it
+    nearly did, `none` otherwise.
+    """
+
+    likely_causes: list[str]
+    """What may have used the fuel, if it ran out. One sentence each."""
+
+
+AdviceKind = Literal["fuel", "time", "memory", "call-depth", "output", "module", "syntax", "typescript-syntax", "path", "network", "subprocess", "threads", "input", "environment"]
+"""What advice is about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """A corrected line of the script."""
+
+    line: int
+    """The line's number, counted from 1."""
+
+    text: str
+    """The corrected line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advice:
+    """What went wrong, and what to do about it."""
+
+    kind: AdviceKind
+    """What it is about."""
+
+    summary: str
+    """What happened, in one sentence."""
+
+    steps: list[str]
+    """What can be done, one step each."""
+
+    correction: Correction | None = None
+    """The corrected line, if the correction is certain."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guidance:
+    """What an execution did with its fuel, and advice on its failure. It is for people and for models that write scripts. It is
+    derived from the outcome, the limits and the source. Its texts change between versions.
+    """
+
+    fuel: FuelAnalysis
+    """How much of its fuel it used."""
+
+    advice: list[Advice]
+    """Known problems and their solutions, the most important first. Often empty."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -522,51 +646,56 @@ class Execution:
     """What the guest did."""
 
     interrupted: Raised | None = None
-    """The exception by which the script ended when it was asked to stop; then the outcome is what it was asked for."""
+    """The exception by which the script ended after the soft limit or a cancellation interrupted it. The outcome is then that
+    limit or `cancelled`.
+    """
 
     value: GuestValue | None = None
-    """The value of the script's last expression, in a session; none where it ends with something else, or where that is
-    `None` or `undefined`.
+    """In a session, the value of the script's last expression; `none` if the script does not end with an expression, or if
+    its value is `None` or `undefined`.
     """
 
     stdout: Output
     """What it wrote to standard output."""
 
     stderr: Output
-    """What it wrote to standard error. Where a limit ended it, the last line names that: `OutOfFuel`, `TimedOut` or
+    """What it wrote to standard error. If a limit ended it, the last line names the limit: `OutOfFuel`, `TimedOut` or
     `OutOfMemory`.
     """
 
     fuel_consumed: int
-    """Fuel used. An execution that ran out of fuel used all of it; for one that was stopped from outside, by time or a
-    cancellation, it is a lower bound.
+    """Fuel used. An execution that ran out of fuel used all of it. If it was stopped by time or by a cancellation, this is a
+    lower bound.
     """
 
     memory_used_bytes: int
-    """The most memory in use: all that counts under `limits.memory-bytes`."""
+    """The peak of the memory that counts towards `limits.memory-bytes`."""
 
     duration_ns: int
-    """Wall-clock time in nanoseconds; compiling never counts. 0 without `features.wall-clock`."""
+    """Wall-clock time in nanoseconds, excluding compilation; 0 without `features.wall-clock`."""
 
     files_created: list[str]
-    """Files that were not there before, relative to `/app`, sorted."""
+    """Files that the script created, relative to `/app`, sorted."""
 
     files_modified: list[str]
-    """Files that were written to, relative to `/app`, sorted."""
+    """Files that the script modified, relative to `/app`, sorted."""
 
     files_deleted: list[str]
-    """Files that are gone, relative to `/app`, sorted."""
+    """Files that the script deleted, relative to `/app`, sorted."""
 
     tool_calls: list[ToolRecord]
-    """The tools it called, in the order of the calls; those that `limits.tool-calls` refused are not here."""
+    """The tool calls in the order in which they were made, without those that `limits.tool-calls` refused."""
 
     session_id: str | None = None
-    """The session's id, for an execution in one."""
+    """The session's id, for an execution in a session."""
 
-    went_back: WentBack | None = None
-    """Whether the session went back to its last checkpoint, because the guest was unwound: what the script did to variables
-    and files is undone.
+    rolled_back_to: Rollback | None = None
+    """The state that the session was rolled back to, if the guest was unwound. What the script did to variables and files is
+    undone.
     """
+
+    guidance: Guidance
+    """What it did with its fuel, and advice on its failure."""
 
     metadata: Metadata
     """How it was carried out."""
@@ -574,7 +703,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnostic:
-    """One thing the language's own parser says about a source."""
+    """One message of the language's own parser about a source."""
 
     line: int
     """The line, counted from 1."""
@@ -587,101 +716,112 @@ class Diagnostic:
 
 
 FileKind = Literal["file", "directory", "symlink"]
-"""What something in a workspace is."""
+"""The kind of an entry in a workspace."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileEntry:
-    """One file, directory or symbolic link of a workspace."""
+    """A file, directory or symbolic link of a workspace."""
 
     path: str
-    """Its path relative to `/app`, in its shortest form; empty for the workspace itself."""
+    """Its normalized path relative to `/app`. Empty for the workspace itself."""
 
     kind: FileKind
-    """What it is."""
+    """Its kind."""
 
     size_bytes: int
-    """Bytes of a file, or of a link's target; 0 for a directory."""
+    """The size in bytes of a file, or of a link's target; 0 for a directory."""
 
     modified_ns: int
-    """Last change of the content, in nanoseconds since 1970, by the clock of the policy."""
+    """The time of its last modification, in nanoseconds since 1970, by the policy's clock."""
 
 
 IfExists = Literal["fail", "replace"]
-"""What becomes of a file that has the name of a new one."""
+"""What to do if the target of an operation exists."""
 
 
 FileError = Literal["invalid-path", "not-found", "exists", "wrong-kind", "no-space", "refused"]
-"""Why an operation on files was refused. The workspace is as it was."""
+"""Why a file operation failed. The workspace is unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFailure:
-    """An operation on files that was refused."""
+    """A file operation that failed."""
 
     kind: FileError
-    """Why."""
+    """Why it failed."""
 
     path: str
-    """The path or pattern, as it was given, cut at 4,096 bytes."""
+    """The path or pattern that was given, cut at 4,096 bytes."""
 
     message: str
-    """The same in words."""
+    """The reason as text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointInfo:
-    """A state that a session can be set back to."""
+    """A saved state of a session."""
 
     id: int
-    """Its name within the session. Later ones are greater."""
+    """Its id within the session. Later checkpoints have greater ids."""
 
     automatic: bool
-    """Whether the session took it by itself, before an execution. It is replaced by the next such one."""
+    """Whether the session took it by itself before an execution. The next such checkpoint replaces it."""
 
     executions: int
-    """How many executions the state has behind it."""
+    """The number of executions up to this state."""
 
     private_bytes: int
-    """Memory of its own, in bytes: what differs from a new session's."""
+    """Private memory in bytes: the difference to a new session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionInfo:
-    """A session, as its last execution left it."""
+    """A session after its last execution."""
 
     id: str
-    """Its id: chosen by the provider, and no secret."""
+    """Its id. The provider chooses it, and it is not a secret."""
+
+    language: Language
+    """The language of its scripts."""
+
+    runtime_name: str
+    """The runtime's name."""
 
     executions: int
-    """How many executions its state has behind it: going back and undoing take some away."""
+    """The number of executions up to its current state. A rollback and `session.undo` decrease it."""
 
     memory_bytes: int
     """Linear memory, in bytes."""
 
     private_bytes: int
-    """What of it is the session's own, in bytes, as of its last checkpoint."""
+    """The part of the linear memory that is private to the session, in bytes, as of its last checkpoint."""
 
     held_bytes: int
-    """What it counts for under `limits.session-total-bytes`."""
+    """The bytes that it counts towards `limits.session-total-bytes`."""
 
     checkpoints: int
-    """How many states it can be set back to."""
+    """The number of its checkpoints."""
 
-    went_back: int
-    """How often it went back."""
+    checkpoints_skipped: int
+    """The number of automatic checkpoints that were skipped because `limits.session-total-bytes` left no room. A rollback then
+    goes to an earlier checkpoint.
+    """
+
+    rollbacks: int
+    """The number of rollbacks."""
 
     ended: str | None = None
     """Why it has ended, if it has."""
 
 
 Features = frozenset[Literal["wall-clock", "entropy", "tools", "stepping"]]
-"""What a provider can do beside executing, validating and keeping sessions."""
+"""Optional capabilities of a provider."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeInfo:
-    """A runtime that a provider has."""
+    """A runtime of a provider."""
 
     name: str
     """Its name, for `runtime.named`."""
@@ -690,12 +830,12 @@ class RuntimeInfo:
     """The language of its scripts."""
 
     version: str | None = None
-    """The interpreter's version."""
+    """The interpreter's version, if known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderInfo:
-    """What a provider is and has."""
+    """A description of a provider."""
 
     name: str
     """Its name."""
@@ -704,10 +844,10 @@ class ProviderInfo:
     """Its version."""
 
     features: Features
-    """What it can do."""
+    """Its optional capabilities."""
 
     runtimes: list[RuntimeInfo]
-    """The runtimes it has, the default one of each language first."""
+    """Its runtimes. The default runtime of each language comes first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -717,13 +857,13 @@ class TooLarge:
     bytes: int
     """The size, in bytes."""
 
-    most: int
+    limit: int
     """The limit, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnknownRuntime:
-    """No runtime has this name, or the provider has none for the language."""
+    """There is no runtime with this name, or none for this language."""
 
     value: str
     tag: ClassVar[Literal["unknown-runtime"]] = "unknown-runtime"
@@ -731,7 +871,7 @@ class SandboxErrorUnknownRuntime:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorInvalidPolicy:
-    """The policy cannot be, or asks for more than is granted; the text names the key, and what it may be."""
+    """The policy is invalid, or requests more than is granted. The text names the key and its range."""
 
     value: str
     tag: ClassVar[Literal["invalid-policy"]] = "invalid-policy"
@@ -739,7 +879,7 @@ class SandboxErrorInvalidPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorInvalidArgument:
-    """An argument cannot be: a script's name, a variable's name or JSON text, a tool's definition. The text names it."""
+    """An argument is invalid: a script's name, a variable's name, JSON text, a file, or a tool's definition. The text names it."""
 
     value: str
     tag: ClassVar[Literal["invalid-argument"]] = "invalid-argument"
@@ -747,7 +887,7 @@ class SandboxErrorInvalidArgument:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSourceTooLarge:
-    """The source is over `limits.source-bytes`."""
+    """The source is larger than `limits.source-bytes`."""
 
     value: TooLarge
     tag: ClassVar[Literal["source-too-large"]] = "source-too-large"
@@ -755,7 +895,7 @@ class SandboxErrorSourceTooLarge:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorStdinTooLarge:
-    """Standard input, or a variable's JSON text, is over `limits.stdin-bytes`."""
+    """Standard input, or the JSON text of a variable, is larger than `limits.stdin-bytes`."""
 
     value: TooLarge
     tag: ClassVar[Literal["stdin-too-large"]] = "stdin-too-large"
@@ -763,7 +903,7 @@ class SandboxErrorStdinTooLarge:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorTooManySessions:
-    """One more session, or one more checkpoint, is over a limit; the text names it."""
+    """One more session or checkpoint would exceed a limit. The text names the limit."""
 
     value: str
     tag: ClassVar[Literal["too-many-sessions"]] = "too-many-sessions"
@@ -771,8 +911,8 @@ class SandboxErrorTooManySessions:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorQuotaExceeded:
-    """One more would be over what the provider grants its caller as a whole; the text names the quota. Dropping what is
-    held may help, where the quota is on what is held.
+    """The caller's quota as a whole would be exceeded. The text names the quota. If the quota is on resources that are held,
+    dropping some of them helps.
     """
 
     value: str
@@ -781,8 +921,8 @@ class SandboxErrorQuotaExceeded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionEnded:
-    """The session has ended: its guest left, it was closed, or it was unwound with nothing to go back to. The text
-    says how.
+    """The session has ended: the script exited its interpreter, the session was closed, or it was unwound without a
+    checkpoint to roll back to. The text says which.
     """
 
     value: str
@@ -791,7 +931,7 @@ class SandboxErrorSessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionBusy:
-    """An execution that was started has not come to its end: one in the session, or the one whose files are asked for."""
+    """A started execution has not ended yet: one in this session, or the one whose files are requested."""
 
     value: str
     tag: ClassVar[Literal["session-busy"]] = "session-busy"
@@ -799,7 +939,7 @@ class SandboxErrorSessionBusy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNoCheckpoint:
-    """The session has no such state to go back to."""
+    """The session has no such checkpoint."""
 
     value: str
     tag: ClassVar[Literal["no-checkpoint"]] = "no-checkpoint"
@@ -807,8 +947,8 @@ class SandboxErrorNoCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorVariable:
-    """A variable could not be read or set; the text says what the guest said, or what stopped it. One that was unwound
-    has set the session back, as `execution.went-back` tells of executions: see `session-info.went-back`.
+    """A variable could not be read or set. The text is the guest's message, or names what stopped the guest. If the guest was
+    unwound, the session was rolled back: `session-info.rollbacks` counts it.
     """
 
     value: str
@@ -817,7 +957,7 @@ class SandboxErrorVariable:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorFile:
-    """An operation on files was refused."""
+    """A file operation failed."""
 
     value: FileFailure
     tag: ClassVar[Literal["file"]] = "file"
@@ -825,7 +965,7 @@ class SandboxErrorFile:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNotResumable:
-    """The bytes are no hibernated session, or none that this provider, runtime and policy can resume."""
+    """The bytes are not a hibernated session, or not one that this provider, runtime and policy can resume."""
 
     value: str
     tag: ClassVar[Literal["not-resumable"]] = "not-resumable"
@@ -833,7 +973,7 @@ class SandboxErrorNotResumable:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnsupported:
-    """The provider cannot do this; the text says what it lacks. `provider-info.features` tells beforehand."""
+    """The provider does not support this. The text names what it lacks. `provider-info.features` tells beforehand."""
 
     value: str
     tag: ClassVar[Literal["unsupported"]] = "unsupported"
@@ -841,44 +981,44 @@ class SandboxErrorUnsupported:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnavailable:
-    """No instance could be made; trying again later may help."""
+    """No instance could be created. Trying again later may help."""
 
     value: str
     tag: ClassVar[Literal["unavailable"]] = "unavailable"
 
 
 SandboxError = Union[SandboxErrorUnknownRuntime, SandboxErrorInvalidPolicy, SandboxErrorInvalidArgument, SandboxErrorSourceTooLarge, SandboxErrorStdinTooLarge, SandboxErrorTooManySessions, SandboxErrorQuotaExceeded, SandboxErrorSessionEnded, SandboxErrorSessionBusy, SandboxErrorNoCheckpoint, SandboxErrorVariable, SandboxErrorFile, SandboxErrorNotResumable, SandboxErrorUnsupported, SandboxErrorUnavailable]
-"""What went wrong on the provider's or the caller's side: nothing was executed, and nothing was changed, but for `variable`,
-which tells of code of the guest's. Texts are for people, and change between versions. Named so because `error` is a keyword
-in some bindings.
+"""A fault of the caller or of the provider. Nothing was executed and nothing was changed, except for `variable`, which reports
+a failure of code in the guest. The texts are for people and change between versions. It is not called `error` because some
+bindings reserve that word.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
-    """A call of one of the caller's tools by a script that waits for it."""
+    """A call of one of the caller's tools. The script waits for its result."""
 
     id: int
-    """Which call of the execution it is, counted from 0: its place in `execution.tool-calls`. Calls of the provider's own
-    tools count, so that there may be gaps.
+    """The call's index in `execution.tool-calls`, counted from 0. Calls of the provider's tools count too, so that there may be
+    gaps.
     """
 
     name: str
     """The tool's name."""
 
     arguments: str
-    """The arguments: the text of a JSON object, which the tool's schema has accepted."""
+    """The arguments: the text of a JSON object that is valid under the tool's schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolAnswer:
-    """What the caller answers a `tool-request`."""
+    """The caller's answer to a `tool-request`."""
 
     id: int
-    """The request's."""
+    """The id of the request."""
 
     answer: str | CallFailure
-    """JSON text, or why there is none. More than `limits.tool-bytes` fails in the guest."""
+    """The result as JSON text, or why there is none. A result over `limits.tool-bytes` fails in the guest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -891,8 +1031,8 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepNeedsTools:
-    """These calls, in ascending order of their ids, have no answer yet, and the script waits, for them at least, or the time
-    that `continue` was given is over.
+    """These calls have no answer yet, in ascending order of their ids. Either the script waits for at least one of them, or the
+    time given to `continue` is over.
     """
 
     value: list[ToolRequest]
@@ -901,34 +1041,34 @@ class StepNeedsTools:
 
 @dataclass(frozen=True, slots=True)
 class StepRunning:
-    """The time that `continue` was given is over, and the script goes on, with no call that has no answer."""
+    """The time given to `continue` is over and the script is running. No call is outstanding."""
 
     tag: ClassVar[Literal["running"]] = "running"
 
 
 Step = Union[StepDone, StepNeedsTools, StepRunning]
-"""How far a started execution has come."""
+"""The state of a started execution."""
 
 
 OutputStream = Literal["stdout", "stderr"]
-"""Which of a script's output streams."""
+"""One of a script's output streams."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionOptions:
-    """How a session is opened."""
+    """The options of a new session."""
 
     context: str | None = None
-    """JSON text of what its scripts find in the global variable `context`, at most `limits.stdin-bytes`. Default: no such
-    variable.
-    """
+    """JSON text of the global variable `context`, at most `limits.stdin-bytes`. Default: no such variable."""
 
     tools: list[Tool] | None = None
-    """The caller's tools, as for `start`. They answer in executions that `session.start` began; in others a call to one fails
-    in the script (`tool-error.failed`). Default: none.
+    """The caller's tools, as for `start`. They answer in executions that `session.start` begins. In other executions a call to
+    one of them fails (`tool-error.failed`). Default: none.
     """
 
 __all__ = [
+    "Advice",
+    "AdviceKind",
     "CallFailure",
     "CheckpointInfo",
     "Checkpoints",
@@ -939,6 +1079,7 @@ __all__ = [
     "Clock",
     "ClockFixed",
     "ClockHost",
+    "Correction",
     "Diagnostic",
     "Entropy",
     "EntropyHost",
@@ -950,8 +1091,12 @@ __all__ = [
     "FileError",
     "FileFailure",
     "FileKind",
+    "FuelAnalysis",
+    "FuelStatus",
     "GuestValue",
+    "Guidance",
     "IfExists",
+    "InputFile",
     "Language",
     "Limits",
     "Metadata",
@@ -970,6 +1115,7 @@ __all__ = [
     "Raised",
     "Request",
     "ResourceKind",
+    "Rollback",
     "Runtime",
     "RuntimeInfo",
     "RuntimeJavascript",
@@ -1011,5 +1157,4 @@ __all__ = [
     "ToolRecord",
     "ToolRequest",
     "TrapKind",
-    "WentBack",
 ]

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use glovebox_core::{
-    Clock, ImageDriver,
+    Clock, ImageDriver, Refusal,
     files::{FileError, change},
     session::{Checkpoint, Memory, Pages, Place, SessionBackend, SessionCall, SessionFailure, SessionSetup},
 };
@@ -11,7 +11,9 @@ use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use super::resident::ResidentMemory;
-use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::clipped, guest};
+use crate::{
+    ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable, guest,
+};
 
 /// What the component keeps for a session.
 #[derive(Debug)]
@@ -116,9 +118,7 @@ impl SessionBackend for ComponentBackend {
                 let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
                 SandboxError::NoCheckpoint(format!("session `{id}` has no checkpoint to go back to{wanted}"))
             }
-            SessionFailure::Variable { name, reason } => {
-                SandboxError::Variable(format!("`{}`: {reason}", clipped(name)))
-            }
+            SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
             SessionFailure::Mismatch(what) => {
                 SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
             }

@@ -20,15 +20,14 @@ use std::{
 };
 
 use glovebox_core::{
+    contract::{check_json, check_variable_name},
     files::{FileError, IfExists, change},
-    hibernate::{self, Caps, ImageView, ResumeError},
+    hibernate::{self, Caps, ImageView},
     session::{
-        Checkpoint, CheckpointId, CheckpointInfo, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport,
-        SessionState, TooMany,
+        Checkpoint, CheckpointId, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport, SessionState,
     },
 };
 use glovebox_vfs::{RootId, Vfs};
-use serde::de::IgnoredAny;
 
 pub(crate) use self::resident::{Residence, ResidentMemory};
 use self::{
@@ -37,18 +36,14 @@ use self::{
     zstandard::Zstandard,
 };
 use crate::{
-    Blob, Executed, Files, GuestMemory, Sandbox, Started, Task,
+    Blob, Executed, Files, GuestMemory, Runtime, Sandbox, Started, Task,
     bindings::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
-        types::{self, SandboxError, TooLarge},
+        types::{self, SandboxError},
     },
-    error::{clipped, key},
     files::refused,
     provider::no_tools,
 };
-
-/// The longest name of a variable, in bytes.
-const MAX_NAME_BYTES: usize = 4_096;
 
 /// All sessions of a provider.
 #[derive(Debug, Default)]
@@ -73,6 +68,7 @@ type State = SessionState<ComponentBackend>;
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
+    runtime: Rc<Runtime>,
     state: Rc<RefCell<State>>,
     /// Is there while an execution that was started has not run.
     started: Rc<RefCell<Weak<()>>>,
@@ -108,7 +104,7 @@ impl Session {
         let limits = &sandbox.policy.limits;
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
-        let wasi = sandbox.wasi(Vec::new())?;
+        let wasi = sandbox.wasi(Vec::new(), &[])?;
         let saved = saved.state(wasi, sandbox.runtime.memory_limit(limits), sandbox.policy.entropy)?;
         Self::from_checkpoint(sessions, sandbox, saved, RandomNumbers::Same)?.with_context(options)
     }
@@ -126,13 +122,14 @@ impl Session {
     }
 
     fn around(sessions: &Rc<Sessions>, id: Rc<str>, state: State) -> Self {
-        Self { sessions: Rc::clone(sessions), id, state: Rc::new(RefCell::new(state)), started: Rc::default() }
+        let runtime = Rc::clone(&state.backend().sandbox.runtime);
+        Self { sessions: Rc::clone(sessions), id, runtime, state: Rc::new(RefCell::new(state)), started: Rc::default() }
     }
 
     fn with_context(self, options: &SessionOptions) -> Result<Self, SandboxError> {
         if let Some(json) = &options.context {
             self.set(|state| {
-                check_value(state, json)?;
+                state.backend().sandbox.check_value(json)?;
                 state.set_variable("context", json)
             })?;
         }
@@ -169,23 +166,12 @@ impl Session {
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.report(&mut report);
         }
-        let SessionReport {
-            executions, memory_bytes, private_bytes, held_bytes, checkpoints, rollbacks, ended, ..
-        } = report;
-        types::SessionInfo {
-            id: self.id(),
-            executions,
-            memory_bytes,
-            private_bytes,
-            held_bytes,
-            checkpoints: u32::try_from(checkpoints).unwrap_or(u32::MAX),
-            went_back: rollbacks,
-            ended,
-        }
+        report.into_info(&self.id, self.runtime.language, &self.runtime.name).into()
     }
 
     /// Runs a script in the kept interpreter.
     pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
+        request.check_in_session()?;
         self.set(|state| {
             let task = state.backend().sandbox.task(request)?.wanting_value();
             self.run(state, &task)
@@ -200,13 +186,14 @@ impl Session {
             Ok((executed, after))
         };
         let (mut executed, rollback) = state.run(&task.stdin, execute, |executed| &executed.ran.outcome)?;
-        executed.went_back = rollback;
+        executed.rolled_back_to = rollback;
         executed.session_id = Some(self.id());
         Ok(executed)
     }
 
     /// Begins what `execute` does.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
+        request.check_in_session()?;
         let task = self.set(|state| Ok(state.backend().sandbox.task(request)?.wanting_value()))?;
         let waits = Rc::new(());
         self.started.replace(Rc::downgrade(&waits));
@@ -225,10 +212,10 @@ impl Session {
 
     /// Sets a global variable to what JSON text says.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
-        check_name(name)?;
+        check_variable_name(name)?;
         check_json("json", json)?;
         self.set(|state| {
-            check_value(state, json)?;
+            state.backend().sandbox.check_value(json)?;
             state.set_variable(name, json)
         })
     }
@@ -326,58 +313,5 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
 fn check_options(options: &SessionOptions) -> Result<(), SandboxError> {
     let SessionOptions { context, tools } = options;
     no_tools(tools.as_deref().unwrap_or_default())?;
-    context.iter().try_for_each(|json| check_json("context", json))
-}
-
-/// Refuses what no language could have as a variable's name. Of what is left its own interpreter knows.
-fn check_name(name: &str) -> Result<(), SandboxError> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-    if name.is_empty()
-        || name.len() > MAX_NAME_BYTES
-        || name.starts_with(|c: char| c.is_ascii_digit())
-        || !name.chars().all(is_part)
-    {
-        let text = format!("`name`: `{}` can be no variable's name", clipped(name));
-        return Err(SandboxError::InvalidArgument(text));
-    }
-    Ok(())
-}
-
-/// Refuses what is no JSON. Nothing is made of it here: a few bytes of text can be many as values.
-fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
-    let wrong = |error| SandboxError::InvalidArgument(format!("`{argument}` is no JSON: {error}"));
-    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
-}
-
-/// Refuses a value that is larger than standard input may be.
-fn check_value(state: &State, json: &str) -> Result<(), SandboxError> {
-    let (bytes, most) = (json.len() as u64, state.backend().sandbox.policy.limits.stdin_bytes);
-    if bytes > most {
-        return Err(SandboxError::StdinTooLarge(TooLarge { bytes, most }));
-    }
-    Ok(())
-}
-
-impl From<TooMany> for SandboxError {
-    fn from(TooMany { key: name, used, most }: TooMany) -> Self {
-        Self::TooManySessions(format!("`{}`: {used} of {most} would be in use; close a session first", key(name)))
-    }
-}
-
-impl From<ResumeError> for SandboxError {
-    fn from(error: ResumeError) -> Self {
-        Self::NotResumable(match error {
-            ResumeError::TooLarge { what, key: name, bytes, most } => {
-                format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name))
-            }
-            error => error.to_string(),
-        })
-    }
-}
-
-impl From<CheckpointInfo> for types::CheckpointInfo {
-    fn from(info: CheckpointInfo) -> Self {
-        let CheckpointInfo { id, automatic, executions, private_bytes } = info;
-        Self { id: id.0, automatic, executions, private_bytes }
-    }
+    Ok(context.iter().try_for_each(|json| check_json("context", json))?)
 }

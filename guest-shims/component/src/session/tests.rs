@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::*;
 use crate::{
     Guests, Runtime, World,
-    bindings::types::{Outcome, WentBack},
+    bindings::types::{Outcome, Rollback},
     fake::{Fake, IMAGE, IMAGE_AT, SEED_AT, closed_world, runtime},
     tests::{execute, limits, no_policy, printed, request, sandbox_in},
 };
@@ -57,7 +57,7 @@ fn checkpoints(checkpoints: types::Checkpoints, on_unwind: types::OnUnwind) -> t
 }
 
 fn run(session: &Session, source: &str) -> types::Execution {
-    session.execute(request(source)).unwrap().told()
+    session.execute(request(source)).unwrap().to_wit()
 }
 
 /// What a session prints.
@@ -72,7 +72,7 @@ fn a_session_keeps_what_its_scripts_did() {
     let space = Space::new();
     let session = space.open();
     let first = run(&session, "set 5000 7\nwrite a.txt");
-    assert_eq!((first.session_id.as_deref(), first.went_back), (Some("session-1"), None));
+    assert_eq!((first.session_id.as_deref(), first.rolled_back_to), (Some("session-1"), None));
     assert_eq!(says(&session, "show 5000"), "7");
     assert_eq!(session.files().unwrap().list("*").unwrap().len(), 1);
     let info = session.info();
@@ -104,7 +104,7 @@ fn nothing_of_a_large_session_is_there_for_a_small_one_or_past_its_end() {
 #[test]
 fn who_goes_on_with_a_session_copies_nothing() {
     let space = Space::new();
-    let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::GoBack)).unwrap();
+    let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
     // Past the end of what the guest is told: it is there for as long as nobody else was in the memory.
     assert!(space.fake.memory_grow(0, 1));
@@ -136,25 +136,25 @@ fn a_session_that_is_unwound_goes_back_to_before_the_execution() {
     run(&session, "set 5000 1\nwrite kept");
     for ends in ["spin", "abort", "deep"] {
         let execution = run(&session, &format!("set 5000 2\nwrite lost\ngrow 2\n{ends}"));
-        assert_eq!(execution.went_back, Some(WentBack { executions_lost: 0 }), "{ends}");
+        assert!(matches!(execution.rolled_back_to, Some(Rollback { executions_lost: 0, .. })), "{ends}");
         assert_eq!(says(&session, "show 5000\ngrow 0"), "1\n1", "{ends}");
         assert_eq!(session.files().unwrap().list("*").unwrap().len(), 1, "{ends}");
     }
     let info = session.info();
-    assert_eq!((info.went_back, info.executions), (3, 4));
+    assert_eq!((info.rollbacks, info.executions), (3, 4));
     let raised = run(&session, "set 5000 3\nraise");
-    assert_eq!((raised.went_back, says(&session, "show 5000").as_str()), (None, "3"), "as in a notebook");
+    assert_eq!((raised.rolled_back_to, says(&session, "show 5000").as_str()), (None, "3"), "as in a notebook");
 }
 
 #[test]
 fn a_session_without_a_checkpoint_ends_when_it_is_unwound() {
     let space = Space::new();
     for policy in [
-        checkpoints(types::Checkpoints::Never, types::OnUnwind::GoBack),
+        checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack),
         checkpoints(types::Checkpoints::Always, types::OnUnwind::End),
     ] {
         let session = space.open_with(policy).unwrap();
-        assert_eq!(run(&session, "abort").went_back, None);
+        assert_eq!(run(&session, "abort").rolled_back_to, None);
         let refused = |result: Result<(), SandboxError>| matches!(result, Err(SandboxError::SessionEnded(_)));
         assert!(refused(session.execute(request("")).map(drop)));
         assert!(refused(session.files().map(drop)));
@@ -341,7 +341,7 @@ fn while_an_execution_is_started_the_session_is_busy() {
     let mut cancelled = session.start(request("set 5000 3")).unwrap();
     cancelled.cancel();
     cancelled.go_on(&[]).unwrap();
-    assert_eq!((says(&session, "show 5000").as_str(), session.info().went_back), ("1", 0), "it was not entered");
+    assert_eq!((says(&session, "show 5000").as_str(), session.info().rollbacks), ("1", 0), "it was not entered");
 }
 
 #[test]
@@ -370,4 +370,21 @@ fn a_session_whose_guest_left_a_global_changed_is_not_kept() {
     assert!(matches!(session.execute(request("")), Err(SandboxError::Unavailable(_))));
     assert!(session.info().ended.unwrap().contains("__stack_pointer"));
     assert_eq!(says(&space.open(), "show 5000"), "0");
+}
+
+#[test]
+fn a_request_in_a_session_has_neither_files_nor_context() {
+    let (_, world) = closed_world();
+    let sandbox = sandbox_in(&world, no_policy()).unwrap();
+    let options = SessionOptions { context: None, tools: None };
+    let session = Session::open(&Rc::default(), sandbox, &options).unwrap();
+    let files = types::Request { files: Some(Vec::new()), ..request("print 1") };
+    let context = types::Request { context: Some("1".into()), ..request("print 1") };
+    for (request, name) in [(files, "`files`"), (context, "`context`")] {
+        for error in [session.execute(request.clone()).unwrap_err(), session.start(request).unwrap_err()] {
+            assert!(matches!(error, SandboxError::InvalidArgument(text) if text.starts_with(name)), "{name}");
+        }
+    }
+    let info = session.info();
+    assert_eq!((info.language, &*info.runtime_name, info.checkpoints_skipped), (types::Language::Python, "fake-0", 0));
 }

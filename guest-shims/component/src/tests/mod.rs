@@ -4,6 +4,7 @@ mod fuel;
 mod isolation;
 mod memory;
 mod policy;
+mod requests;
 mod started;
 mod time;
 mod tools;
@@ -18,7 +19,16 @@ use crate::{
 
 /// Nothing asked for.
 pub(crate) fn no_policy() -> types::Policy {
-    types::Policy { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+    types::Policy {
+        limits: None,
+        clock: None,
+        entropy: None,
+        args: None,
+        env: None,
+        inject_setup: None,
+        auto_persist_globals: None,
+        session: None,
+    }
 }
 
 /// A policy that says so much of limits; what is not said is `None`.
@@ -41,6 +51,7 @@ pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
         tool_timeout_ms: None,
         tool_bytes: None,
         tool_record_bytes: None,
+        persisted_bytes: None,
         session_count: None,
         session_total_bytes: None,
     };
@@ -49,18 +60,26 @@ pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
 }
 
 pub(crate) fn request(source: &str) -> types::Request {
-    types::Request { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+    types::Request {
+        source: source.into(),
+        name: None,
+        kind: None,
+        stdin: None,
+        context: None,
+        files: None,
+        deadline_ms: None,
+    }
 }
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
-    let policy = crate::Policy::asked(world, policy)?;
+    let policy = crate::Policy::from_wit(world, policy)?;
     let toolbox = crate::Toolbox::of(world).unwrap();
     Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }
 
 pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
     let task = sandbox.task(request(source)).unwrap();
-    sandbox.execute(&task).unwrap().told()
+    sandbox.execute(&task).unwrap().to_wit()
 }
 
 /// A sandbox without a clock.

@@ -59,7 +59,7 @@ fn one_that_sleeps_is_woken_when_its_time_is_over() {
 fn a_deadline_cancels() {
     let cancelled = |sandbox: &Sandbox, source: &str, deadline_ms| {
         let task = sandbox.task(types::Request { deadline_ms: Some(deadline_ms), ..request(source) }).unwrap();
-        sandbox.execute(&task).unwrap().told()
+        sandbox.execute(&task).unwrap().to_wit()
     };
     let sandbox = open(Duration::from_millis(1), short());
     let execution = cancelled(&sandbox, "spin", 20);
@@ -81,7 +81,7 @@ fn without_a_clock_only_fuel_bounds_time() {
     let policy = limits(|limits| (limits.timeout_ms, limits.fuel) = (Some(1), Some(50_000_000)));
     let (_, sandbox) = closed(policy);
     let task = sandbox.task(types::Request { deadline_ms: Some(0), ..request("spin") }).unwrap();
-    let execution = sandbox.execute(&task).unwrap().told();
+    let execution = sandbox.execute(&task).unwrap().to_wit();
     let Outcome::Exhausted(Exhausted { resource: ResourceKind::Fuel, .. }) = execution.outcome else {
         panic!("{:?}", execution.outcome);
     };

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::Language;
+
 /// Names a checkpoint within its session. Later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -20,9 +22,40 @@ pub struct CheckpointInfo {
     pub private_bytes: u64,
 }
 
-/// What a session did after an execution that was unwound.
+/// The state that a session was rolled back to after an execution that was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rollback {
-    /// How many executions before the unwound one are lost with it. None are where a checkpoint was taken right before it.
+    /// The checkpoint whose state it is.
+    pub checkpoint: CheckpointId,
+    /// The number of executions before the unwound one that are lost with it: 0 if the checkpoint was taken right before it.
     pub executions_lost: u64,
+}
+
+/// A session, as its last execution left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: String,
+    /// The language of its scripts.
+    pub language: Language,
+    /// The runtime's name in the manifest.
+    pub runtime_name: String,
+    /// The number of executions up to its current state: a rollback and undoing decrease it.
+    pub executions: u64,
+    /// Linear memory, the image's included, in bytes.
+    pub memory_bytes: u64,
+    /// What of it is the session's own, as of its last checkpoint: the pages that differ from the image's, in bytes.
+    pub private_bytes: u64,
+    /// What it counts for under `limits.session_total_bytes`: memory beyond the image and pages of its own within it, its
+    /// checkpoints, and what the host holds for it.
+    pub held_bytes: u64,
+    /// The number of states that it can be set back to.
+    pub checkpoints: usize,
+    /// The number of checkpoints that were due before an execution and were skipped, because `limits.session_total_bytes` had no
+    /// room for them. A rollback then goes to an earlier one.
+    pub checkpoints_skipped: u64,
+    /// The number of rollbacks so far.
+    pub rollbacks: u64,
+    /// Why it has ended, if it has.
+    pub ended: Option<String>,
 }

@@ -23,9 +23,9 @@ pub enum Checkpoints {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnUnwind {
-    /// It goes back to its last checkpoint, in a new instance, and lives on; without a checkpoint it ends.
+    /// It is rolled back to its last checkpoint, in a new instance, and continues. Without a checkpoint it ends.
     #[default]
-    GoBack,
+    RollBack,
     /// It ends.
     End,
 }
@@ -57,7 +57,7 @@ pub struct SessionPolicy {
     pub checkpoint_auto_bytes: u64,
     /// How many checkpoints that the embedder asked for are kept; the oldest makes room. Default 8.
     pub checkpoints_kept: u32,
-    /// What becomes of a session whose guest was unwound. Default: `"go-back"`.
+    /// What becomes of a session whose guest was unwound. Default: `"roll-back"`.
     pub on_unwind: OnUnwind,
 }
 

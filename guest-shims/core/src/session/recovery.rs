@@ -78,7 +78,7 @@ impl<B: SessionBackend> SessionState<B> {
                 self.go_on_at(guest, &saved);
                 self.changed = !is_kept;
                 self.backend.rolled_back(executions_lost, &why);
-                Ok(Some(Rollback { executions_lost }))
+                Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
             }
             Err(error) if B::is_temporary(&error) => Err(error),
             Err(error) => {

@@ -6,9 +6,9 @@ use glovebox_interpreters::Machine as _;
 
 use super::{
     Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, Rollback, Saved, SessionBackend,
-    SessionCall, SessionFailure, TooMany, recovery::restore,
+    SessionCall, SessionFailure, SessionInfo, TooMany, recovery::restore,
 };
-use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
+use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Language, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
 /// A session: an interpreter that is kept between executions, and the states that it can be set back to.
 ///
@@ -66,6 +66,36 @@ pub struct SessionReport {
     pub rollbacks: u64,
     /// Why it has ended, if it has.
     pub ended: Option<String>,
+}
+
+impl SessionReport {
+    /// The same, of the session with this id in this runtime.
+    #[must_use]
+    pub fn into_info(self, id: &str, language: Language, runtime_name: &str) -> SessionInfo {
+        let Self {
+            executions,
+            memory_bytes,
+            private_bytes,
+            held_bytes,
+            checkpoints,
+            checkpoints_skipped,
+            rollbacks,
+            ended,
+        } = self;
+        SessionInfo {
+            id: id.to_owned(),
+            language,
+            runtime_name: runtime_name.to_owned(),
+            executions,
+            memory_bytes,
+            private_bytes,
+            held_bytes,
+            checkpoints,
+            checkpoints_skipped,
+            rollbacks,
+            ended,
+        }
+    }
 }
 
 impl<B: SessionBackend> SessionState<B> {

@@ -57,7 +57,7 @@ when the script is stopped, and when it has answered.
 With --json one line per script goes to standard output, an object with these names: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
 memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
-session_id, went_back, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
+session_id, rolled_back_to, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
 kind, a summary, steps and, if it is certain, the corrected line; and how the fuel was used: `fuel`.";
 
 /// Run scripts, each in a fresh sandbox, or in a session that keeps its state

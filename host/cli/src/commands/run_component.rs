@@ -231,7 +231,7 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Who could provide what an application imports.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox has `glovebox:sandbox@0.1`, for applications, and none for tools; compile it for that"
+        return "this glovebox has `glovebox:sandbox@0.2`, for applications, and none for tools; compile it for that"
             .into();
     }
     if import.starts_with("wasi:") {

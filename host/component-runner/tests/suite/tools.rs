@@ -107,7 +107,7 @@ fn what_lists_no_tools_that_can_be_is_refused() {
     let load = |bytes: &[u8], config| ToolsComponent::load_bytes(&world.applications, "tools", bytes, config);
     assert!(matches!(load(&component("(component)"), limits()), Err(LoadError::NoTools { .. })));
     let sandbox =
-        component("(component (import \"glovebox:sandbox/sandbox@0.1.0\" (instance (export \"info\" (func)))))");
+        component("(component (import \"glovebox:sandbox/sandbox@0.2.0\" (instance (export \"info\" (func)))))");
     assert!(matches!(load(&sandbox, limits()), Err(LoadError::MissingImport { .. })));
     let words = |listed, schema, config| match load(&provider(listed, schema), config) {
         Err(LoadError::ToolList { reason, .. }) => reason,

@@ -1,4 +1,4 @@
-//! What `wit/` says, as Rust: made by Wasmtime's own macro.
+//! The types and traits that Wasmtime's macro generates from `wit/`.
 
 wasmtime::component::bindgen!({
     path: "../../wit",
@@ -6,8 +6,8 @@ wasmtime::component::bindgen!({
         package glovebox:host;
 
         world host {
-            import glovebox:sandbox/sandbox@0.1.0;
-            import glovebox:sandbox/tools@0.1.0;
+            import glovebox:sandbox/sandbox@0.2.0;
+            import glovebox:sandbox/tools@0.2.0;
         }
     ",
     world: "glovebox:host/host",

@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use glovebox_core::contract::part;
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    convert::part,
     error::Failure,
     quotas::{Meter, Of, Share},
     wit::{sandbox::HostBlob, types::SandboxError},

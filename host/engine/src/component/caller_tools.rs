@@ -4,12 +4,10 @@
 //! make a small schema a large one, or a short check a long one, is refused: references, which may lead from each schema to
 //! two others, and what evaluates a schema once more for what another has left.
 
+use glovebox_core::contract::quoted;
 use serde_json::Value;
 
-use super::{
-    error::clipped,
-    wit::types::{SandboxError, Tool},
-};
+use super::wit::types::{SandboxError, Tool};
 use crate::tools::{MAX_FOREIGN_PATTERN_BYTES, weight};
 
 /// The most tools at once.
@@ -72,8 +70,8 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     for tool in tools {
         let mut made = crate::Tool::new(&*tool.name, &*tool.description).stepped().foreign();
         if let Some(text) = &tool.arguments_schema {
-            let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", clipped(&tool.name)));
-            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is no JSON: {error}")))?;
+            let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
+            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
             let count = values(&schema);
             if count > MAX_VALUES {
                 return Err(of(format!("it consists of {count} values, and at most {MAX_VALUES} are taken")));

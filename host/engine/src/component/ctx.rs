@@ -2,6 +2,7 @@
 
 use std::{fmt, mem, sync::Arc};
 
+use glovebox_core::contract::check_file_path;
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     quotas::{Meter, Of, Share, Usage},
     wit::types,
 };
-use crate::{CancelToken, Language, Sandbox, entropy};
+use crate::{CancelToken, Language, Sandbox, SandboxBuilder, entropy};
 
 /// How many sandboxes are kept for a component that changes its policy from call to call.
 const SANDBOXES_KEPT: usize = 8;
@@ -149,6 +150,39 @@ impl SandboxCtx {
         self.meter.usage()
     }
 
+    /// The sandbox for a request's files.
+    pub(super) fn sandbox_with_files(
+        &mut self,
+        runtime: types::Runtime,
+        policy: types::Policy,
+        files: Vec<types::InputFile>,
+    ) -> Result<Sandbox, Failure> {
+        if files.is_empty() {
+            return self.sandbox_for(runtime, policy);
+        }
+        let weight = files.iter().map(|file| file.path.len() as u64 + file.bytes.len() as u64);
+        let weight = weight.fold(grant::weight(&policy), u64::saturating_add);
+        let mut builder = self.builder(&runtime, policy)?.keeping(Arc::new(self.meter.take(Of::Bytes(weight))?));
+        for types::InputFile { path, bytes } in files {
+            check_file_path(&path)?;
+            builder = builder.file(path, bytes);
+        }
+        Ok(builder.build()?)
+    }
+
+    /// Begins to build the sandbox of a runtime and a policy.
+    fn builder(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<SandboxBuilder, Failure> {
+        let host = &self.host.0;
+        let requested = host.grant.policy(policy)?;
+        requested.check()?;
+        let builder = Sandbox::builder(&host.engine).policy(requested).toolbox(&host.toolbox);
+        Ok(match runtime {
+            types::Runtime::Python => builder.language(Language::Python),
+            types::Runtime::Javascript => builder.language(Language::JavaScript),
+            types::Runtime::Named(name) => builder.runtime(name),
+        })
+    }
+
     /// The sandbox of a runtime and a policy.
     pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
         let kept = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
@@ -158,15 +192,7 @@ impl SandboxCtx {
                 return Ok(made.sandbox.clone());
             }
         }
-        let host = &self.host.0;
-        let asked = host.grant.policy(policy.clone())?;
-        asked.check()?;
-        let builder = Sandbox::builder(&host.engine).policy(asked).toolbox(&host.toolbox);
-        let builder = match &runtime {
-            types::Runtime::Python => builder.language(Language::Python),
-            types::Runtime::Javascript => builder.language(Language::JavaScript),
-            types::Runtime::Named(name) => builder.runtime(name),
-        };
+        let builder = self.builder(&runtime, policy.clone())?;
         let weight = grant::weight(&policy);
         let sandbox = match weight {
             0 => builder.build()?,

@@ -5,27 +5,24 @@
 
 use std::error::Error;
 
-use glovebox_core::files::{FileError, FileErrorKind};
+use glovebox_core::{
+    contract::{not_resumable, quoted, refused_file, too_many_sessions},
+    files::FileError,
+};
 use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
     blob::NoRoom,
-    wit::types::{self, FileFailure, SandboxError, TooLarge},
+    wit::types::{self, SandboxError, TooLarge},
 };
-use crate::{
-    AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, LimitError, PolicyError, ResumeError,
-    RuntimeError, events,
-};
+use crate::{AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, events};
 
-/// The most bytes of what a component gave that an error repeats.
-const MAX_REPEATED_BYTES: usize = 4_096;
-
-/// An error that is told, or a trap for what no sound component does.
+/// An error that the component gets, or a trap for what no sound component does.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
 pub enum Failure {
-    Told(SandboxError),
+    Error(SandboxError),
     Trap(wasmtime::Error),
 }
 
@@ -33,7 +30,7 @@ impl Failure {
     /// A trap, for a function that has no error to give.
     pub(super) fn into_trap(self) -> wasmtime::Error {
         match self {
-            Self::Told(error) => wasmtime::Error::msg(error.to_string()),
+            Self::Error(error) => wasmtime::Error::msg(error.to_string()),
             Self::Trap(trap) => trap,
         }
     }
@@ -56,27 +53,17 @@ where
     SandboxError: From<E>,
 {
     fn from(error: E) -> Self {
-        Self::Told(error.into())
+        Self::Error(error.into())
     }
 }
 
 impl types::Host for SandboxCtx {
     fn convert_sandbox_error(&mut self, failure: Failure) -> wasmtime::Result<SandboxError> {
         match failure {
-            Failure::Told(error) => Ok(error),
+            Failure::Error(error) => Ok(error),
             Failure::Trap(trap) => Err(trap),
         }
     }
-}
-
-/// The beginning of what a component gave, to be repeated.
-pub(super) fn clipped(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_REPEATED_BYTES)).unwrap_or(text)
-}
-
-/// A key of ours in the contract's spelling.
-pub(super) fn key(name: &str) -> String {
-    name.replace('_', "-")
 }
 
 /// What the host cannot do for reasons of its own, which are not the component's to know.
@@ -96,20 +83,19 @@ impl From<&ExecuteError> for SandboxError {
         let text = error.to_string();
         match error {
             ExecuteError::SourceTooLarge { bytes, most } => {
-                Self::SourceTooLarge(TooLarge { bytes: *bytes, most: *most })
+                Self::SourceTooLarge(TooLarge { bytes: *bytes, limit: *most })
             }
             ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
-                Self::StdinTooLarge(TooLarge { bytes: *bytes, most: *most })
+                Self::StdinTooLarge(TooLarge { bytes: *bytes, limit: *most })
             }
             ExecuteError::Name(_) => Self::InvalidArgument(text),
             ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),
-            ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", clipped(name))),
-            ExecuteError::TooManySessions { key: name, used, most } => Self::TooManySessions(format!(
-                "`{}`: {used} of {most} would be in use; close a session first",
-                key(name)
-            )),
+            ExecuteError::Variable { name, reason } => Self::Variable(format!("`{}`: {reason}", quoted(name))),
+            ExecuteError::TooManySessions { key: name, used, most } => {
+                Self::TooManySessions(too_many_sessions(name, *used, *most))
+            }
             ExecuteError::NotPrepared { name } => {
                 Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
             }
@@ -139,22 +125,6 @@ impl From<AdvanceError> for SandboxError {
     }
 }
 
-impl From<PolicyError> for SandboxError {
-    fn from(error: PolicyError) -> Self {
-        Self::InvalidPolicy(match error {
-            PolicyError::Limit(LimitError { key: name, value, least, most }) => {
-                format!("`limits.{}` is {value}; it must be between {least} and {most}", key(name))
-            }
-            PolicyError::Session(text) => key(&text),
-            PolicyError::Env { key, reason } => format!("`env`: `{}`: {reason}", clipped(&key)),
-            error @ (PolicyError::Arg { .. }
-            | PolicyError::TooLarge { .. }
-            | PolicyError::Syntax(_)
-            | PolicyError::Mount { .. }) => error.to_string(),
-        })
-    }
-}
-
 impl From<BuildError> for SandboxError {
     fn from(error: BuildError) -> Self {
         match error {
@@ -163,12 +133,12 @@ impl From<BuildError> for SandboxError {
                 "`limits.memory-bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}"
             )),
             BuildError::Tool(error) => Self::InvalidArgument(error.to_string()),
+            BuildError::File { path, reason } => refused_file(&path, &reason).into(),
             BuildError::Runtime(RuntimeError::Manifest(_)) => {
                 Self::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
             }
             error @ (BuildError::Runtime(_)
             | BuildError::Mount(_)
-            | BuildError::File { .. }
             | BuildError::Language { .. }
             | BuildError::NotPersisting { .. }) => unavailable("the runtime could not be loaded", &error),
         }
@@ -191,10 +161,7 @@ impl From<ResumeError> for SandboxError {
     fn from(error: ResumeError) -> Self {
         match error {
             ResumeError::Session(error) => error.into(),
-            ResumeError::TooLarge { what, key: name, bytes, most } => {
-                Self::NotResumable(format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name)))
-            }
-            error => Self::NotResumable(error.to_string()),
+            error => Self::NotResumable(not_resumable(&error)),
         }
     }
 }
@@ -207,24 +174,6 @@ pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_
             Err(FilesError::Session(error)) => return (*error).into(),
             Err(error) => (types::FileError::Refused, error.to_string()),
         };
-        file_failure(kind, path, message)
-    }
-}
-
-/// An operation on files that was refused.
-pub(super) fn file_failure(kind: types::FileError, path: &str, message: String) -> Failure {
-    SandboxError::File(FileFailure { kind, path: clipped(path).to_owned(), message }).into()
-}
-
-impl From<FileErrorKind> for types::FileError {
-    fn from(kind: FileErrorKind) -> Self {
-        match kind {
-            FileErrorKind::InvalidPath => Self::InvalidPath,
-            FileErrorKind::NotFound => Self::NotFound,
-            FileErrorKind::Exists => Self::Exists,
-            FileErrorKind::WrongKind => Self::WrongKind,
-            FileErrorKind::NoSpace => Self::NoSpace,
-            FileErrorKind::Refused => Self::Refused,
-        }
+        SandboxError::from_file(kind, path, message).into()
     }
 }

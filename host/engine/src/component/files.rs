@@ -1,21 +1,18 @@
 //! `resource files`: a workspace as it was at one moment.
 
+use glovebox_core::contract::{MAX_LISTED_FILES, MAX_READ_BYTES, too_many_files};
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    convert::MAX_READ_BYTES,
-    error::{Failure, file_failure, refused},
+    error::{Failure, refused},
     quotas::{Of, Share},
     wit::{
         sandbox::HostFiles,
-        types::{FileEntry, FileError},
+        types::{FileEntry, FileError, SandboxError},
     },
 };
 use crate::Files;
-
-/// How many entries a list has at most.
-const MAX_ENTRIES: usize = 10_000;
 
 /// Files, and their share of what is held.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
@@ -37,10 +34,9 @@ impl SandboxCtx {
 impl HostFiles for SandboxCtx {
     fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, Failure> {
         let entries = self.get(&files)?.files.list(&pattern).map_err(refused(&pattern))?;
-        if entries.len() > MAX_ENTRIES {
-            let message =
-                format!("{} files match, and a list has at most {MAX_ENTRIES}; narrow the pattern", entries.len());
-            return Err(file_failure(FileError::Refused, &pattern, message));
+        if entries.len() > MAX_LISTED_FILES {
+            let message = too_many_files(entries.len());
+            return Err(SandboxError::from_file(FileError::Refused, &pattern, message).into());
         }
         Ok(entries.into_iter().map(FileEntry::from).collect())
     }

@@ -61,8 +61,8 @@ impl SandboxHostBuilder {
     /// What components have where they ask for nothing, and the most that they may ask for. Default: [`Policy::default`].
     ///
     /// Every limit is the most that may be asked for, and so are `session.checkpoints_kept` and `session.checkpoint_auto_bytes`. A
-    /// fixed clock and seeded entropy can always be had, the host's only where they are granted. Arguments, environment, when
-    /// checkpoints are taken and what becomes of an unwound session are the component's own to say.
+    /// fixed clock and seeded entropy are always allowed, the host's only if they are granted. Arguments, environment, packages, globals
+    /// that persist, when checkpoints are taken and what happens to an unwound session are up to the component.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -90,12 +90,9 @@ impl SandboxHostBuilder {
         if !policy.mounts.is_empty() {
             return Err(HostError::HostDirectory { key: "mounts" });
         }
-        if policy.auto_persist_globals {
-            return Err(HostError::HostDirectory { key: "auto_persist_globals" });
-        }
         let toolbox = Arc::new(Toolbox::new(&tools)?);
         let grant = Grant(policy);
-        let (default_policy, info) = (grant.spelled_out(), info(&engine));
+        let (default_policy, info) = (grant.to_wit(), info(&engine));
         Ok(SandboxHost(Arc::new(Inner { engine, grant, default_policy, info, quotas, tools, toolbox })))
     }
 }

@@ -90,7 +90,7 @@ pub use quotas::{Quotas, Usage};
 /// An embedder that grants a larger `limits.stdin_bytes` or `limits.source_bytes` needs more.
 pub const LIFT_BYTES: usize = 32 << 20;
 
-/// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.1.0` to a linker.
+/// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.2.0` to a linker.
 ///
 /// The functions are synchronous: they work in stores that are called synchronously and in those that are called
 /// asynchronously, and block the thread that calls either way. A host on an asynchronous runtime takes [`add_to_linker_async`].

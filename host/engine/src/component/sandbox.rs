@@ -1,5 +1,6 @@
 //! Interface `sandbox`: what needs no session.
 
+use glovebox_core::contract::check_json;
 use wasmtime::component::Resource;
 
 use super::{
@@ -11,7 +12,13 @@ use super::{
         types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
     },
 };
-use crate::budget::Budget;
+use crate::{Sandbox, budget::Budget};
+
+/// How much fuel an execution outside a session may use. Setting the variable `context` may use as much as the script.
+pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 {
+    let fuel = sandbox.policy().limits.fuel;
+    if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
+}
 
 impl Host for SandboxCtx {
     fn info(&mut self) -> wasmtime::Result<ProviderInfo> {
@@ -22,10 +29,11 @@ impl Host for SandboxCtx {
         Ok(self.host.0.default_policy.clone())
     }
 
-    fn execute(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
+    fn execute(&mut self, runtime: Runtime, mut request: Request, policy: Policy) -> Result<Execution, Failure> {
+        request.context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
         let budget = Budget::empty();
-        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let execution = sandbox.run(request)?;
         // The id is not one of a session's: it is for the host's log.
@@ -36,19 +44,20 @@ impl Host for SandboxCtx {
         let sandbox = self.sandbox_for(runtime, policy)?;
         let budget = Budget::empty();
         let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
-        let request = Request { stdin: None, deadline_ms: None, ..request };
-        let asked = convert::request(&request).cancel(&self.cancel).budget(&budget);
-        Ok(sandbox.validate_request(asked)?.into_iter().map(Diagnostic::from).collect())
+        let request = request.for_validation();
+        let converted = convert::request(&request).cancel(&self.cancel).budget(&budget);
+        Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
     }
 
     fn start(
         &mut self,
         runtime: Runtime,
-        request: Request,
+        mut request: Request,
         policy: Policy,
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, Failure> {
-        let sandbox = self.sandbox_for(runtime, policy)?;
+        request.context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
         self.start_in_sandbox(sandbox, request, tools)
     }
 }

@@ -1,29 +1,26 @@
 //! `resource session`.
 
-use serde::de::IgnoredAny;
+use glovebox_core::contract::{check_json, check_variable_name};
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
     blob::Bytes,
     convert,
-    error::{Failure, clipped, refused},
+    error::{Failure, refused},
     files::Snapshot,
     kept::KeptSession,
     quotas::Of,
     started::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},
-        types::{CheckpointInfo, Execution, GuestValue, IfExists, Policy, Request, Runtime, SandboxError, SessionInfo},
+        types::{CheckpointInfo, Execution, GuestValue, IfExists, Policy, Request, Runtime, SessionInfo},
     },
 };
 use crate::{
     CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
     budget::{Budget, SessionScope},
 };
-
-/// The longest name of a variable, in bytes.
-const MAX_NAME_BYTES: usize = 4_096;
 
 /// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back
 /// afterwards.
@@ -96,26 +93,6 @@ pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
     sandbox.policy().limits.fuel.saturating_mul(SHARES_OF_A_CALL)
 }
 
-/// Refuses what no language could have as a variable's name. Of what is left its own interpreter knows.
-fn check_name(name: &str) -> Result<(), SandboxError> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-    if name.is_empty()
-        || name.len() > MAX_NAME_BYTES
-        || name.starts_with(|c: char| c.is_ascii_digit())
-        || !name.chars().all(is_part)
-    {
-        let text = format!("`name`: `{}` can be no variable's name", clipped(name));
-        return Err(SandboxError::InvalidArgument(text));
-    }
-    Ok(())
-}
-
-/// Refuses what is no JSON. Nothing is made of it here: a few bytes of text can be many as values.
-fn check_json(argument: &str, text: &str) -> Result<(), SandboxError> {
-    let wrong = |error| SandboxError::InvalidArgument(format!("`{argument}` is no JSON: {error}"));
-    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
-}
-
 /// A session with its `context`, where one is given.
 fn with_context(session: Session, context: Option<&String>) -> Result<Session, ExecuteError> {
     if let Some(json) = context {
@@ -168,6 +145,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn execute(&mut self, session: Resource<KeptSession>, request: Request) -> Result<Execution, Failure> {
+        request.check_in_session()?;
         let execution = self.enter(&session, |session, keeper| {
             session.run(convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget))
         })?;
@@ -175,6 +153,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn start(&mut self, session: Resource<KeptSession>, request: Request) -> Result<Resource<Stepped>, Failure> {
+        request.check_in_session()?;
         self.start_in_session(&session, request)
     }
 
@@ -183,7 +162,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn set_variable(&mut self, session: Resource<KeptSession>, name: String, json: String) -> Result<(), Failure> {
-        check_name(&name)?;
+        check_variable_name(&name)?;
         check_json("json", &json)?;
         self.enter(&session, |session, _| session.set_variable_json(&name, &json))
     }

@@ -5,19 +5,20 @@ use std::{
     time::Duration,
 };
 
+use glovebox_core::contract::MAX_READ_BYTES;
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx, caller_tools,
-    convert::{self, MAX_READ_BYTES},
+    SandboxCtx, caller_tools, convert,
     error::Failure,
     files::Snapshot,
     kept::{KeptSession, Stepping},
     quotas::{Of, Share},
+    sandbox::fuel_of_an_execution,
     session::fuel_of_a_call,
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
-        types::{CallFailure, Request, SandboxError, Tool},
+        types::{Request, SandboxError, Tool},
     },
 };
 use crate::{AdvanceError, Execution, Files, Sandbox, Started, ToolError, budget::Budget, stepping};
@@ -75,7 +76,16 @@ impl Left {
 /// Lets go of all that a result holds beside its files; what it has written stays within what was counted for that.
 fn empty(execution: &mut Execution) {
     let Execution {
-        stdout, stderr, value, interrupted, files_created, files_modified, files_deleted, tool_calls, ..
+        stdout,
+        stderr,
+        value,
+        interrupted,
+        files_created,
+        files_modified,
+        files_deleted,
+        tool_calls,
+        guidance,
+        ..
     } = execution;
     for output in [stdout, stderr] {
         output.bytes.shrink_to_fit();
@@ -85,6 +95,7 @@ fn empty(execution: &mut Execution) {
         *names = Vec::new();
     }
     *tool_calls = Vec::new();
+    (guidance.advice, guidance.fuel.likely_causes) = (Vec::new(), Vec::new());
     execution.outcome = crate::Outcome::Completed;
 }
 
@@ -104,7 +115,13 @@ fn result_bytes(execution: &Execution) -> u64 {
         size_of_val(call) + text(&call.name) + option(&call.arguments) + said
     });
     let value = execution.value.as_ref().map_or(0, |value| text(&value.repr) + option(&value.json));
-    let parts = raised.chain(names).chain(calls);
+    let advice = execution.guidance.advice.iter().map(|advice| {
+        let correction = advice.correction.as_ref().map_or(0, |correction| text(&correction.text));
+        let steps = advice.steps.iter().map(|step| text(step)).sum::<usize>();
+        size_of_val(advice) + text(&advice.summary) + steps + correction
+    });
+    let causes = execution.guidance.fuel.likely_causes.iter().map(|cause| text(cause));
+    let parts = raised.chain(names).chain(calls).chain(advice).chain(causes);
     let rest = parts.fold(size_of::<Execution>() + value, usize::saturating_add);
     (execution.stdout.bytes.capacity() + execution.stderr.bytes.capacity()).saturating_add(rest) as u64
 }
@@ -139,7 +156,7 @@ impl SandboxCtx {
         let left = Left::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
-        let bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let sandbox = self.with_tools(sandbox, &tools)?;
         let asked = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let started = sandbox.start_with(asked, move |execution| {
@@ -252,8 +269,7 @@ impl HostStarted for SandboxCtx {
 
 impl From<ToolAnswer> for stepping::ToolAnswer {
     fn from(ToolAnswer { id, answer }: ToolAnswer) -> Self {
-        let failed = |CallFailure { kind, message }| ToolError::of(kind.into(), message);
-        Self { id, answer: answer.map_err(failed) }
+        Self { id, answer: answer.map_err(ToolError::from) }
     }
 }
 

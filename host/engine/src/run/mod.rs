@@ -1,15 +1,15 @@
 //! One execution, in a fresh guest or a kept one.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Outcome, Request, SourceKind,
+    CancelToken, ExecuteError, Execution, Files, Language, Metadata, Outcome, Output, Request, SourceKind,
     budget::Budget,
     events,
-    execution::{Metadata, Output},
     guest::Guest,
     own_commits::OwnCommits,
     platform::{EnginePlatform, ExecutionCtx},
@@ -23,8 +23,9 @@ use crate::{
 use glovebox_core::{
     GuestState, Refusal, SoftStop, Written, check_request,
     guidance::{Facts, Guidance, guidance},
+    hide_state_file,
 };
-use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Script};
+use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
 
 mod types;
@@ -72,7 +73,7 @@ impl<'a> PreparedRequest<'a> {
             stdin: request.stdin,
             has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
             stdin_source: request.stdin_source,
-            context: request.context.map(ToString::to_string),
+            context: request.context.map(Cow::into_owned),
             session_id: request.session_id,
             cancel: request.cancel.cloned().unwrap_or_default(),
             budget: request.budget,
@@ -91,7 +92,7 @@ impl<'a> PreparedRequest<'a> {
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { source, name, stdin, context, .. } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
-        match context.map(|value| value.to_string().len() as u64) {
+        match context.as_ref().map(|json| json.len() as u64) {
             Some(bytes) if bytes > most => {
                 return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
             }
@@ -245,14 +246,7 @@ impl<'a> PreparedRequest<'a> {
         events::security(self.session_id, &ran, &wasi.take_events());
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if self.persisted_bytes(last).is_some() {
-            // Nothing that the script did.
-            let file = match runtime.language {
-                Language::Python => PYTHON_STATE_FILE,
-                Language::JavaScript => JAVASCRIPT_STATE_FILE,
-            };
-            for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
-                paths.retain(|path| path != file);
-            }
+            hide_state_file(&mut changes, runtime.language);
         }
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files::of(wasi.vfs().clone(), roots.workspace());
@@ -262,8 +256,8 @@ impl<'a> PreparedRequest<'a> {
         execution.tool_calls = tool_calls;
         execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
         execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
-        execution.stdout = Output { bytes: output.stdout.bytes, total_bytes: output.stdout.total_bytes };
-        execution.stderr = Output { bytes: output.stderr.bytes, total_bytes: output.stderr.total_bytes };
+        execution.stdout = output.stdout.into();
+        execution.stderr = output.stderr.into();
         execution.fuel_consumed = ran.fuel_consumed;
         execution.memory_used_bytes = ran.memory_used_bytes;
         execution.duration = duration;
@@ -300,7 +294,7 @@ impl<'a> PreparedRequest<'a> {
             files_deleted: Vec::new(),
             workspace_path: inner.workspace.path.clone(),
             session_id: self.session_id.map(str::to_owned),
-            went_back: None,
+            rolled_back_to: None,
             guidance,
             metadata: Metadata {
                 runtime: runtime.language,

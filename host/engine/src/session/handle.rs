@@ -10,12 +10,12 @@ use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNum
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, Started,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, SessionInfo, Started,
     budget::SessionScope,
     entropy, guest,
     run::{CONTEXT, Executed, PreparedRequest},
     session::{
-        SessionInfo, SessionOptions, SharedWorkspace,
+        SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
         info::Status,
@@ -30,7 +30,7 @@ use crate::{
 ///
 /// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
 /// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
-/// again; [`Execution::went_back`] says so. Its variables and files are then what they were; what it wrote to its output and
+/// again; [`Execution::rolled_back_to`] says so. Its variables and files are then what they were; what it wrote to its output and
 /// to host directories stays. Should there be no instance to be had just then, it goes back when it is next asked for anything;
 /// until one is to be had, that is [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
 /// checkpoints are taken.
@@ -109,7 +109,7 @@ impl Held<'_> {
         };
         let (mut executed, rollback) =
             self.state.run(stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
-        executed.execution.went_back = rollback;
+        executed.execution.rolled_back_to = rollback;
         executed.into_result()
     }
 
@@ -366,20 +366,8 @@ impl Session {
     /// What the session is and holds. It does not wait for one that is executing: this is what stood before.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
-        let report = self.0.status().report.clone();
-        SessionInfo {
-            id: self.0.id.to_string(),
-            language: self.0.sandbox.language(),
-            runtime_name: self.0.sandbox.runtime_name().to_owned(),
-            executions: report.executions,
-            memory_bytes: report.memory_bytes,
-            private_bytes: report.private_bytes,
-            held_bytes: report.held_bytes,
-            checkpoints: report.checkpoints,
-            checkpoints_skipped: report.checkpoints_skipped,
-            went_back: report.rollbacks,
-            ended: report.ended,
-        }
+        let (id, sandbox) = (&self.0.id, &self.0.sandbox);
+        self.0.status().report.clone().into_info(id, sandbox.language(), sandbox.runtime_name())
     }
 
     /// For how long nothing has been asked of it; none while it is busy.

@@ -19,6 +19,5 @@ pub(crate) use options::check_id;
 pub(crate) use pristine::{Pristine, bits};
 
 pub use handle::Session;
-pub use info::SessionInfo;
 pub use options::SessionOptions;
 pub use shared::SharedWorkspace;

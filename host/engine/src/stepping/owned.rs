@@ -1,6 +1,7 @@
 //! A request that does not borrow.
 
 use std::{
+    borrow::Cow,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -18,7 +19,7 @@ pub(super) struct Owned {
     kind: SourceKind,
     stdin: Vec<u8>,
     stdin_source: Mutex<Option<StdinSource>>,
-    context: Option<serde_json::Value>,
+    context: Option<String>,
     session_id: Option<String>,
     cancel: CancelToken,
     cancel_after: Option<Duration>,
@@ -36,7 +37,7 @@ impl Owned {
             kind: request.kind,
             stdin: request.stdin.to_vec(),
             stdin_source: Mutex::new(request.stdin_source),
-            context: request.context.cloned(),
+            context: request.context.map(Cow::into_owned),
             session_id: request.session_id.map(str::to_owned),
             cancel: request.cancel.map_or_else(CancelToken::new, CancelToken::child),
             cancel_after: request.cancel_after,
@@ -61,7 +62,7 @@ impl Owned {
             kind: self.kind,
             stdin: &self.stdin,
             stdin_source: self.stdin_source.lock().unwrap_or_else(PoisonError::into_inner).take(),
-            context: self.context.as_ref(),
+            context: self.context.as_deref().map(Cow::Borrowed),
             session_id: self.session_id.as_deref(),
             cancel: Some(&self.cancel),
             cancel_after: self.cancel_after,

@@ -20,11 +20,11 @@ use wit_parser::Resolve;
 /// Executes a JavaScript source and returns whether it completed; appends bytes that nobody reads to a blob, and
 /// returns its length.
 const APP: &str = r#"(module
-    (import "glovebox:sandbox/sandbox@0.1.0" "execute" (func $execute (param i32 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[constructor]blob" (func $blob (result i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[method]blob.append" (func $append (param i32 i32 i32 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[method]blob.size" (func $size (param i32) (result i64)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[resource-drop]blob" (func $drop (param i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[constructor]blob" (func $blob (result i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[method]blob.append" (func $append (param i32 i32 i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[method]blob.size" (func $size (param i32) (result i64)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[resource-drop]blob" (func $drop (param i32)))
     ;; 40 MiB: more than a call may lift.
     (memory (export "memory") 640)
     (global $free (mut i32) (i32.const 65536))
@@ -54,7 +54,7 @@ const APP: &str = r#"(module
 const WORLD: &str = "
     package glovebox:app;
     world app {
-        import glovebox:sandbox/sandbox@0.1.0;
+        import glovebox:sandbox/sandbox@0.2.0;
         export completes: func(source: string) -> bool;
         export append: func(len: u32) -> u64;
     }";

@@ -12,8 +12,8 @@ use glovebox_tests::{
 use super::{LONG, MIB, assert_others_work, loaded_and_called};
 
 const SMALL: &str = r#"(module
-    (import "glovebox:sandbox/sandbox@0.1.0" "info" (func $info (param i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[constructor]blob" (func $blob (result i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "info" (func $info (param i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[constructor]blob" (func $blob (result i32)))
     (memory (export "memory") 2)
     (table 4 4 funcref)
     (elem (i32.const 0) $g $g)
@@ -39,7 +39,7 @@ fn damaged_components_are_errors_or_end_within_their_limits() {
     if !in_child("hostile_applications::binaries::damaged_components_are_errors_or_end_within_their_limits", LONG) {
         return;
     }
-    let sound = component("import glovebox:sandbox/sandbox@0.1.0; export f: func() -> u32;", SMALL);
+    let sound = component("import glovebox:sandbox/sandbox@0.2.0; export f: func() -> u32;", SMALL);
     assert_eq!(loaded_and_called(&sound, &little()), Ok(AppOutcome::Returned));
     let (mut state, mut refused, mut ran) = (5, 0, 0);
     for _ in 0..400 {

@@ -12,26 +12,27 @@ use super::{LONG, assert_others_work};
 /// then does as told: 0 traps, 1 runs for ever, 2 allocates memory, 3 executes an endless script, 4 waits for the
 /// started one, 5 returns.
 const APP: &str = r#"(module
-    (import "glovebox:sandbox/sandbox@0.1.0" "[static]session.open" (func $open (param i32 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "start" (func $start (param i32 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "execute" (func $execute (param i32 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[method]session.start"
-        (func $start_in (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i64 i32)))
-    (import "glovebox:sandbox/sandbox@0.1.0" "[method]started.continue" (func $continue (param i32 i32 i32 i32 i64 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[static]session.open" (func $open (param i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "start" (func $start (param i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[method]session.start"
+        (func $start_in (param i32 i32)))
+    (import "glovebox:sandbox/sandbox@0.2.0" "[method]started.continue" (func $continue (param i32 i32 i32 i32 i64 i32)))
     (memory (export "memory") 4)
     (global $next (mut i32) (i32.const 65536))
     ;; JavaScript, and for what takes a request its source; everything else is none.
     (data (i32.const 4096) "\01")
     (data (i32.const 8192) "\01\00\00\00\00\00\00\00\00\00\00\00\00\40\00\00\09\00\00\00")
+    ;; The same in a session, whose handle comes before it.
+    (data (i32.const 12288) "\00\00\00\00\00\00\00\00\00\40\00\00\09\00\00\00")
     (data (i32.const 16384) "for(;;){}")
     (func $must (if (i32.load8_u (i32.const 1024)) (then unreachable)))
     (func (export "f") (param $how i32) (local $session i32) (local $started i32)
         (call $open (i32.const 4096) (i32.const 1024)) (call $must)
         (call $open (i32.const 4096) (i32.const 1024)) (call $must)
         (local.set $session (i32.load (i32.const 1032)))
-        (call $start_in (local.get $session) (i32.const 16384) (i32.const 9) (i32.const 0) (i32.const 0) (i32.const 0)
-            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0) (i32.const 1024))
-        (call $must)
+        (i32.store (i32.const 12288) (local.get $session))
+        (call $start_in (i32.const 12288) (i32.const 1024)) (call $must)
         (call $start (i32.const 8192) (i32.const 1024)) (call $must)
         (local.set $started (i32.load (i32.const 1032)))
         (if (i32.eq (local.get $how) (i32.const 0)) (then (drop (i32.load (i32.const -1)))))
@@ -62,7 +63,7 @@ fn world() -> World {
     policy.limits.timeout_ms = 600_000;
     policy.limits.fuel = 1_000_000_000_000;
     let host = SandboxHost::builder(&engine).policy(policy).build().unwrap();
-    let bytes = component("import glovebox:sandbox/sandbox@0.1.0; export f: func(how: u32);", APP);
+    let bytes = component("import glovebox:sandbox/sandbox@0.2.0; export f: func(how: u32);", APP);
     let application = Applications::new(&engine).unwrap().load_bytes("app", &bytes).unwrap();
     World { application, host }
 }

@@ -18,14 +18,14 @@ fn provider(imports: &str, list: &str, call: &str) -> Vec<u8> {
         (memory (export "memory") 2)
         (data (i32.const 1024) "\00\08\00\00\01\00\00\00")
         (data (i32.const 2048) "a")
-        (func (export "glovebox:sandbox/tools@0.1.0#list-tools") (result i32)
+        (func (export "glovebox:sandbox/tools@0.2.0#list-tools") (result i32)
             (i32.store (i32.const 16) (i32.const 1024)) (i32.store (i32.const 20) (i32.const 1)) {list} (i32.const 16))
-        (func (export "glovebox:sandbox/tools@0.1.0#call") (param i32 i32 i32 i32) (result i32)
+        (func (export "glovebox:sandbox/tools@0.2.0#call") (param i32 i32 i32 i32) (result i32)
             (i32.store (i32.const 32) (i32.const 0)) {call} (i32.const 32))
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536)))"#
     );
-    let world = if imports.is_empty() { "" } else { "import glovebox:sandbox/sandbox@0.1.0;" };
-    component(&format!("{world} export glovebox:sandbox/tools@0.1.0;"), &core)
+    let world = if imports.is_empty() { "" } else { "import glovebox:sandbox/sandbox@0.2.0;" };
+    component(&format!("{world} export glovebox:sandbox/tools@0.2.0;"), &core)
 }
 
 fn load(bytes: &[u8]) -> Result<ToolsComponent, LoadError> {
@@ -37,10 +37,10 @@ fn load(bytes: &[u8]) -> Result<ToolsComponent, LoadError> {
 
 #[test]
 fn a_provider_has_no_sandbox_and_so_is_nobodys_own() {
-    let imports = r#"(import "glovebox:sandbox/sandbox@0.1.0" "info" (func $info (param i32)))"#;
+    let imports = r#"(import "glovebox:sandbox/sandbox@0.2.0" "info" (func $info (param i32)))"#;
     let refused = load(&provider(imports, "(call $info (i32.const 4096))", "")).unwrap_err();
     let LoadError::MissingImport { import, .. } = &refused else { panic!("{refused:?}") };
-    assert_eq!(import, "glovebox:sandbox/sandbox@0.1.0");
+    assert_eq!(import, "glovebox:sandbox/sandbox@0.2.0");
 }
 
 #[test]

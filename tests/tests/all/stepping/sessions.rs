@@ -89,7 +89,7 @@ fn a_session_whose_execution_was_dropped_is_as_after_a_cancellation() {
         needs(&started, Vec::new());
         drop(started);
         assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "7");
-        assert_eq!(session.info().went_back, 1);
+        assert_eq!(session.info().rollbacks, 1);
     }
 }
 

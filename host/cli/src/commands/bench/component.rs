@@ -18,7 +18,7 @@ const WORLD: &str = "
 package glovebox:bench;
 
 world bench {
-    import glovebox:sandbox/sandbox@0.1.0;
+    import glovebox:sandbox/sandbox@0.2.0;
     import wasi:clocks/monotonic-clock@0.2.12;
     export turn: func(count: u32) -> list<u64>;
 }

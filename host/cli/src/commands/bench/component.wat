@@ -1,7 +1,7 @@
 ;; An application that measures what an execution takes it: `turn(count)` gives the nanoseconds of each.
 (module
   (import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))
-  (import "glovebox:sandbox/sandbox@0.1.0" "execute" (func $execute (param i32 i32)))
+  (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
 
   ;; 16: the arguments of `execute`; 1024: its result; 4096: the runtime's name; 8192: the source; 16384: the samples;
   ;; 65536 and on: what the host allocates for the result, anew for each.

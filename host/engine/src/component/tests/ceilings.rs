@@ -105,9 +105,9 @@ fn what_cannot_be_is_named_with_what_it_may_be() {
         "`session.checkpoints-kept` must be at least 1"
     });
     let over = refused(kept(|session| session.checkpoints_kept = Some(9)));
-    assert_eq!(over, "`session.checkpoints-kept`: 9 is asked for, and at most 8 is granted");
+    assert_eq!(over, "`session.checkpoints-kept`: 9 is requested, and at most 8 is granted");
     let over = refused(kept(|session| session.checkpoint_auto_bytes = Some((4 << 20) + 1)));
-    assert!(over.starts_with("`session.checkpoint-auto-bytes`: 4194305 is asked for"), "{over}");
+    assert!(over.starts_with("`session.checkpoint-auto-bytes`: 4194305 is requested"), "{over}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn the_default_policy_is_the_granted_one_spelled_out_and_may_be_asked_for() {
     let policy = ctx.default_policy().unwrap();
     let limits = policy.limits.as_ref().unwrap();
     assert_eq!((limits.fuel, limits.stdin_bytes), (Some(77_000_000), Some(16 << 20)));
-    assert_eq!(policy.session.as_ref().unwrap().on_unwind, Some(OnUnwind::GoBack));
+    assert_eq!(policy.session.as_ref().unwrap().on_unwind, Some(OnUnwind::RollBack));
     assert!(policy.args.is_some() && policy.env.is_some() && policy.clock.is_some() && policy.entropy.is_some());
     assert_eq!(ctx.host.0.grant.policy(policy).unwrap(), ctx.host.0.grant.0);
 }

@@ -40,8 +40,8 @@ fn standard_input_is_held_to_its_limit_and_ignored_by_validation() {
         let ran = ctx.run(Runtime::Javascript, asked.clone(), policy.clone());
         match ran {
             Ok(execution) => assert!(fits && execution.stdout.bytes.len() == length + 1, "{execution:?}"),
-            Err(Failure::Told(error)) => {
-                assert!(!fits && error == SandboxError::StdinTooLarge(types::TooLarge { bytes: 5, most: 4 }));
+            Err(Failure::Error(error)) => {
+                assert!(!fits && error == SandboxError::StdinTooLarge(types::TooLarge { bytes: 5, limit: 4 }));
             }
             Err(other) => panic!("{other:?}"),
         }

@@ -1,12 +1,11 @@
 //! Files and blobs.
 
+use glovebox_core::contract::MAX_READ_BYTES;
+
 use super::*;
-use crate::component::{
-    convert::MAX_READ_BYTES,
-    wit::{
-        sandbox::{HostBlob, HostFiles},
-        types::{FileError, FileKind, IfExists},
-    },
+use crate::component::wit::{
+    sandbox::{HostBlob, HostFiles},
+    types::{FileError, FileKind, IfExists},
 };
 
 fn write(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, path: &str, bytes: &[u8]) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ mod errors;
 mod files;
 mod isolation;
 mod quotas;
+mod requests;
 mod sessions;
 mod stepping;
 mod tools;
@@ -68,7 +69,16 @@ fn with_quotas(quotas: impl FnOnce(&mut Quotas)) -> SandboxCtx {
 
 /// A policy that asks for nothing.
 fn no_policy() -> Policy {
-    Policy { limits: None, clock: None, entropy: None, args: None, env: None, session: None }
+    Policy {
+        limits: None,
+        clock: None,
+        entropy: None,
+        args: None,
+        env: None,
+        inject_setup: None,
+        auto_persist_globals: None,
+        session: None,
+    }
 }
 
 /// Limits that ask for nothing.
@@ -91,6 +101,7 @@ fn no_limits() -> Limits {
         tool_timeout_ms: None,
         tool_bytes: None,
         tool_record_bytes: None,
+        persisted_bytes: None,
         session_count: None,
         session_total_bytes: None,
     }
@@ -110,7 +121,15 @@ fn kept(edit: impl FnOnce(&mut SessionPolicy)) -> Policy {
 }
 
 fn request(source: &str) -> Request {
-    Request { source: source.into(), name: None, kind: None, stdin: None, deadline_ms: None }
+    Request {
+        source: source.into(),
+        name: None,
+        kind: None,
+        stdin: None,
+        context: None,
+        files: None,
+        deadline_ms: None,
+    }
 }
 
 fn no_options() -> SessionOptions {
@@ -143,7 +162,7 @@ fn said_in(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, source: &str) 
 /// The error that was told, and is no trap.
 fn told<T: std::fmt::Debug>(result: Result<T, Failure>) -> SandboxError {
     match result {
-        Err(Failure::Told(error)) => error,
+        Err(Failure::Error(error)) => error,
         other => panic!("{other:?}"),
     }
 }

@@ -59,7 +59,7 @@ fn what_is_refused_counts_for_nothing() {
     let long = "1;".repeat(1 << 20);
     assert!(matches!(
         told(ctx.run(Runtime::Javascript, request(&long), no_policy())),
-        SandboxError::SourceTooLarge(types::TooLarge { bytes: 2_097_152, most: 1_048_576 })
+        SandboxError::SourceTooLarge(types::TooLarge { bytes: 2_097_152, limit: 1_048_576 })
     ));
     assert_eq!(ctx.usage(), Usage { executions: 1, ..Usage::default() });
 }

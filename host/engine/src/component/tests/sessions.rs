@@ -62,7 +62,7 @@ fn going_back_is_told_and_paid_for() {
         HostSession::execute(&mut ctx, same(&session), request("x = 2; for (;;) try { for (;;); } catch {}"));
     let execution = execution.unwrap();
     assert!(matches!(execution.outcome, Outcome::Exhausted(_)), "{:?}", execution.outcome);
-    assert_eq!(execution.went_back.map(|back| back.executions_lost), Some(0));
+    assert_eq!(execution.rolled_back_to.map(|back| back.executions_lost), Some(0));
     assert!(ctx.usage().fuel - before >= 50_000_000);
     assert_eq!(json(&mut ctx, &session, "x").as_deref(), Some("1"));
 }

@@ -173,8 +173,8 @@ fn remember(notebook: &mut Vec<String>, call: &ToolRequest) -> ToolAnswer {
 fn refused<T>(result: std::result::Result<T, Error>) -> Result<()> {
     let Err(error) = result else { return Err("this must be refused".into()) };
     let detail = match &error {
-        Error::SourceTooLarge { bytes, most } | Error::StdinTooLarge { bytes, most } => {
-            format!(", {bytes} bytes of at most {most}")
+        Error::SourceTooLarge { bytes, limit } | Error::StdinTooLarge { bytes, limit } => {
+            format!(", {bytes} bytes of at most {limit}")
         }
         Error::File(failure) => format!(", {}", failure.kind),
         // The others have a text, which `Display` shows.

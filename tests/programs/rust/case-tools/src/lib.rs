@@ -21,7 +21,7 @@ mod bindings {
             world case-tools {
                 import wasi:clocks/monotonic-clock@0.2.12;
                 export glovebox:cases/table@0.1.0;
-                export glovebox:sandbox/tools@0.1.0;
+                export glovebox:sandbox/tools@0.2.0;
             }
         ",
         world: "glovebox:case-tools/case-tools",

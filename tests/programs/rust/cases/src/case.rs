@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_guest::{Request, SourceKind};
 use serde::Deserialize;
 
-use crate::policy::CasePolicy;
+use crate::{hex::Hex, policy::CasePolicy};
 
 /// One case on one runtime.
 #[derive(Deserialize)]
@@ -17,6 +17,10 @@ pub struct Case {
     pub policy: CasePolicy,
     /// Whether its steps run one after the other in one kept interpreter.
     pub kept: bool,
+    /// Whether a step in an interpreter of its own starts with the files that the step before it left.
+    pub carry: bool,
+    /// The files that the first step starts with, if they are not kept; without `carry`, all steps.
+    pub files: BTreeMap<String, Hex>,
     /// Whether executions are stepped through, also those that could be one call.
     pub stepped: bool,
     /// JSON text of what its first session finds in `context`.
@@ -97,6 +101,8 @@ pub struct Script {
     pub name: Option<String>,
     pub kind: Option<Kind>,
     pub stdin: Option<String>,
+    /// JSON text.
+    pub context: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -112,6 +118,7 @@ impl Script {
         let mut request = Request::new(&self.source);
         request.name.clone_from(&self.name);
         request.stdin = self.stdin.clone().map(String::into_bytes);
+        request.context.clone_from(&self.context);
         request.kind = self.kind.map(|kind| match kind {
             Kind::Detect => SourceKind::Detect,
             Kind::Script => SourceKind::Script,

@@ -1,30 +1,42 @@
 //! Steps that have an interpreter of their own.
 
-use glovebox_guest::{Error, Sandbox};
+use std::collections::BTreeMap;
+
+use glovebox_guest::{Error, Request, Sandbox};
 
 use crate::{
     case::{Action, Case, Script, Step},
-    observed::{StepResult, look, refused},
+    hex::Hex,
+    observed::{StepResult, all_of, look, refused},
     tools::{ANSWERED_HERE, finish, tools},
 };
 
-pub fn step(sandbox: &Sandbox, case: &Case, step: &Step) -> StepResult {
+/// The files that the next step starts with.
+pub type Carried = BTreeMap<String, Hex>;
+
+pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) -> StepResult {
     let done = match &step.action {
-        Action::Run(script) => run(sandbox, case, step, script),
+        Action::Run(script) => run(sandbox, case, step, script, files),
         Action::Validate(script) => sandbox.validate(script.request()).map(|found| StepResult::validated(&found)),
         _ => return StepResult::Refused("only a session can do this".into()),
     };
     done.unwrap_or_else(|error| refused(&error))
 }
 
-fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script) -> Result<StepResult, Error> {
+fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut Carried) -> Result<StepResult, Error> {
+    let add = |request: Request, (path, Hex(bytes)): (&String, &Hex)| request.file(path, bytes.clone());
+    let request = files.iter().fold(script.request(), add);
     // One call is enough where nobody wants the files, and there is no tool to answer.
-    if !must_be_stepped(case) && step.look.is_empty() {
-        return Ok(StepResult::ran(&sandbox.execute(script.request())?, Default::default()));
+    if !must_be_stepped(case) && !case.carry && step.look.is_empty() {
+        return Ok(StepResult::ran(&sandbox.execute(request)?, BTreeMap::new()));
     }
-    let started = sandbox.start(script.request(), &tools(case))?;
+    let started = sandbox.start(request, &tools(case))?;
     let execution = finish(&started, &case.tools)?;
-    Ok(StepResult::ran(&execution, look(&started.files()?, &step.look)))
+    let left = started.files()?;
+    if case.carry {
+        *files = all_of(&left)?;
+    }
+    Ok(StepResult::ran(&execution, look(&left, &step.look)))
 }
 
 /// Whether executions of the case are stepped through: where it says so, and where this program has tools to answer.

@@ -7,6 +7,7 @@
 
 mod case;
 mod fresh;
+mod hex;
 mod observed;
 mod policy;
 mod sessions;
@@ -38,7 +39,8 @@ fn results(case: &Case) -> Vec<StepResult> {
     tools::begin(case);
     let sandbox = Sandbox::named(&case.runtime).policy(case.policy.to_policy());
     if !case.kept {
-        return case.steps.iter().map(|step| fresh::step(&sandbox, case, step)).collect();
+        let mut files = case.files.clone();
+        return case.steps.iter().map(|step| fresh::step(&sandbox, case, step, &mut files)).collect();
     }
     let mut sessions = match sessions::Sessions::open(&sandbox, case) {
         Ok(sessions) => sessions,
@@ -47,7 +49,7 @@ fn results(case: &Case) -> Vec<StepResult> {
     let mut results = Vec::new();
     for step in &case.steps {
         results.push(match &step.action {
-            Action::Validate(_) => fresh::step(&sandbox, case, step),
+            Action::Validate(_) => fresh::step(&sandbox, case, step, &mut fresh::Carried::new()),
             _ => sessions.step(step),
         });
     }

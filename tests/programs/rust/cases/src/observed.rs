@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use glovebox_guest::{
-    Diagnostic, Error, Execution, Files, GuestValue, Outcome, Raised, ResourceKind, ToolError, ToolOutcome, ToolRecord,
+    Advice, Diagnostic, Error, Execution, FileEntry, Files, GuestValue, Guidance, Outcome, Raised, ResourceKind,
+    ToolError, ToolOutcome, ToolRecord,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::hex::Hex;
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,11 +21,6 @@ pub enum StepResult {
     Done { files: BTreeMap<String, Hex> },
     Refused(String),
 }
-
-/// Bytes, which JSON has not.
-#[derive(Serialize)]
-#[serde(transparent)]
-pub struct Hex(String);
 
 impl StepResult {
     pub fn ran(execution: &Execution, files: BTreeMap<String, Hex>) -> Self {
@@ -41,15 +39,20 @@ impl StepResult {
 
 /// Those of the files that are there.
 pub fn look(files: &Files, names: &[String]) -> BTreeMap<String, Hex> {
-    let hex = |bytes: Vec<u8>| Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
-    names.iter().filter_map(|name| Some((name.clone(), hex(files.read(name).ok()?)))).collect()
+    names.iter().filter_map(|name| Some((name.clone(), Hex(files.read(name).ok()?)))).collect()
+}
+
+/// All files. Empty directories are left out, and of a link its target is taken.
+pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
+    let bytes = |entry: FileEntry| Some((entry.path.clone(), Hex(files.read(&entry.path).ok()?)));
+    Ok(files.list("**")?.into_iter().filter_map(bytes).collect())
 }
 
 /// A refusal that is the case's to expect; anything else would be told as one and fail there. Cases name limits as policy files do.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
-        Error::SourceTooLarge { bytes, most } => format!("{bytes} bytes; `limits.source_bytes` is {most}"),
-        Error::StdinTooLarge { bytes, most } => format!("{bytes} bytes; `limits.stdin_bytes` is {most}"),
+        Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.source_bytes` is {limit}"),
+        Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.stdin_bytes` is {limit}"),
         other => other.to_string(),
     })
 }
@@ -75,13 +78,41 @@ fn observed(execution: &Execution) -> Value {
         "tool_calls": execution.tool_calls.iter().map(tool_call).collect::<Vec<_>>(),
         "workspace_path": null,
         "session_id": execution.session_id,
-        "went_back": execution.went_back.map(|went_back| json!({"executions_lost": went_back.executions_lost})),
+        "rolled_back_to": execution.rolled_back_to.map(|rollback| {
+            json!({"checkpoint": rollback.checkpoint, "executions_lost": rollback.executions_lost})
+        }),
+        "guidance": guidance(&execution.guidance),
         "metadata": {
             "runtime": metadata.runtime.to_string(),
             "prepared": metadata.prepared,
             "stdout_total_bytes": execution.stdout.total_bytes,
             "stderr_total_bytes": execution.stderr.total_bytes,
         },
+    })
+}
+
+fn guidance(guidance: &Guidance) -> Value {
+    let fuel = &guidance.fuel;
+    json!({
+        "fuel": {
+            "used": fuel.used,
+            "limit": fuel.limit,
+            "utilization_percent": fuel.utilization_percent,
+            "status": fuel.status.to_string(),
+            "suggested_limit": fuel.suggested_limit,
+            "likely_causes": fuel.likely_causes,
+        },
+        "advice": guidance.advice.iter().map(advice).collect::<Vec<_>>(),
+    })
+}
+
+fn advice(advice: &Advice) -> Value {
+    let correction = advice.correction.as_ref().map(|line| json!({"line": line.line, "text": line.text}));
+    json!({
+        "kind": advice.kind.to_string(),
+        "summary": advice.summary,
+        "steps": advice.steps,
+        "correction": correction,
     })
 }
 

@@ -13,6 +13,8 @@ pub struct CasePolicy {
     entropy: Option<CaseEntropy>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    inject_setup: bool,
+    auto_persist_globals: bool,
     limits: CaseLimits,
     session: CaseSessionPolicy,
 }
@@ -52,7 +54,7 @@ enum CaseCheckpoints {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CaseOnUnwind {
-    GoBack,
+    RollBack,
     End,
 }
 
@@ -75,7 +77,7 @@ limits! {
     fuel: u64, fuel_reserve: u64, timeout_ms: u64, timeout_reserve_ms: u64, memory_bytes: u64, stdout_bytes: u64,
     stderr_bytes: u64, source_bytes: u64, stdin_bytes: u64, workspace_bytes: u64, workspace_inodes: u64, open_files: u32,
     tool_calls: u64, tool_calls_at_once: u32, tool_timeout_ms: u64, tool_bytes: u64, tool_record_bytes: u64,
-    session_count: u32, session_total_bytes: u64,
+    persisted_bytes: u64, session_count: u32, session_total_bytes: u64,
 }
 
 impl CasePolicy {
@@ -90,7 +92,7 @@ impl CasePolicy {
             checkpoint_auto_bytes: Some(self.session.checkpoint_auto_bytes),
             checkpoints_kept: Some(self.session.checkpoints_kept),
             on_unwind: Some(match self.session.on_unwind {
-                CaseOnUnwind::GoBack => OnUnwind::GoBack,
+                CaseOnUnwind::RollBack => OnUnwind::RollBack,
                 CaseOnUnwind::End => OnUnwind::End,
             }),
         };
@@ -106,6 +108,8 @@ impl CasePolicy {
             }),
             args: Some(self.args.clone()),
             env: Some(self.env.clone().into_iter().collect()),
+            inject_setup: Some(self.inject_setup),
+            auto_persist_globals: Some(self.auto_persist_globals),
             session: Some(session),
         }
     }

@@ -7,7 +7,8 @@ use glovebox_guest::{Blob, IfExists, Sandbox, Session, SessionOptions};
 use crate::{
     case::{Action, Case, Step},
     fresh::must_be_stepped,
-    observed::{Hex, StepResult, look},
+    hex::Hex,
+    observed::{StepResult, look},
     tools::{finish, tools},
 };
 

@@ -19,8 +19,8 @@ mod bindings {
             package glovebox:forward;
 
             world forward {
-                import glovebox:sandbox/sandbox@0.1.0;
-                export glovebox:sandbox/sandbox@0.1.0;
+                import glovebox:sandbox/sandbox@0.2.0;
+                export glovebox:sandbox/sandbox@0.2.0;
             }
         ",
         world: "glovebox:forward/forward",
@@ -76,7 +76,7 @@ fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
     };
     match limits.timeout_ms {
         Some(asked) if asked > TIMEOUT_MS => Err(SandboxError::InvalidPolicy(format!(
-            "`limits.timeout-ms`: {asked} is asked for, and at most {TIMEOUT_MS} is granted"
+            "`limits.timeout-ms`: {asked} is requested, and at most {TIMEOUT_MS} is granted"
         ))),
         Some(_) => Ok(policy),
         None => {
@@ -106,6 +106,7 @@ fn no_limits() -> Limits {
         tool_timeout_ms: None,
         tool_bytes: None,
         tool_record_bytes: None,
+        persisted_bytes: None,
         session_count: None,
         session_total_bytes: None,
     }

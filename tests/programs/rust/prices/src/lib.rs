@@ -13,7 +13,7 @@ mod bindings {
             package example:prices;
 
             world prices {
-                export glovebox:sandbox/tools@0.1.0;
+                export glovebox:sandbox/tools@0.2.0;
             }
         ",
         world: "example:prices/prices",

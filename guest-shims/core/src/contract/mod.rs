@@ -1,0 +1,165 @@
+//! The contract `glovebox:sandbox` (`wit/`), as far as it is the same in every backend.
+//!
+//! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts between these and
+//! the types of this crate. Beside it there are the bounds of single calls, the checks of arguments, and the wording of errors, which
+//! use the names that the contract gives to keys.
+
+mod conversions;
+mod policy;
+
+use std::{fmt::Display, time::Duration};
+
+use serde::de::IgnoredAny;
+
+pub use glovebox_interpreters::{Diagnostic, SourceKind};
+pub use glovebox_vfs::FileKind;
+pub use policy::{ContractPolicy, Grant, PolicyRefusal};
+
+use crate::{LimitError, PolicyError, files::path, hibernate::ResumeError};
+
+/// The most bytes of a file, a blob or a stream that one call returns.
+pub const MAX_READ_BYTES: u64 = 16 << 20;
+
+/// The most bytes of a stream that an execution's record holds.
+pub const MAX_OUTPUT_BYTES: usize = 4 << 20;
+
+/// The most entries that a list of files has.
+pub const MAX_LISTED_FILES: usize = 10_000;
+
+/// The most bytes of the caller's text that an error repeats.
+const MAX_QUOTED_BYTES: usize = 4_096;
+
+/// The longest name of a variable, in bytes.
+const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
+
+/// An argument of the caller is invalid; the text names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidArgument(pub String);
+
+/// At most `len` bytes from `offset` on, and no more than one call returns.
+#[must_use]
+pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
+    let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
+    let end = offset.saturating_add(len.min(MAX_READ_BYTES));
+    bytes.get(at(offset)..at(end)).unwrap_or(&[])
+}
+
+/// A duration in whole nanoseconds.
+#[must_use]
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The beginning of the caller's text, short enough for an error to repeat.
+#[must_use]
+pub fn quoted(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_QUOTED_BYTES)).unwrap_or(text)
+}
+
+/// A key in the contract's spelling.
+#[must_use]
+pub fn key(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// Refuses a name that no language allows for a variable. The interpreter checks the rest.
+pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    if name.is_empty()
+        || name.len() > MAX_VARIABLE_NAME_BYTES
+        || name.starts_with(|c: char| c.is_ascii_digit())
+        || !name.chars().all(is_part)
+    {
+        return Err(InvalidArgument(format!("`name`: `{}` is not a valid variable name", quoted(name))));
+    }
+    Ok(())
+}
+
+/// Refuses text that is not JSON. It is not parsed into values, because a few bytes of text can become many.
+pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
+    let wrong = |error| InvalidArgument(format!("`{argument}` is not JSON: {error}"));
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
+}
+
+/// Refuses a path at which a request cannot put a file.
+pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
+    path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
+}
+
+/// The message for a file of a request that could not be written.
+#[must_use]
+pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
+    InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))
+}
+
+/// The message for a pattern that matches more files than a list holds.
+#[must_use]
+pub fn too_many_files(count: usize) -> String {
+    format!("{count} files match, and a list has at most {MAX_LISTED_FILES}; use a narrower pattern")
+}
+
+/// The message for sessions that would exceed a limit.
+#[must_use]
+pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
+    format!("`{}`: {used} of {max} would be in use; close a session first", key(name))
+}
+
+/// The message for a policy that is invalid.
+#[must_use]
+pub fn invalid_policy(error: &PolicyError) -> String {
+    match error {
+        PolicyError::Limit(LimitError { key: name, value, least, most }) => {
+            format!("`limits.{}` is {value}; it must be between {least} and {most}", key(name))
+        }
+        PolicyError::Session(text) => key(text),
+        PolicyError::Env { key, reason } => format!("`env`: `{}`: {reason}", quoted(key)),
+        PolicyError::Arg { .. } | PolicyError::TooLarge { .. } | PolicyError::Syntax(_) | PolicyError::Mount { .. } => {
+            error.to_string()
+        }
+    }
+}
+
+/// The message for bytes that cannot be resumed.
+#[must_use]
+pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
+    match error {
+        ResumeError::TooLarge { what, key: name, bytes, most } => {
+            format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name))
+        }
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_within_what_there_is_and_what_one_call_returns() {
+        let bytes = b"0123456789";
+        for (offset, len, expected) in
+            [(0, 4, "0123"), (8, 4, "89"), (10, 1, ""), (11, 1, ""), (3, 0, ""), (3, u64::MAX, "3456789")]
+        {
+            assert_eq!(part(bytes, offset, len), expected.as_bytes(), "{offset}, {len}");
+        }
+        assert_eq!(part(bytes, u64::MAX, u64::MAX), b"");
+    }
+
+    #[test]
+    fn a_variable_has_a_name_that_some_language_allows() {
+        for name in ["x", "_", "$", "a1", "größe", &"x".repeat(4_096)] {
+            assert_eq!(check_variable_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "1", "a b", "a-b", "a\0", &"x".repeat(4_097)] {
+            assert!(check_variable_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn text_is_json_or_it_is_named() {
+        assert_eq!(check_json("context", " [1, {\"a\": null}] "), Ok(()));
+        let InvalidArgument(text) = check_json("context", "{").unwrap_err();
+        assert!(text.starts_with("`context` is not JSON: "), "{text}");
+    }
+}

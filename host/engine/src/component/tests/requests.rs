@@ -1,0 +1,133 @@
+//! What a request brings with it, and what its execution reports.
+
+use super::*;
+use crate::component::wit::{
+    sandbox::{HostFiles, HostStarted, Step},
+    types::{self, AdviceKind, FuelStatus, InputFile},
+};
+
+fn file(path: &str, text: &str) -> InputFile {
+    InputFile { path: path.into(), bytes: text.into() }
+}
+
+fn with_files(source: &str, files: &[InputFile]) -> Request {
+    Request { files: Some(files.to_vec()), ..request(source) }
+}
+
+fn invalid_argument<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+    match told(result) {
+        SandboxError::InvalidArgument(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_script_finds_the_requests_files_and_they_are_not_its_own() {
+    let mut ctx = ctx();
+    let source = "print(std.loadFile('a/b'), std.loadFile('twice')); std.open('new', 'w').close()";
+    let files = [file("a/b", "1"), file("twice", "no"), file("twice", "2")];
+    let execution = ctx.run(Runtime::Javascript, with_files(source, &files), no_policy()).unwrap();
+    assert_eq!(String::from_utf8_lossy(&execution.stdout.bytes), "1 2\n");
+    assert_eq!((execution.files_created, execution.files_modified), (vec!["new".to_owned()], vec![]));
+    assert_eq!(ctx.usage().held_bytes, 0);
+    assert_eq!(said(&mut ctx, "print(std.loadFile('a/b'))"), "null\n", "another execution has other files");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_named() {
+    let mut ctx = ctx();
+    for path in ["/a", "../a", "", "a\0"] {
+        let refused = ctx.run(Runtime::Javascript, with_files("1", &[file(path, "")]), no_policy());
+        assert!(invalid_argument(refused).starts_with("`files`: "), "{path:?}");
+    }
+    let policy = limited(|limits| limits.workspace_bytes = Some(1_000));
+    let refused = ctx.run(Runtime::Javascript, with_files("1", &[file("large", &"x".repeat(5_000))]), policy);
+    assert!(invalid_argument(refused).starts_with("`files`: `large`: "));
+    let mut ctx = with_quotas(|quotas| quotas.held_bytes = 1_000);
+    for (length, fits) in [(999, true), (1_000, false)] {
+        let ran = ctx.run(Runtime::Javascript, with_files("1", &[file("a", &"x".repeat(length))]), no_policy());
+        assert_eq!(ran.is_ok(), fits, "{length}");
+    }
+}
+
+#[test]
+fn context_is_a_variable_of_the_script() {
+    let mut ctx = ctx();
+    let with = |json: &str| Request { context: Some(json.into()), ..request("print(context[0].a)") };
+    let execution = ctx.run(Runtime::Javascript, with(r#"[{"a": 7}]"#), no_policy()).unwrap();
+    assert_eq!(execution.stdout.bytes, b"7\n");
+    assert!(
+        invalid_argument(ctx.run(Runtime::Javascript, with("{"), no_policy())).starts_with("`context` is not JSON")
+    );
+    let policy = limited(|limits| limits.stdin_bytes = Some(3));
+    assert!(ctx.run(Runtime::Javascript, with("[0]"), policy.clone()).is_ok());
+    assert_eq!(
+        told(ctx.run(Runtime::Javascript, with("[ 0]"), policy)),
+        SandboxError::StdinTooLarge(types::TooLarge { bytes: 4, limit: 3 })
+    );
+    // Of the quota it may use as much as a script, and what it leaves is given back.
+    assert!(ctx.usage().fuel < 1_000_000_000);
+}
+
+#[test]
+fn in_a_session_files_and_context_have_functions_of_their_own() {
+    let mut ctx = ctx();
+    let session = open(&mut ctx);
+    let files = with_files("1", &[file("a", "1")]);
+    let context = Request { context: Some("1".into()), ..request("1") };
+    for (request, name) in [(files, "`files`"), (context, "`context`")] {
+        assert!(invalid_argument(HostSession::execute(&mut ctx, same(&session), request.clone())).starts_with(name));
+        assert!(invalid_argument(HostSession::start(&mut ctx, same(&session), request.clone())).starts_with(name));
+        assert!(ctx.validate(Runtime::Javascript, request, no_policy()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn guidance_says_what_a_limit_means() {
+    let mut ctx = ctx();
+    let policy = limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(20_000_000), Some(0)));
+    let guidance = ctx.run(Runtime::Javascript, request("while (true) {}"), policy).unwrap().guidance;
+    assert_eq!((guidance.fuel.status, guidance.fuel.suggested_limit), (FuelStatus::Exhausted, Some(40_000_000)));
+    assert_eq!((guidance.fuel.limit, guidance.fuel.likely_causes.len()), (20_000_000, 1));
+    assert_eq!(guidance.advice.iter().map(|advice| advice.kind).collect::<Vec<_>>(), [AdviceKind::Fuel]);
+    let session = open(&mut ctx);
+    let execution = HostSession::execute(&mut ctx, same(&session), request("require('fss')")).unwrap();
+    assert_eq!(execution.guidance.advice.first().map(|advice| advice.kind), Some(AdviceKind::Module));
+}
+
+#[test]
+fn globals_persist_from_the_files_of_one_execution_to_those_of_the_next() {
+    let mut ctx = ctx();
+    let policy = || Policy { auto_persist_globals: Some(true), ..no_policy() };
+    let run = |ctx: &mut SandboxCtx, request: Request| {
+        let started = Host::start(ctx, Runtime::Javascript, request, policy(), Vec::new()).unwrap();
+        let Step::Done(execution) = ctx.continue_(same(&started), Vec::new(), None).unwrap() else { panic!() };
+        let files = HostStarted::files(ctx, started).unwrap();
+        (execution, HostFiles::read(ctx, files, ".globals_js.json".into(), 0, 1_000).unwrap())
+    };
+    let (first, state) = run(&mut ctx, request("let count = 1"));
+    assert_eq!((first.files_created, &*state), (vec![], br#"{"_state":{},"count":1}"#.as_slice()));
+    let kept = InputFile { path: ".globals_js.json".into(), bytes: state };
+    let (second, state) = run(&mut ctx, with_files("count += 1", &[kept]));
+    assert_eq!((second.outcome, &*state), (Outcome::Completed, br#"{"_state":{},"count":2}"#.as_slice()));
+}
+
+#[test]
+fn packages_are_in_the_path_unless_a_policy_says_otherwise() {
+    let mut ctx = ctx();
+    for (inject_setup, found) in [(None, "True\n"), (Some(true), "True\n"), (Some(false), "False\n")] {
+        let policy = Policy { inject_setup, ..no_policy() };
+        let source = "import sys; print('/app/site-packages' in sys.path)";
+        let execution = ctx.run(Runtime::Python, request(source), policy).unwrap();
+        assert_eq!(String::from_utf8_lossy(&execution.stdout.bytes), found, "{inject_setup:?}");
+    }
+}
+
+#[test]
+fn a_session_describes_its_runtime() {
+    let mut ctx = ctx();
+    let session = open(&mut ctx);
+    let info = HostSession::info(&mut ctx, session).unwrap();
+    assert_eq!((info.language, info.rollbacks, info.checkpoints_skipped), (types::Language::Javascript, 0, 0));
+    assert!(ctx.provider().runtimes.iter().any(|runtime| runtime.name == info.runtime_name));
+}

@@ -1,0 +1,2 @@
+import sys
+print('/app/site-packages' in sys.path)
