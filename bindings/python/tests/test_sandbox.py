@@ -65,15 +65,15 @@ class Sandboxed(unittest.TestCase):
         self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
 
     def test_a_request_brings_files_and_a_variable_with_it(self) -> None:
-        files = [InputFile("a/b", b"one")]
-        request = Request('print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
+        files = [InputFile(path="a/b", bytes=b"one")]
+        request = Request(source='print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
         execution = self.sandbox.execute(request)
         self.assertEqual((execution.stdout.bytes, execution.files_created), (b"one two\n", []))
 
     def test_guidance_says_what_to_change(self) -> None:
         guidance = self.sandbox.execute("require('paht')").guidance
         self.assertEqual((guidance.fuel.status, [advice.kind for advice in guidance.advice]), ("efficient", ["module"]))
-        self.assertEqual(guidance.advice[0].correction, Correction(1, "require('path')"))
+        self.assertEqual(guidance.advice[0].correction, Correction(line=1, text="require('path')"))
 
     def test_a_parser_tells_where(self) -> None:
         self.assertEqual(self.sandbox.validate("let x = 1"), [])
