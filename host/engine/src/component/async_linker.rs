@@ -21,23 +21,23 @@ use super::{
     },
 };
 
-const SANDBOX: &str = "glovebox:sandbox/sandbox@0.1.0";
-const TOOLS: &str = "glovebox:sandbox/tools@0.1.0";
+const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
+const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
 /// One interface of a linker.
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
-/// What a component is told.
-fn told<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, SandboxError>> {
+/// What a component gets.
+fn into_wit<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, SandboxError>> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(Failure::Told(error)) => Ok(Err(error)),
+        Err(Failure::Error(error)) => Ok(Err(error)),
         Err(Failure::Trap(trap)) => Err(trap),
     }
 }
 
 impl<T: SandboxView + 'static> Interface<'_, T> {
-    /// A function that has an error to tell, done on a thread of its own.
+    /// A function that can fail, done on a thread of its own.
     fn awaited<P, R>(
         &mut self,
         name: &str,
@@ -48,11 +48,11 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         R: ComponentType + Lower + Send + 'static,
     {
         self.0.func_wrap_async(name, move |mut store: StoreContextMut<'_, T>, parameters: P| {
-            Box::new(async move { Ok((told(on_thread(&mut store, move |ctx| work(ctx, parameters)).await?)?,)) })
+            Box::new(async move { Ok((into_wit(on_thread(&mut store, move |ctx| work(ctx, parameters)).await?)?,)) })
         })
     }
 
-    /// A function that has an error to tell, done at once.
+    /// A function that can fail, done at once.
     fn at_once<P, R>(
         &mut self,
         name: &str,
@@ -62,7 +62,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         P: ComponentNamedList + Lift + 'static,
         R: ComponentType + Lower + 'static,
     {
-        self.looks(name, move |ctx, parameters| told(work(ctx, parameters)))
+        self.looks(name, move |ctx, parameters| into_wit(work(ctx, parameters)))
     }
 
     /// A function that has no error to tell, done at once.
