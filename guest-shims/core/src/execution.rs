@@ -6,7 +6,7 @@ use glovebox_interpreters::Interrupt;
 use glovebox_wasi::{Stop, Stream};
 
 use crate::{
-    LinearMemory, Pokes, SoftStop,
+    InterruptWords, LinearMemory, SoftStop,
     tools::{Account, Received, ToolCalls, ToolRecord, ToolRunner},
 };
 
@@ -151,7 +151,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// From now on the script can be asked to stop.
-    pub(crate) fn arm(&mut self, pokes: Pokes) {
+    pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
     }
 

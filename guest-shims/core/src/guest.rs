@@ -8,8 +8,8 @@ use glovebox_interpreters::{
 use glovebox_wasi::{Captured, Output, Stop, Stream, Wasi};
 
 use crate::{
-    CallEnd, CallResult, ExecutionCtx, GuestHost, GuestState, GuestValue, Limits, Outcome, Platform, Pokes, Refusal,
-    Usage, name_limit, session::Pages, tools::ToolRecord,
+    CallEnd, CallResult, ExecutionCtx, GuestHost, GuestState, GuestValue, InterruptWords, Limits, Outcome, Platform,
+    Refusal, Usage, name_limit, session::Pages, tools::ToolRecord,
 };
 
 /// How a prepared image is called.
@@ -136,7 +136,7 @@ impl<M: GuestMachine> Guest<M> {
         }
         let result = match image {
             Some(image) => {
-                self.ctx_mut().arm(Pokes::of(image.driver, image.anchors)?);
+                self.ctx_mut().arm(InterruptWords::of(image.driver, image.anchors)?);
                 image.driver.execute(&mut self.machine, image.anchors, script)
             }
             None => self.run_command(),

@@ -72,5 +72,5 @@ pub use output::Output;
 pub use persist::hide_state_file;
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
-pub use soft_stop::{Pokes, SoftStop};
+pub use soft_stop::{InterruptWords, SoftStop};
 pub use value::GuestValue;

@@ -28,7 +28,7 @@ pub struct Limits {
     /// the interpreter is not on the bill.
     /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     pub fuel: u64,
-    /// How much of `fuel` is kept for a last word. Default 100 million (about 10 ms of work), and never more than a
+    /// How much of `fuel` is reserved for the soft limit. Default 100 million (about 10 ms of work), and never more than a
     /// tenth of `fuel`. When no more is left, the script gets an exception that it can see and clean up after
     /// (`KeyboardInterrupt` in Python, an error that cannot be caught in JavaScript); if it still runs when all is used, it
     /// is unwound. 0: no exception. Nor is there one under a fixed clock and seeded entropy together: the host
@@ -37,7 +37,7 @@ pub struct Limits {
     /// Wall-clock milliseconds, waits included, compiling and queueing not. Default 10,000.
     /// The guest is unwound at the next loop head or call, or out of its wait.
     pub timeout_ms: u64,
-    /// How many milliseconds of `timeout_ms` are kept for a last word, as for `fuel_reserve`; also what a cancelled
+    /// How many milliseconds of `timeout_ms` are reserved for the soft limit, as for `fuel_reserve`; also what a cancelled
     /// script has left to end by itself. Default 100, and never more than a tenth of `timeout_ms`. 0: no exception, and
     /// cancellation unwinds at once.
     pub timeout_reserve_ms: u64,
@@ -158,13 +158,13 @@ impl Limits {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How much of an execution's fuel is kept for a last word.
+    /// How much of an execution's fuel is reserved for the soft limit.
     #[must_use]
     pub fn fuel_reserve_of(&self, fuel: u64) -> u64 {
         self.fuel_reserve.min(fuel / 10)
     }
 
-    /// How much of the time is kept for a last word.
+    /// How much of the time is reserved for the soft limit.
     #[must_use]
     pub fn effective_timeout_reserve(&self) -> Duration {
         // In microseconds, so that a timeout of a few milliseconds has one, too.

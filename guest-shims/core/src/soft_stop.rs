@@ -18,7 +18,7 @@ use crate::{Limits, LinearMemory};
 
 /// What to write for each reason.
 #[derive(Debug, Default)]
-pub struct Pokes {
+pub struct InterruptWords {
     /// Fuel is nearly used up.
     pub fuel: Vec<Poke>,
     /// Time is nearly over.
@@ -29,7 +29,7 @@ pub struct Pokes {
     pub nudge: Vec<Poke>,
 }
 
-impl Pokes {
+impl InterruptWords {
     /// What asks an image's interpreter to stop.
     pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
         let of = |interrupt| driver.interrupt(anchors, interrupt);
@@ -48,7 +48,7 @@ pub struct SoftStop {
     fuel_reserve: u64,
     time_reserve: Duration,
     /// None while the guest cannot be asked: before its script runs, and where the driver knows no way.
-    pokes: Option<Pokes>,
+    pokes: Option<InterruptWords>,
     asked: Option<Interrupt>,
     /// The fuel that was left at the last tick.
     fuel_seen: u64,
@@ -77,7 +77,7 @@ impl SoftStop {
     }
 
     /// From now on the guest can be asked, by these.
-    pub fn arm(&mut self, pokes: Pokes) {
+    pub fn arm(&mut self, pokes: InterruptWords) {
         self.pokes = Some(pokes);
     }
 
@@ -175,9 +175,9 @@ mod tests {
 
     const RESERVE: Duration = Duration::from_millis(100);
 
-    fn pokes() -> Pokes {
+    fn pokes() -> InterruptWords {
         let at = |word| vec![Poke { at: 4, word }, Poke { at: 8, word: 1 }];
-        Pokes { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke { at: 12, word: 1 }] }
+        InterruptWords { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke { at: 12, word: 1 }] }
     }
 
     fn armed() -> SoftStop {
@@ -223,7 +223,7 @@ mod tests {
         let mut without_reserve = SoftStop::new(0, Duration::ZERO);
         without_reserve.arm(pokes());
         let mut without_pokes = SoftStop::new(1000, RESERVE);
-        without_pokes.arm(Pokes::default());
+        without_pokes.arm(InterruptWords::default());
         for mut soft in [unarmed, without_reserve, without_pokes] {
             soft.look(0, Duration::ZERO, &mut memory[..]);
             assert_eq!(soft.cancelled(now, &mut memory[..]), None, "{soft:?}");
@@ -271,7 +271,10 @@ mod tests {
     #[test]
     fn words_outside_memory_are_not_written() {
         let mut soft = SoftStop::new(1000, RESERVE);
-        soft.arm(Pokes { fuel: vec![Poke { at: 13, word: 7 }, Poke { at: u32::MAX, word: 7 }], ..Pokes::default() });
+        soft.arm(InterruptWords {
+            fuel: vec![Poke { at: 13, word: 7 }, Poke { at: u32::MAX, word: 7 }],
+            ..InterruptWords::default()
+        });
         let mut memory = [0; 16];
         soft.look(0, Duration::MAX, &mut memory[..]);
         assert_eq!(memory, [0; 16]);

@@ -3,8 +3,8 @@
 use std::{fs::File, io::Read, path::Path, sync::Arc};
 
 use glovebox::{
-    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, KeptSession, Language, NewSession, Request,
-    Sandbox, Session, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StorePolicy,
+    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, Request, Sandbox,
+    Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StorePolicy,
     escaped,
 };
 
@@ -116,7 +116,7 @@ impl SessionDir {
 #[derive(Debug)]
 pub(crate) struct ActiveSession {
     sessions: Sessions,
-    stored: KeptSession,
+    stored: SessionGuard,
     key: Option<SessionKey>,
 }
 

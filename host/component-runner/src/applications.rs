@@ -193,7 +193,7 @@ impl Application {
     /// Runs it as a command, and waits for its end.
     ///
     /// It runs on a thread of its own. One that is stopped, by its wall-clock limit or `config.cancel`, ends within milliseconds,
-    /// its scripts with what their policy leaves them for a last word. Where it does not end within two seconds more, because it
+    /// its scripts at their soft limit, with what their policy reserves for it. Where it does not end within two seconds more, because it
     /// hangs in a write to this process's own output, its thread is left behind.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {

@@ -31,7 +31,7 @@ pub enum LoadError {
         most: u64,
     },
     /// The bytes are no WebAssembly.
-    #[error("`{name}` is no WebAssembly: it does not begin as such a file does", name = escaped(.name))]
+    #[error("`{name}` is not a WebAssembly binary (bad magic number)", name = escaped(.name))]
     NotWasm {
         /// The file.
         name: String,

@@ -24,7 +24,7 @@ use crate::{
     watch::{Running, Watch, Watched, Why},
 };
 
-/// How long a run that was stopped may take to end, beside what its scripts get for a last word. Only one whose thread hangs in
+/// How long a run that was stopped may take to end, beyond what its scripts have in reserve for the soft limit. Only one whose thread hangs in
 /// a write to a pipe that nobody reads takes so long.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -54,7 +54,7 @@ pub(crate) struct Job<S: Send + 'static> {
     pub(crate) deadline: Option<Instant>,
     /// Cancelled by the caller.
     pub(crate) cancel: CancelToken,
-    /// What stops the scripts that it executes, and how long they get for a last word.
+    /// What stops the scripts that it executes, and how long they then have.
     pub(crate) scripts: Option<(CancelToken, Duration)>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let stopping = Arc::clone(&watch);
     let _cancelled = cancel.on_cancel(move || stopping.stop(Why::Cancelled));
     let thread = thread::Builder::new()
-        .name("glovebox-application".into())
+        .name("glovebox-component-runner".into())
         .spawn(move || {
             carry_out(&runtime, job, running, &epochs);
             // What still reads or writes in the background is not waited for.

@@ -50,7 +50,7 @@ impl Budget {
 /// What holds for all that runs in one session. By default nobody stops what the session does by itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
-    /// Stops what runs for the session and is no request's: access to variables, exit handlers, going back.
+    /// Stops what runs for the session outside any request: access to variables, exit handlers, rollbacks.
     pub(crate) cancel: CancelToken,
     /// Bounds all that runs for it.
     pub(crate) budget: Budget,

@@ -46,7 +46,7 @@ pub enum RuntimeError {
     /// The prepared image cannot be stored or read.
     #[error(transparent)]
     Store(#[from] glovebox_runtimes::PreparedError),
-    /// The binary is no WebAssembly that can be prepared.
+    /// The binary is not a WebAssembly module that can be prepared.
     #[error("`{name}` cannot be prepared", name = escaped(.name))]
     Rewrite {
         /// The runtime.

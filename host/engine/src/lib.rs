@@ -140,7 +140,7 @@ pub use hibernate::{
 };
 #[cfg(feature = "store")]
 pub use manager::{
-    AwakeSession, IdleThread, KeptInfo, KeptSession, NewSession, RestReport, Save, Sessions, SessionsBuilder,
+    AwakeSession, IdleThread, KeptInfo, NewSession, RestReport, Save, SessionGuard, Sessions, SessionsBuilder,
     SessionsError, StorePolicy,
 };
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};

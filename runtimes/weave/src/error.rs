@@ -10,7 +10,7 @@ use wasm_encoder::reencode;
 #[non_exhaustive]
 pub enum WeaveError {
     /// The bytes are no module that weaving knows how to handle.
-    #[error("`{module}` is no WebAssembly module that can be woven: {source}", module = escaped(.module))]
+    #[error("`{module}` is not a WebAssembly module that can be woven: {source}", module = escaped(.module))]
     Invalid {
         /// The guest's name, or `the shim`.
         module: String,

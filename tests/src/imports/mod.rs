@@ -9,6 +9,7 @@ mod read;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    slice,
 };
 
 use read::{Module, Read};
@@ -45,7 +46,11 @@ impl Modules {
         let edges = self.0.iter().map(|(name, module)| {
             let imports = module.imports.iter().filter(|import| !import.is_passed_on || import.is_used_in(module));
             let to = imports.filter_map(|import| self.defining(name, &import.path, MAX_FACADES));
-            (name.as_str(), to.filter(|to| *to != name).collect())
+            // What is imported with everything else of a module is known by the names that are used.
+            let has_globs = module.imports.iter().any(|import| import.alias.is_none() && !import.is_passed_on);
+            let names = module.names.iter().filter(|_| has_globs);
+            let through_globs = names.filter_map(|used| self.found(name, slice::from_ref(used), MAX_FACADES));
+            (name.as_str(), to.chain(through_globs).filter(|to| *to != name).collect())
         });
         edges.collect()
     }

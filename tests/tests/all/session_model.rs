@@ -30,7 +30,7 @@ const WHAT: [&str; 16] = [
     "exit",
     "loop",
     "loop on",
-    "went back",
+    "rolled back",
     "fork",
     "undo",
     "undo to",
@@ -192,7 +192,7 @@ impl Program {
         match (end, execution.rolled_back_to, &execution.interrupted) {
             (End::Loops | End::LoopsOn, Some(back), None) => {
                 assert_eq!(back.executions_lost, 0, "there is a checkpoint before every execution");
-                self.tell("went back", String::new());
+                self.tell("rolled back", String::new());
             }
             (End::Loops | End::LoopsOn, None, Some(raised)) => {
                 assert!(!raised.traceback.is_empty());

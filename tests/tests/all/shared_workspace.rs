@@ -83,7 +83,7 @@ fn what_a_session_had_open_is_given_back_when_it_is_gone() {
     ok(&python, fill);
     assert!(!fits(), "quotas hold for all of them together");
     python.execute("while True: pass").unwrap();
-    assert!(!fits(), "it went back, and still has it open");
+    assert!(!fits(), "it was rolled back, and still has it open");
     drop(python);
     assert!(fits(), "nobody has it any more");
     let next = open(&sandboxes(|policy| policy.limits.workspace_bytes = 4 << 20)[0], &workspace);
@@ -94,7 +94,7 @@ fn what_a_session_had_open_is_given_back_when_it_is_gone() {
 }
 
 #[test]
-fn going_back_undoes_the_unwound_execution_and_nothing_of_the_others() {
+fn a_rollback_undoes_the_unwound_execution_and_nothing_of_the_others() {
     let (_, python, javascript) = pair(|_| {});
     ok(&python, "x = 1\nopen('mine', 'w').write('1')");
     ok(&javascript, "{ let f = std.open('theirs', 'w'); f.puts('1'); f.close() }");

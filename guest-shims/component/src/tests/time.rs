@@ -10,7 +10,7 @@ fn open(step: Duration, policy: types::Policy) -> Sandbox {
     sandbox_in(&world, policy).unwrap()
 }
 
-/// A hundred milliseconds, ten of them for a last word.
+/// A hundred milliseconds, ten of them reserved for the soft limit.
 fn short() -> types::Policy {
     limits(|limits| limits.timeout_ms = Some(100))
 }

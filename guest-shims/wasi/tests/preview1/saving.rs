@@ -251,7 +251,7 @@ fn a_file_open_for_writing_is_not_taken_up_read_only() {
 }
 
 #[test]
-fn going_back_in_a_workspace_that_went_on_keeps_what_is_still_there() {
+fn a_rollback_in_a_workspace_that_went_on_keeps_what_is_still_there() {
     let mut guest = guest();
     guest.file("stays", b"stays");
     let stays = guest.open("stays", 0).unwrap();

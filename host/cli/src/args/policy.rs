@@ -82,7 +82,7 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
-    /// How much of the fuel is kept for a last word: the script gets an exception; at most a tenth [default: 100000000]
+    /// How much of the fuel is reserved for the soft limit, at which the script gets an exception; at most a tenth [default: 100000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     fuel_reserve: Option<u64>,
 
@@ -90,7 +90,7 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 
-    /// How many of these milliseconds are kept for a last word, and left to a script after Ctrl-C; at most a tenth
+    /// How many of these milliseconds are reserved for the soft limit, and left to a script after Ctrl-C; at most a tenth
     /// [default: 100]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     timeout_reserve_ms: Option<u64>,

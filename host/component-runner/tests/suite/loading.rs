@@ -28,7 +28,7 @@ fn an_import_that_nothing_provides_is_named() {
     };
     let function = "(export \"f\" (func))";
     for import in
-        ["wasi:http/types@0.2.0", "a:b/c@1.0.0", "wasi:cli/run@0.3.0", "glovebox:sandbox/sandbox@0.2.0", "odd"]
+        ["wasi:http/types@0.2.0", "a:b/c@1.0.0", "wasi:cli/run@0.3.0", "glovebox:sandbox/sandbox@0.1.0", "odd"]
     {
         let Err(LoadError::MissingImport { import: named, .. }) = load(import, function) else { panic!("{import}") };
         assert_eq!(named, import);

@@ -11,7 +11,7 @@ use super::{
     blob::Bytes,
     error::Failure,
     files::Snapshot,
-    kept::KeptSession,
+    session_resource::SessionResource,
     started::Stepped,
     thread_call::on_thread,
     wit::{
@@ -127,11 +127,13 @@ fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
         HostStarted::read_output(ctx, it, stream, offset, len)
     })?;
     of.at_once("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
-    of.looks("[method]started.cancel", |ctx, (it,)| HostStarted::cancel(ctx, it))
+    of.0.func_wrap("[method]started.cancel", |mut store: StoreContextMut<'_, T>, (it,): (Resource<Stepped>,)| {
+        HostStarted::cancel(store.data_mut().sandbox().here()?, it)
+    })
 }
 
 fn add_session<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
-    of.awaited_resource::<KeptSession>("session", HostSession::drop)?;
+    of.awaited_resource::<SessionResource>("session", HostSession::drop)?;
     of.awaited("[static]session.open", |ctx, (runtime, policy, options)| {
         HostSession::open(ctx, runtime, policy, options)
     })?;

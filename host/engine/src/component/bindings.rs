@@ -15,7 +15,7 @@ wasmtime::component::bindgen!({
     imports: { default: trappable },
     trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => crate::component::error::Failure },
     with: {
-        "glovebox:sandbox/sandbox.session": crate::component::kept::KeptSession,
+        "glovebox:sandbox/sandbox.session": crate::component::session_resource::SessionResource,
         "glovebox:sandbox/sandbox.started": crate::component::started::Stepped,
         "glovebox:sandbox/sandbox.files": crate::component::files::Snapshot,
         "glovebox:sandbox/sandbox.blob": crate::component::blob::Bytes,

@@ -9,8 +9,8 @@ use super::{
     convert,
     error::{Failure, refused},
     files::Snapshot,
-    kept::KeptSession,
     quotas::Of,
+    session_resource::SessionResource,
     started::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},
@@ -37,7 +37,7 @@ impl SandboxCtx {
         &mut self,
         sandbox: &Sandbox,
         make: impl FnOnce(&Self, &SessionScope) -> Result<Session, E>,
-    ) -> Result<Resource<KeptSession>, Failure>
+    ) -> Result<Resource<SessionResource>, Failure>
     where
         Failure: From<E>,
     {
@@ -46,13 +46,13 @@ impl SandboxCtx {
         let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let session = make(self, &keeper)?;
         drop(bill);
-        self.put(handle, KeptSession::new(session, keeper, share))
+        self.put(handle, SessionResource::new(session, keeper, share))
     }
 
     /// Does what runs code in a session.
     fn enter<R, E>(
         &self,
-        handle: &Resource<KeptSession>,
+        handle: &Resource<SessionResource>,
         work: impl FnOnce(&Session, &SessionScope) -> Result<R, E>,
     ) -> Result<R, Failure>
     where
@@ -67,7 +67,7 @@ impl SandboxCtx {
     /// Does what runs none, but that the session may have to go back for it.
     fn look<R, E>(
         &self,
-        handle: &Resource<KeptSession>,
+        handle: &Resource<SessionResource>,
         work: impl FnOnce(&Session) -> Result<R, E>,
     ) -> Result<R, Failure>
     where
@@ -82,7 +82,7 @@ impl SandboxCtx {
     /// Does something with a session's files.
     fn files_of<R>(
         &self,
-        handle: &Resource<KeptSession>,
+        handle: &Resource<SessionResource>,
         work: impl FnOnce(&SessionFiles) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.look(handle, |session| work(&session.files()))
@@ -107,7 +107,7 @@ impl HostSession for SandboxCtx {
         runtime: Runtime,
         policy: Policy,
         options: SessionOptions,
-    ) -> Result<Resource<KeptSession>, Failure> {
+    ) -> Result<Resource<SessionResource>, Failure> {
         let SessionOptions { context, tools } = options;
         context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_for(runtime, policy)?;
@@ -124,7 +124,7 @@ impl HostSession for SandboxCtx {
         state: Resource<Bytes>,
         policy: Policy,
         options: SessionOptions,
-    ) -> Result<Resource<KeptSession>, Failure> {
+    ) -> Result<Resource<SessionResource>, Failure> {
         let SessionOptions { context, tools } = options;
         context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_for(runtime, policy)?;
@@ -136,15 +136,15 @@ impl HostSession for SandboxCtx {
         })
     }
 
-    fn id(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<String> {
+    fn id(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<String> {
         Ok(self.get(&session)?.session().id().to_owned())
     }
 
-    fn info(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<SessionInfo> {
+    fn info(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<SessionInfo> {
         Ok(self.get(&session)?.session().info().into())
     }
 
-    fn execute(&mut self, session: Resource<KeptSession>, request: Request) -> Result<Execution, Failure> {
+    fn execute(&mut self, session: Resource<SessionResource>, request: Request) -> Result<Execution, Failure> {
         request.check_in_session()?;
         let execution = self.enter(&session, |session, keeper| {
             session.run(convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget))
@@ -152,29 +152,33 @@ impl HostSession for SandboxCtx {
         Ok(execution.into())
     }
 
-    fn start(&mut self, session: Resource<KeptSession>, request: Request) -> Result<Resource<Stepped>, Failure> {
+    fn start(&mut self, session: Resource<SessionResource>, request: Request) -> Result<Resource<Stepped>, Failure> {
         request.check_in_session()?;
         self.start_in_session(&session, request)
     }
 
-    fn get_variable(&mut self, session: Resource<KeptSession>, name: String) -> Result<Option<GuestValue>, Failure> {
+    fn get_variable(
+        &mut self,
+        session: Resource<SessionResource>,
+        name: String,
+    ) -> Result<Option<GuestValue>, Failure> {
         Ok(self.enter(&session, |session, _| session.get_variable(&name))?.map(GuestValue::from))
     }
 
-    fn set_variable(&mut self, session: Resource<KeptSession>, name: String, json: String) -> Result<(), Failure> {
+    fn set_variable(&mut self, session: Resource<SessionResource>, name: String, json: String) -> Result<(), Failure> {
         check_variable_name(&name)?;
         check_json("json", &json)?;
         self.enter(&session, |session, _| session.set_variable_json(&name, &json))
     }
 
-    fn files(&mut self, session: Resource<KeptSession>) -> Result<Resource<Snapshot>, Failure> {
+    fn files(&mut self, session: Resource<SessionResource>) -> Result<Resource<Snapshot>, Failure> {
         let files = self.files_of(&session, |files| files.snapshot().map_err(refused("")))?;
         self.put_files(files)
     }
 
     fn write_file(
         &mut self,
-        session: Resource<KeptSession>,
+        session: Resource<SessionResource>,
         path: String,
         bytes: Vec<u8>,
         if_exists: IfExists,
@@ -184,7 +188,7 @@ impl HostSession for SandboxCtx {
 
     fn write_file_from(
         &mut self,
-        session: Resource<KeptSession>,
+        session: Resource<SessionResource>,
         path: String,
         contents: Resource<Bytes>,
         if_exists: IfExists,
@@ -195,7 +199,7 @@ impl HostSession for SandboxCtx {
 
     fn rename_file(
         &mut self,
-        session: Resource<KeptSession>,
+        session: Resource<SessionResource>,
         from: String,
         to: String,
         if_exists: IfExists,
@@ -203,49 +207,54 @@ impl HostSession for SandboxCtx {
         self.files_of(&session, |files| files.rename(&from, &to, if_exists.into()).map_err(refused(&from)))
     }
 
-    fn delete_file(&mut self, session: Resource<KeptSession>, path: String, recursive: bool) -> Result<(), Failure> {
+    fn delete_file(
+        &mut self,
+        session: Resource<SessionResource>,
+        path: String,
+        recursive: bool,
+    ) -> Result<(), Failure> {
         self.files_of(&session, |files| {
             let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
             deleted.map_err(refused(&path))
         })
     }
 
-    fn fork(&mut self, session: Resource<KeptSession>) -> Result<Resource<KeptSession>, Failure> {
+    fn fork(&mut self, session: Resource<SessionResource>) -> Result<Resource<SessionResource>, Failure> {
         let sandbox = self.get(&session)?.session().sandbox().clone();
         self.make(&sandbox, |ctx, keeper| {
             ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
         })
     }
 
-    fn checkpoint(&mut self, session: Resource<KeptSession>) -> Result<u64, Failure> {
+    fn checkpoint(&mut self, session: Resource<SessionResource>) -> Result<u64, Failure> {
         Ok(self.look(&session, Session::checkpoint)?.0)
     }
 
-    fn checkpoints(&mut self, session: Resource<KeptSession>) -> Result<Vec<CheckpointInfo>, Failure> {
+    fn checkpoints(&mut self, session: Resource<SessionResource>) -> Result<Vec<CheckpointInfo>, Failure> {
         let checkpoints = self.look(&session, Session::checkpoints)?;
         Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
     }
 
-    fn undo(&mut self, session: Resource<KeptSession>) -> Result<u64, Failure> {
+    fn undo(&mut self, session: Resource<SessionResource>) -> Result<u64, Failure> {
         Ok(self.enter(&session, |session, _| session.undo())?.0)
     }
 
-    fn undo_to(&mut self, session: Resource<KeptSession>, id: u64) -> Result<(), Failure> {
+    fn undo_to(&mut self, session: Resource<SessionResource>, id: u64) -> Result<(), Failure> {
         self.enter(&session, |session, _| session.undo_to(CheckpointId(id)))
     }
 
-    fn hibernate(&mut self, session: Resource<KeptSession>) -> Result<Resource<Bytes>, Failure> {
+    fn hibernate(&mut self, session: Resource<SessionResource>) -> Result<Resource<Bytes>, Failure> {
         let (handle, mut bytes) = (self.meter.take(Of::Handle)?, Bytes::new(&self.meter)?);
         self.look(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
         self.put(handle, bytes)
     }
 
-    fn close(&mut self, session: Resource<KeptSession>) -> Result<(), Failure> {
+    fn close(&mut self, session: Resource<SessionResource>) -> Result<(), Failure> {
         // Its fuel may be at an end; it is closed all the same.
         self.look(&session, Session::close)
     }
 
-    fn drop(&mut self, session: Resource<KeptSession>) -> wasmtime::Result<()> {
+    fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
         self.take(session).map(drop)
     }
 }

@@ -12,10 +12,10 @@ use super::{
     SandboxCtx, caller_tools, convert,
     error::Failure,
     files::Snapshot,
-    kept::{KeptSession, Stepping},
     quotas::{Of, Share},
     sandbox::fuel_of_an_execution,
     session::fuel_of_a_call,
+    session_resource::{SessionResource, Stepping},
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
         types::{Request, SandboxError, Tool},
@@ -175,7 +175,7 @@ impl SandboxCtx {
     /// `session.start`.
     pub(super) fn start_in_session(
         &mut self,
-        session: &Resource<KeptSession>,
+        session: &Resource<SessionResource>,
         request: Request,
     ) -> Result<Resource<Stepped>, Failure> {
         let kept = self.get(session)?.clone();

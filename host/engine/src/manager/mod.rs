@@ -5,7 +5,7 @@
 //! * [`resting`]: which live sessions are put to rest.
 
 mod error;
-mod kept;
+mod guard;
 mod policy;
 mod resting;
 mod sessions;
@@ -13,7 +13,7 @@ mod slot;
 mod transfer;
 
 pub use error::SessionsError;
-pub use kept::{AwakeSession, KeptSession};
+pub use guard::{AwakeSession, SessionGuard};
 pub use policy::{Save, StorePolicy};
 pub use resting::{IdleThread, RestReport};
 pub use sessions::{KeptInfo, NewSession, Sessions, SessionsBuilder};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     SessionsError, StorePolicy,
-    kept::KeptSession,
+    guard::SessionGuard,
     slot::{Live, Slot},
 };
 use crate::{
@@ -155,7 +155,7 @@ impl Sessions {
     }
 
     /// The session of this name, live or not; none if there is no such.
-    pub fn get(&self, id: &SessionId) -> Result<Option<KeptSession>, SessionsError> {
+    pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.0.store.record(id)?.map(|_| self.kept(id));
         if found.is_some() {
             events::session("session.retrieved", id);
@@ -164,12 +164,12 @@ impl Sessions {
     }
 
     /// The session of this name. That there is none is an error.
-    pub fn open(&self, id: &SessionId) -> Result<KeptSession, SessionsError> {
+    pub fn open(&self, id: &SessionId) -> Result<SessionGuard, SessionsError> {
         self.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })
     }
 
     /// Makes a session and writes it to the store. That there is one of this name is an error.
-    pub fn create(&self, id: SessionId, new: NewSession) -> Result<KeptSession, SessionsError> {
+    pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |inner| {
             let sandbox = inner.sandbox_of(&id, new.language)?;
             let options =
@@ -181,7 +181,7 @@ impl Sessions {
     }
 
     /// The session of this name, made where there is none. One of another language is an error; its context stays.
-    pub fn open_or_create(&self, id: SessionId, new: NewSession) -> Result<KeptSession, SessionsError> {
+    pub fn open_or_create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         let wanted = new.language;
         match self.create(id.clone(), new) {
             Err(SessionsError::Exists { .. }) => {}
@@ -239,8 +239,8 @@ impl Sessions {
         Ok(prune.run(&*self.0.store, Timestamp::now())?)
     }
 
-    pub(super) fn kept(&self, id: &SessionId) -> KeptSession {
-        KeptSession { inner: Arc::clone(&self.0), id: id.clone() }
+    pub(super) fn kept(&self, id: &SessionId) -> SessionGuard {
+        SessionGuard { inner: Arc::clone(&self.0), id: id.clone() }
     }
 
     /// Adds a session that `make` makes, under a name that is free, and saves it.

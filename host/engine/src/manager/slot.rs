@@ -22,7 +22,7 @@ const MOMENT_MS: u64 = 50;
 /// How long to wait for what another thread is just doing to a session, where the session is not worth more. Going to rest
 /// takes milliseconds, and a slow disk.
 const RESTING_MS: u64 = 1_000;
-/// How long to wait, besides for what that itself waits for, for another thread that wakes or makes the session.
+/// How long to wait for another thread that is loading or creating this session.
 const WAKING_MS: u64 = 10_000;
 
 /// The place of one session of a [`Sessions`](crate::Sessions).

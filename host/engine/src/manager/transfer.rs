@@ -2,13 +2,13 @@
 
 use glovebox_core::hibernate::{self, reseal};
 
-use super::{KeptSession, Sessions, SessionsError};
+use super::{SessionGuard, Sessions, SessionsError};
 use crate::{HibernatedInfo, IfExists, SessionId, SessionOptions, SessionRecord, Timestamp, events};
 
 impl Sessions {
     /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
     /// does. It is written to the store at once.
-    pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<KeptSession, SessionsError> {
+    pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.awake()?;
         self.add(&fork, |_| {
             let forked = original.fork_with(SessionOptions::default().id(fork.as_str()))?;
@@ -33,7 +33,7 @@ impl Sessions {
 
     /// Puts an exported session into the store. Its seal is checked; whether it fits its image and the policy's limits is
     /// found out when it is opened. Needs no sandbox.
-    pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<KeptSession, SessionsError> {
+    pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state = reseal(bytes, self.0.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
         let info = HibernatedInfo::read(&state).map_err(|source| unusable(&id, source))?;
         let slot = self.0.slot(&id);

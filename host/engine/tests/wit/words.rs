@@ -15,10 +15,7 @@ use crate::{
 
 #[test]
 fn limits_are_the_same_in_wit_and_rust() {
-    let mut limits = fields(&Limits::default());
-    // Of the host's, until the contract's next version has it.
-    assert!(limits.remove("persisted-bytes"));
-    assert_eq!(Contract::read().names("limits"), limits);
+    assert_eq!(Contract::read().names("limits"), fields(&Limits::default()));
 }
 
 #[test]
@@ -27,8 +24,7 @@ fn policies_are_the_same_in_wit_and_rust_but_for_the_host_s_own_files() {
     let mut policy = fields(&Policy::default());
     // Absent where there is none.
     assert!(!policy.contains("workspace"));
-    // The last two until the contract's next version has them.
-    for of_the_host in ["commit", "mounts", "auto-persist-globals", "inject-setup"] {
+    for of_the_host in ["commit", "mounts"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
     assert_eq!(contract.names("policy"), policy);

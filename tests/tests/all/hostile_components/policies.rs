@@ -20,7 +20,7 @@ fn granted(puppet: &mut Puppet) -> Map<String, Value> {
 fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
-    assert_eq!(limits.len(), 19);
+    assert_eq!(limits.len(), 20);
     for (name, most) in &limits {
         let most = most.as_u64().unwrap();
         let widest = if ["open-files", "tool-calls-at-once", "session-count"].contains(&name.as_str()) {
@@ -31,7 +31,7 @@ fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
         ok(&execute(&mut puppet, &json!({ "limits": { name: most } })));
         for asked in [most + 1, widest] {
             let answer = execute(&mut puppet, &json!({ "limits": { name: asked } }));
-            let text = format!("`limits.{name}`: {asked} is asked for, and at most {most} is granted");
+            let text = format!("`limits.{name}`: {asked} is requested, and at most {most} is granted");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
         // Zero is a valid limit for some, and invalid for others; it never means unlimited.
@@ -52,7 +52,7 @@ fn sessions_are_granted_no_more_either() {
         };
         ok(&open(&mut puppet, most));
         let answer = open(&mut puppet, most + 1);
-        let text = format!("`session.{name}`: {} is asked for, and at most {most} is granted", most + 1);
+        let text = format!("`session.{name}`: {} is requested, and at most {most} is granted", most + 1);
         assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
     }
     let every = json!({ "session": { "checkpoints": { "every": 0 } } });

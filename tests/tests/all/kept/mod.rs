@@ -12,8 +12,8 @@ use std::{
 };
 
 use glovebox::{
-    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, KeptSession, Language, NewSession, Prune, Request,
-    ResumeError, Sandbox, Save, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError, SkipReason,
+    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, Language, NewSession, Prune, Request, ResumeError,
+    Sandbox, Save, SessionGuard, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError, SkipReason,
     StoredSession, Timestamp,
 };
 use glovebox_tests::sandbox;
@@ -41,7 +41,7 @@ fn a_session_outlives_its_process() {
 // scenario: javascript-runtime: Update session metadata after execution
 #[test]
 fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
-    type Open = fn(&Sessions, &str) -> KeptSession;
+    type Open = fn(&Sessions, &str) -> SessionGuard;
     for (of_language, count) in [(python as Open, COUNT), (javascript as Open, COUNT_JS)] {
         let dir = tempdir().unwrap();
         let record = |sessions: &Sessions| sessions.store().record(&id("a")).unwrap().unwrap();
@@ -164,7 +164,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
 fn no_more_are_live_than_may_be() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| policy.live_count = 2);
-    let all: Vec<KeptSession> = ["a", "b", "c"].iter().map(|name| python(&sessions, name)).collect();
+    let all: Vec<SessionGuard> = ["a", "b", "c"].iter().map(|name| python(&sessions, name)).collect();
     assert!(!is_live(&sessions, "a"), "the one used longest ago made room");
     for round in 1..3 {
         for session in &all {
@@ -219,11 +219,11 @@ fn names_are_taken_once() {
 
 /// Opens a session whose handle's first use finds it missing.
 trait KeptOf {
-    fn kept_of(&self, id: &SessionId) -> Result<KeptSession, SessionsError>;
+    fn kept_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
 }
 
 impl KeptOf for Sessions {
-    fn kept_of(&self, id: &SessionId) -> Result<KeptSession, SessionsError> {
+    fn kept_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError> {
         let session = self.create(id.clone(), NewSession::default())?;
         assert!(self.delete(id)?);
         session.execute("1").map(|_| session)

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use glovebox::{DirectoryStore, KeptSession, Language, NewSession, SessionId, Sessions, StorePolicy};
+use glovebox::{DirectoryStore, Language, NewSession, SessionGuard, SessionId, Sessions, StorePolicy};
 use glovebox_tests::sandbox;
 
 pub(crate) fn id(text: &str) -> SessionId {
@@ -23,15 +23,15 @@ pub(crate) fn open(path: &Path, edit: impl FnOnce(&mut StorePolicy)) -> Sessions
         .build()
 }
 
-pub(crate) fn python(sessions: &Sessions, name: &str) -> KeptSession {
+pub(crate) fn python(sessions: &Sessions, name: &str) -> SessionGuard {
     sessions.open_or_create(id(name), NewSession::default()).unwrap()
 }
 
-pub(crate) fn javascript(sessions: &Sessions, name: &str) -> KeptSession {
+pub(crate) fn javascript(sessions: &Sessions, name: &str) -> SessionGuard {
     sessions.open_or_create(id(name), NewSession::default().language(Language::JavaScript)).unwrap()
 }
 
-pub(crate) fn run(session: &KeptSession, source: &str) -> String {
+pub(crate) fn run(session: &SessionGuard, source: &str) -> String {
     let execution = session.execute(source).unwrap();
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
     execution.stdout.text().trim_end().to_owned()

@@ -30,6 +30,9 @@ pub const MAX_ENGINE_LEVELS: usize = 5_000;
 /// The most steps that one check may match regular expressions for. A second or so.
 const MAX_STEPS: u64 = 100_000_000;
 
+/// What the names of drafts begin with. In other dialects keywords may mean anything.
+const DRAFTS: [&str; 2] = ["https://json-schema.org/draft", "http://json-schema.org/draft"];
+
 /// Keywords that would have to be enforced.
 const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];
 
@@ -160,6 +163,10 @@ impl Validator {
     /// Compiles a schema whose size, depth and references were checked already. Each regular expression takes at most so many bytes, and a
     /// check recurses through so many schemas.
     pub(super) fn of(schema: &Value, max_pattern_bytes: usize, max_levels: usize) -> Result<Self, String> {
+        let is_draft = |name: &str| DRAFTS.iter().any(|drafts| name.starts_with(drafts));
+        if schema.get("$schema").is_some_and(|name| !name.as_str().is_some_and(is_draft)) {
+            return Err("`$schema` names no draft of JSON Schema".into());
+        }
         let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new(), max_pattern_bytes };
         reader.add(schema);
         let mut schemas = Vec::new();

@@ -167,6 +167,7 @@ fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
     for (schema, words) in [
         (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef` cannot be used"),
         (json!({"pattern": 7}), "`pattern` cannot be this number"),
+        (json!({"$schema": "https://example.com/meta.json"}), "`$schema` names no draft of JSON Schema"),
         (json!({"type": "text"}), "`type` cannot be this text"),
         (json!({"minLength": -1}), "`minLength` cannot be this number"),
         (json!({"items": 3}), "a schema is neither an object nor true or false"),

@@ -75,7 +75,7 @@ fn what_can_make_a_check_long_is_refused_wherever_it_stands() {
 #[test]
 fn a_schema_that_is_no_json_is_refused() {
     for schema in ["", "{", "{}{}", &"[".repeat(1_000)] {
-        assert!(refusal_of(schema).contains("the schema of `ask`: it is no JSON"), "{schema}");
+        assert!(refusal_of(schema).contains("the schema of `ask`: it is not JSON"), "{schema}");
     }
 }
 

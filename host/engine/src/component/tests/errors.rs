@@ -61,7 +61,7 @@ fn diagnostics_are_told_and_nothing_is_run() {
 #[test]
 fn what_only_the_host_may_know_is_not_told() {
     let secret = "/home/secret/cache";
-    let error = BuildError::File { path: secret.into(), reason: secret.into() };
+    let error = BuildError::NotPersisting { name: secret.into() };
     let SandboxError::Unavailable(text) = SandboxError::from(error) else { panic!("it is unavailable") };
     assert!(!text.contains("secret"), "{text}");
 }

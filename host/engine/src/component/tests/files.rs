@@ -8,7 +8,7 @@ use crate::component::wit::{
     types::{FileError, FileKind, IfExists},
 };
 
-fn write(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+fn write(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, path: &str, bytes: &[u8]) -> Result<(), Failure> {
     HostSession::write_file(ctx, same(session), path.into(), bytes.into(), IfExists::Fail)
 }
 

@@ -23,7 +23,7 @@ fn a_handle_of_another_store_is_none_here() {
 fn a_handle_is_none_of_another_type_and_none_once_dropped() {
     let mut ctx = ctx();
     let blob = HostBlob::new(&mut ctx).unwrap();
-    let forged = Resource::<KeptSession>::new_own(blob.rep());
+    let forged = Resource::<SessionResource>::new_own(blob.rep());
     assert!(HostSession::id(&mut ctx, forged).is_err());
     HostBlob::drop(&mut ctx, same(&blob)).unwrap();
     assert!(HostBlob::size(&mut ctx, same(&blob)).is_err());

@@ -7,7 +7,7 @@ use wasmtime::component::Resource;
 use super::{
     Quotas, SandboxCtx, SandboxHost,
     error::Failure,
-    kept::KeptSession,
+    session_resource::SessionResource,
     wit::{
         sandbox::{Host, HostSession, SessionOptions},
         types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
@@ -136,7 +136,7 @@ fn no_options() -> SessionOptions {
     SessionOptions { context: None, tools: None }
 }
 
-fn open(ctx: &mut SandboxCtx) -> Resource<KeptSession> {
+fn open(ctx: &mut SandboxCtx) -> Resource<SessionResource> {
     HostSession::open(ctx, Runtime::Javascript, no_policy(), no_options()).unwrap()
 }
 
@@ -153,7 +153,7 @@ fn said(ctx: &mut SandboxCtx, source: &str) -> String {
 }
 
 /// What a session wrote.
-fn said_in(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, source: &str) -> String {
+fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &str) -> String {
     let execution = HostSession::execute(ctx, same(session), request(source)).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()

@@ -6,11 +6,15 @@ use crate::component::wit::{
     types::{Checkpoints, IfExists},
 };
 
-fn open_with(ctx: &mut SandboxCtx, policy: Policy, options: SessionOptions) -> Result<Resource<KeptSession>, Failure> {
+fn open_with(
+    ctx: &mut SandboxCtx,
+    policy: Policy,
+    options: SessionOptions,
+) -> Result<Resource<SessionResource>, Failure> {
     HostSession::open(ctx, Runtime::Javascript, policy, options)
 }
 
-fn json(ctx: &mut SandboxCtx, session: &Resource<KeptSession>, name: &str) -> Option<String> {
+fn json(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, name: &str) -> Option<String> {
     HostSession::get_variable(ctx, same(session), name.into()).unwrap().and_then(|value| value.json)
 }
 
@@ -48,11 +52,11 @@ fn a_session_keeps_forks_goes_back_and_is_resumed() {
 }
 
 #[test]
-fn going_back_is_told_and_paid_for() {
+fn a_rollback_is_reported_and_paid_for() {
     let mut ctx = ctx();
     let policy = Policy {
         session: kept(|session| session.checkpoints = Some(Checkpoints::Always)).session,
-        // Without a last word: nothing would be unwound where the script ends by it.
+        // Without a reserve: nothing would be unwound if the script ended at its soft limit.
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();
@@ -84,9 +88,9 @@ fn arguments_that_cannot_be_are_named() {
     HostSession::get_variable(&mut ctx, same(&session), "größe".into()).unwrap();
     for text in ["", "{", "1 2", "nan", &"[".repeat(200)] {
         let set = told(HostSession::set_variable(&mut ctx, same(&session), "x".into(), text.into()));
-        assert!(argument(set).starts_with("`json` is no JSON: "), "{text:?}");
+        assert!(argument(set).starts_with("`json` is not JSON: "), "{text:?}");
         let options = SessionOptions { context: Some(text.into()), ..no_options() };
-        assert!(argument(told(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is no JSON: "));
+        assert!(argument(told(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is not JSON: "));
     }
     let named = Request { name: Some("a\0".into()), ..request("1") };
     argument(told(ctx.run(Runtime::Javascript, named, no_policy())));
@@ -144,7 +148,7 @@ fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until
     let kept = ctx.get(&session).unwrap().clone();
     let (stepping, running) = kept.step().unwrap();
     assert!(matches!(kept.step(), Err(SandboxError::SessionBusy(_))));
-    type Asked = fn(&mut SandboxCtx, Resource<KeptSession>) -> Result<(), Failure>;
+    type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), Failure>;
     let asked: [(&str, Asked); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),
         ("get-variable", |ctx, it| HostSession::get_variable(ctx, it, "x".into()).map(drop)),

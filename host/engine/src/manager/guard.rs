@@ -18,12 +18,12 @@ use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
 
 /// A session that is kept in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
-pub struct KeptSession {
+pub struct SessionGuard {
     pub(super) inner: Arc<Inner>,
     pub(super) id: SessionId,
 }
 
-impl KeptSession {
+impl SessionGuard {
     /// Its name.
     #[must_use]
     pub fn id(&self) -> &SessionId {

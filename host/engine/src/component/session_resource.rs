@@ -12,7 +12,7 @@ use super::{quotas::Share, wit::types::SandboxError};
 /// A session of the component's. Its clones are the same one: started executions hold them.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Clone)]
-pub struct KeptSession {
+pub struct SessionResource {
     session: Session,
     /// What it is stopped with, and what it takes its fuel from.
     keeper: SessionScope,
@@ -20,9 +20,9 @@ pub struct KeptSession {
     _share: Arc<Share>,
 }
 
-impl fmt::Debug for KeptSession {
+impl fmt::Debug for SessionResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptSession").field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("SessionResource").field("session", &self.session).finish_non_exhaustive()
     }
 }
 
@@ -68,7 +68,7 @@ impl Drop for Running {
     }
 }
 
-impl KeptSession {
+impl SessionResource {
     pub(super) fn new(session: Session, keeper: SessionScope, share: Share) -> Self {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
