@@ -8,7 +8,7 @@ use glovebox_tests::{Case, bare_engine, provider_path, sandbox_on, short, trial_
 use libtest_mimic::{Failed, Trial};
 use wasmtime::{
     Config, Engine, OptLevel, Store,
-    component::{Component, Func, Linker, Val},
+    component::{Component, Func, Linker, Type, Val},
 };
 
 /// The observable result of an execution.
@@ -83,46 +83,35 @@ pub(crate) struct Provider {
 
 impl Provider {
     pub(crate) fn execute(&mut self, source: &str, fuel: u64) -> Seen {
-        let record = |fields: Vec<(&str, Val)>| {
-            Val::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-        };
-        let none = || Val::Option(None);
         let some = |value| Val::Option(Some(Box::new(value)));
         let case = |name: &str, value| Val::Variant(name.to_owned(), Some(Box::new(value)));
+        let types: Vec<Type> = self.execute.ty(&self.store).params().map(|(_, ty)| ty).collect();
+        let [_, request, policy] = types.try_into().unwrap();
+        let limits = policy.unwrap_record().fields().next().unwrap().ty.unwrap_option().ty();
         let runtime = Val::Variant(self.language.name().to_owned(), None);
-        let request = record(vec![
-            ("source", Val::String(source.to_owned())),
-            ("name", none()),
-            ("kind", none()),
-            ("stdin", none()),
-            ("deadline-ms", none()),
-        ]);
-        let names = self.limits();
-        let limits = names.iter().map(|name| {
-            let value = if name == "fuel" { some(Val::U64(fuel)) } else { none() };
-            (name.as_str(), value)
-        });
-        let policy = record(vec![
-            ("limits", some(record(limits.collect()))),
-            ("clock", some(case("fixed", Val::U64(0)))),
-            ("entropy", some(case("seeded", Val::U64(0)))),
-            ("args", none()),
-            ("env", none()),
-            ("session", none()),
-        ]);
+        let request = record(&request, &[("source", Val::String(source.to_owned()))]);
+        let policy = record(
+            &policy,
+            &[
+                ("limits", some(record(&limits, &[("fuel", some(Val::U64(fuel)))]))),
+                ("clock", some(case("fixed", Val::U64(0)))),
+                ("entropy", some(case("seeded", Val::U64(0)))),
+            ],
+        );
         let mut results = [Val::Bool(false)];
         self.execute.call(&mut self.store, &[runtime, request, policy], &mut results).unwrap();
         let [Val::Result(Ok(Some(execution)))] = results else { panic!("{results:?}") };
         seen(&execution)
     }
+}
 
-    /// The names of all limits, as in the component.
-    fn limits(&self) -> Vec<String> {
-        let ty = self.execute.ty(&self.store);
-        let policy = ty.params().nth(2).unwrap().1;
-        let limits = policy.unwrap_record().fields().next().unwrap().ty;
-        limits.unwrap_option().ty().unwrap_record().fields().map(|field| field.name.to_owned()).collect()
-    }
+/// A record with these fields, and none where there is none.
+fn record(ty: &Type, given: &[(&str, Val)]) -> Val {
+    let fields = ty.unwrap_record();
+    let of = |name: &str| {
+        given.iter().find(|(field, _)| *field == name).map_or(Val::Option(None), |(_, value)| value.clone())
+    };
+    Val::Record(fields.fields().map(|field| (field.name.to_owned(), of(field.name))).collect())
 }
 
 fn field<'a>(record: &'a Val, name: &str) -> &'a Val {
