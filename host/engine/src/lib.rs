@@ -109,6 +109,7 @@ mod store;
 mod ticker;
 mod timestamp;
 mod tools;
+mod translate;
 mod trap;
 mod typescript;
 mod workspace;

@@ -17,6 +17,7 @@ use crate::{
     run::{PreparedRequest, SCRIPT_MOUNT},
     runtime::{Drive, Runtime},
     tools::Toolbox,
+    translate::translate,
     workspace::{GuestFiles, Roots, Workspace},
 };
 
@@ -209,8 +210,7 @@ impl Sandbox {
 
     /// Runs a request in a new interpreter.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
-        let mut request = PreparedRequest::new(self, request)?;
-        request.strip()?;
+        let mut request = translate(PreparedRequest::new(self, request)?)?;
         self.0.engine.0.on_stack(|| {
             let ctx = request.start();
             let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
@@ -279,13 +279,13 @@ impl Sandbox {
 
     /// As [`validate`](Self::validate), with a name and a kind.
     pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
-        let mut request = PreparedRequest::new(self, request)?;
+        let request = PreparedRequest::new(self, request)?;
         let Some(image) = self.0.runtime.image() else {
             return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
         };
-        request.strip()?;
-        if let Some(diagnostics) = request.diagnostics() {
-            return Ok(diagnostics);
+        let mut request = translate(request)?;
+        if let Some(diagnostic) = request.rejected_diagnostic() {
+            return Ok(vec![diagnostic]);
         }
         self.0.engine.0.on_stack(|| {
             let ctx = request.start();
@@ -388,7 +388,7 @@ impl Sandbox {
         ctx: ExecutionCtx,
     ) -> Result<(Guest, Roots), ExecuteError> {
         if let Drive::Command { .. } = self.0.runtime.drive {
-            files.add_script(SCRIPT_MOUNT, request.file_name(), request.source().as_bytes())?;
+            files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
         }
         let wasi = self.wasi(request, &files)?;
         let Inner { engine, runtime, policy, .. } = &*self.0;

@@ -22,6 +22,7 @@ use crate::{
         line::{Left, Line, Turn},
         shared,
     },
+    translate::translate,
     workspace::Roots,
 };
 
@@ -263,11 +264,11 @@ impl Session {
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
-        let mut request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
+        let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
         match self.hold(if_busy, &request.cancel, request.cancel_at) {
             Ok(mut held) => {
                 has_turn();
-                request.strip()?;
+                let mut request = translate(request)?;
                 shared.sandbox.0.engine.0.on_stack(|| held.run(&mut request))?
             }
             Err(NotHeld::Cancelled) => Ok(request.not_begun(Outcome::Cancelled)),

@@ -7,30 +7,25 @@ use std::{
 };
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, Language, Metadata, Outcome, Output, Request, SourceKind,
+    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Outcome, Output, Request, SourceKind,
     budget::Budget,
     events,
     guest::Guest,
     own_commits::OwnCommits,
-    platform::{EnginePlatform, ExecutionCtx},
+    platform::{EnginePlatform, ExecutionCtx, Stopwatch},
     request::{OnOutput, StdinSource},
     runtime::Image,
     sandbox::Sandbox,
     tools::{PendingCalls, ThreadRunner, Toolbox},
-    typescript::Stripped,
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    GuestState, Refusal, SoftStop, Written, check_request,
+    CallResult, GuestMachine as _, GuestState, Refusal, SoftStop, Written, check_request,
     guidance::{Facts, Guidance, guidance},
     hide_state_file,
 };
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
-
-mod types;
-
-use types::Types;
 
 /// The global variable that a request's context is in.
 pub(crate) const CONTEXT: &str = "context";
@@ -40,9 +35,10 @@ pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that fits its limits, with what the policy adds to it.
 pub(crate) struct PreparedRequest<'a> {
-    source: &'a str,
-    name: &'a str,
-    kind: SourceKind,
+    /// As it was written, which is what advice quotes.
+    pub(crate) source: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) kind: SourceKind,
     pub(crate) stdin: &'a [u8],
     stdin_source: Option<StdinSource>,
     has_stdin: bool,
@@ -50,16 +46,37 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) context: Option<String>,
     session_id: Option<&'a str>,
     pub(crate) cancel: CancelToken,
-    budget: Budget,
+    pub(crate) budget: Budget,
     /// When it is cancelled by itself.
     pub(crate) cancel_at: Option<Instant>,
     wants_value: bool,
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
-    sandbox: &'a Sandbox,
+    pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Where it is TypeScript and has been looked at.
-    types: Option<Types>,
+    /// Where the interpreter is given something else than what was written.
+    translation: Option<Translation>,
+}
+
+/// What the interpreter is given instead of what was written, and what making it took of the execution's fuel and time.
+pub(crate) struct Translation {
+    /// With every line and column where it was.
+    pub(crate) source: Result<String, Rejection>,
+    pub(crate) kind: SourceKind,
+    pub(crate) fuel: u64,
+    /// When the execution's time began.
+    pub(crate) begun: Stopwatch,
+}
+
+/// Why a script does not come to the interpreter.
+pub(crate) struct Rejection {
+    pub(crate) outcome: Outcome,
+    /// What validation says.
+    pub(crate) diagnostic: Diagnostic,
+    /// What the guest is good for, in which it was not run.
+    pub(crate) after: GuestState,
+    /// What the budget pays.
+    pub(crate) charge: u64,
 }
 
 impl<'a> PreparedRequest<'a> {
@@ -84,7 +101,7 @@ impl<'a> PreparedRequest<'a> {
             pending: request.pending,
             sandbox,
             toolbox: Arc::clone(&sandbox.0.toolbox),
-            types: None,
+            translation: None,
         })
     }
 
@@ -109,13 +126,23 @@ impl<'a> PreparedRequest<'a> {
         Self { wants_value: true, ..self }
     }
 
+    /// The same, with another source for the interpreter.
+    pub(crate) fn translated(self, translation: Translation) -> Self {
+        Self { kind: translation.kind, translation: Some(translation), ..self }
+    }
+
+    /// The clock of what happens for the request before its execution, and who may cancel that.
+    pub(crate) fn ctx(&self) -> ExecutionCtx {
+        self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
+    }
+
     /// Has an execution cancelled when the request says so.
     fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
     }
 
-    /// Starts the clock of the execution, unless it runs since its types were removed.
+    /// Starts the clock of the execution, unless it runs since its script was translated.
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
@@ -129,13 +156,13 @@ impl<'a> PreparedRequest<'a> {
         let platform = EnginePlatform {
             cancel: self.cancel.clone(),
             budget: self.budget.clone(),
-            used_fuel: self.types.as_ref().map_or(0, |types| types.fuel),
+            used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
             on_output: self.on_output.take(),
             stdin,
         };
         let ctx = platform.begin(limits.timeout());
-        let ctx = match &self.types {
-            Some(types) => ctx.begun_at(types.begun),
+        let ctx = match &self.translation {
+            Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), inner.policy.is_repeatable());
@@ -162,7 +189,7 @@ impl<'a> PreparedRequest<'a> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
         Script {
-            source: self.source(),
+            source: self.translated_source(),
             name: self.name,
             kind: self.kind,
             args: &policy.args,
@@ -208,12 +235,39 @@ impl<'a> PreparedRequest<'a> {
         args
     }
 
-    /// What the interpreter is given: without types.
-    pub(crate) fn source(&self) -> &str {
-        match &self.types {
-            Some(Types { stripped: Stripped::Plain(plain), .. }) => plain,
+    /// What the interpreter is given.
+    pub(crate) fn translated_source(&self) -> &str {
+        match &self.translation {
+            Some(Translation { source: Ok(source), .. }) => source,
             _ => self.source,
         }
+    }
+
+    fn rejection(&self) -> Option<(&Rejection, u64)> {
+        let Translation { source, fuel, .. } = self.translation.as_ref()?;
+        Some((source.as_ref().err()?, *fuel))
+    }
+
+    /// What validation says of a script that does not come to the interpreter; none of one that does.
+    pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
+        let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
+        self.budget.spend(*charge);
+        Some(diagnostic.clone())
+    }
+
+    /// What a script did that does not come to the interpreter; none of one that does.
+    fn rejected(&self, guest: &Guest) -> Option<CallResult> {
+        let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
+        self.budget.spend(*charge);
+        Some(CallResult {
+            outcome: outcome.clone(),
+            interrupted: None,
+            value: None,
+            fuel_consumed: fuel,
+            memory_used_bytes: guest.machine.host().limiter.used_bytes(),
+            memory_refused_bytes: None,
+            after: *after,
+        })
     }
 
     /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards. `own`: what its session
@@ -228,16 +282,16 @@ impl<'a> PreparedRequest<'a> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime, self.session_id, limits);
-        let refused = self.refused(guest);
+        let rejected = self.rejected(guest);
         // As the interpreter prints what it does not understand.
-        let printed = refused.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
+        let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
             let mut bytes = text.into_bytes();
             bytes.truncate(most);
             Captured { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
         });
-        let ran = match refused {
+        let ran = match rejected {
             Some(ran) => ran,
             None => guest.run(runtime.image().map(Image::driver), limits, &self.script(last))?,
         };
