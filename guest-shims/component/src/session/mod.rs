@@ -23,9 +23,7 @@ use glovebox_core::{
     contract::{check_json, check_variable_name},
     files::{FileError, IfExists, change},
     hibernate::{self, Caps, ImageView},
-    session::{
-        Checkpoint, CheckpointId, Pages, RandomNumbers, SessionCall, SessionLedger, SessionReport, SessionState,
-    },
+    session::{Checkpoint, CheckpointId, Pages, RandomNumbers, SessionCall, SessionInfo, SessionLedger, SessionState},
 };
 use glovebox_vfs::{RootId, Vfs};
 
@@ -162,11 +160,11 @@ impl Session {
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
         // Nobody can ask while it executes: an instance is not entered twice.
-        let mut report = SessionReport::default();
+        let mut info = SessionInfo::new(&self.id, self.runtime.language, &self.runtime.name);
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            state.report(&mut report);
+            state.update(&mut info);
         }
-        report.into_info(&self.id, self.runtime.language, &self.runtime.name).into()
+        info.into()
     }
 
     /// Runs a script in the kept interpreter.

@@ -42,7 +42,7 @@ pub struct SessionInfo {
     pub runtime_name: String,
     /// The number of executions up to its current state: a rollback and undoing decrease it.
     pub executions: u64,
-    /// Linear memory, the image's included, in bytes.
+    /// Linear memory, the image's included, in bytes; as it last was, where the session has no instance just now.
     pub memory_bytes: u64,
     /// What of it is the session's own, as of its last checkpoint: the pages that differ from the image's, in bytes.
     pub private_bytes: u64,
@@ -58,4 +58,24 @@ pub struct SessionInfo {
     pub rollbacks: u64,
     /// Why it has ended, if it has.
     pub ended: Option<String>,
+}
+
+impl SessionInfo {
+    /// A session with this id in this runtime, of which nothing is known yet.
+    #[must_use]
+    pub fn new(id: &str, language: Language, runtime_name: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            language,
+            runtime_name: runtime_name.to_owned(),
+            executions: 0,
+            memory_bytes: 0,
+            private_bytes: 0,
+            held_bytes: 0,
+            checkpoints: 0,
+            checkpoints_skipped: 0,
+            rollbacks: 0,
+            ended: None,
+        }
+    }
 }

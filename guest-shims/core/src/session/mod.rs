@@ -24,4 +24,4 @@ pub use info::{CheckpointId, CheckpointInfo, Rollback, SessionInfo};
 pub use ledger::{Place, Reservation, SessionLedger, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
-pub use state::{RandomNumbers, SessionReport, SessionState};
+pub use state::{RandomNumbers, SessionState};

@@ -8,7 +8,7 @@ use super::{
     Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, Rollback, Saved, SessionBackend,
     SessionCall, SessionFailure, SessionInfo, TooMany, recovery::restore,
 };
-use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Language, Outcome, Refusal, WORKSPACE, files::Snapshot};
+use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
 /// A session: an interpreter that is kept between executions, and the states that it can be set back to.
 ///
@@ -45,57 +45,6 @@ pub enum RandomNumbers {
     Same,
     /// Its own: seeded entropy is another, and the interpreter's generators are seeded from it.
     Fork,
-}
-
-/// What can be told of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SessionReport {
-    /// How many executions its state has behind it.
-    pub executions: u64,
-    /// Its linear memory, in bytes; as it last was, where the guest is lost.
-    pub memory_bytes: u64,
-    /// What of it differed from the image at the last checkpoint, in bytes.
-    pub private_bytes: u64,
-    /// What counts under `limits.session_total_bytes`.
-    pub held_bytes: u64,
-    /// How many states it can be set back to.
-    pub checkpoints: usize,
-    /// How many checkpoints that were due were not made, for want of room.
-    pub checkpoints_skipped: u64,
-    /// How often it was rolled back.
-    pub rollbacks: u64,
-    /// Why it has ended, if it has.
-    pub ended: Option<String>,
-}
-
-impl SessionReport {
-    /// The same, of the session with this id in this runtime.
-    #[must_use]
-    pub fn into_info(self, id: &str, language: Language, runtime_name: &str) -> SessionInfo {
-        let Self {
-            executions,
-            memory_bytes,
-            private_bytes,
-            held_bytes,
-            checkpoints,
-            checkpoints_skipped,
-            rollbacks,
-            ended,
-        } = self;
-        SessionInfo {
-            id: id.to_owned(),
-            language,
-            runtime_name: runtime_name.to_owned(),
-            executions,
-            memory_bytes,
-            private_bytes,
-            held_bytes,
-            checkpoints,
-            checkpoints_skipped,
-            rollbacks,
-            ended,
-        }
-    }
 }
 
 impl<B: SessionBackend> SessionState<B> {
@@ -299,20 +248,20 @@ impl<B: SessionBackend> SessionState<B> {
         closed
     }
 
-    /// Says what can be told of it.
-    pub fn report(&mut self, report: &mut SessionReport) {
-        report.executions = self.executions;
-        report.rollbacks = self.rollbacks;
-        report.checkpoints = self.history.count();
-        report.checkpoints_skipped = self.checkpoints_skipped;
-        report.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
-        report.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
+    /// Brings what was told of it up to date. Where its guest is lost, its memory stays what it was.
+    pub fn update(&mut self, info: &mut SessionInfo) {
+        info.executions = self.executions;
+        info.rollbacks = self.rollbacks;
+        info.checkpoints = self.history.count();
+        info.checkpoints_skipped = self.checkpoints_skipped;
+        info.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
+        info.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
         match &mut self.phase {
-            Phase::Active(guest) => report.memory_bytes = guest.machine.memory_bytes(),
+            Phase::Active(guest) => info.memory_bytes = guest.machine.memory_bytes(),
             Phase::Unwound(_) => {}
             Phase::Ended(reason) => {
-                report.memory_bytes = 0;
-                report.ended = Some(reason.clone());
+                info.memory_bytes = 0;
+                info.ended = Some(reason.clone());
             }
         }
     }

@@ -82,7 +82,7 @@ impl Drop for Held<'_> {
         let (backend, guest) = self.state.parts();
         backend.give_files(guest.as_deref());
         let mut status = self.shared.status();
-        self.state.report(&mut status.report);
+        self.state.update(&mut status.info);
         status.idle_since = Some(Instant::now());
     }
 }
@@ -204,9 +204,9 @@ impl Session {
         workspace: Option<SharedWorkspace>,
         mut state: SessionState<EngineBackend>,
     ) -> Self {
-        let mut status = Status::default();
-        state.report(&mut status.report);
-        let (state, status) = (Mutex::new(state), Mutex::new(status));
+        let mut info = SessionInfo::new(&id, sandbox.language(), sandbox.runtime_name());
+        state.update(&mut info);
+        let (state, status) = (Mutex::new(state), Mutex::new(Status::new(info)));
         Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, state, status }))
     }
 
@@ -367,8 +367,7 @@ impl Session {
     /// What the session is and holds. It does not wait for one that is executing: this is what stood before.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
-        let (id, sandbox) = (&self.0.id, &self.0.sandbox);
-        self.0.status().report.clone().into_info(id, sandbox.language(), sandbox.runtime_name())
+        self.0.status().info.clone()
     }
 
     /// For how long nothing has been asked of it; none while it is busy.
@@ -380,7 +379,7 @@ impl Session {
     /// Why the session has ended, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
-        self.0.status().report.ended.clone()
+        self.0.status().info.ended.clone()
     }
 
     /// Ends the session, for every handle: the interpreter's exit handlers run, within the limits of one execution, and what they

@@ -2,22 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use glovebox_core::session::SessionReport;
+use crate::SessionInfo;
 
 /// What a handle can tell without waiting for its turn.
 #[derive(Debug)]
 pub(super) struct Status {
-    pub(super) report: SessionReport,
+    pub(super) info: SessionInfo,
     pub(super) idle_since: Option<Instant>,
 }
 
-impl Default for Status {
-    fn default() -> Self {
-        Self { report: SessionReport::default(), idle_since: Some(Instant::now()) }
-    }
-}
-
 impl Status {
+    pub(super) fn new(info: SessionInfo) -> Self {
+        Self { info, idle_since: Some(Instant::now()) }
+    }
+
     pub(super) fn idle_for(&self) -> Option<Duration> {
         self.idle_since.map(|since| since.elapsed())
     }
