@@ -33,15 +33,15 @@ pub enum IfBusy {
 /// # let _ = request;
 /// ```
 pub struct Request<'a> {
-    pub(crate) source: &'a str,
-    pub(crate) name: &'a str,
+    pub(crate) source: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
     pub(crate) kind: SourceKind,
-    pub(crate) stdin: &'a [u8],
+    pub(crate) stdin: Cow<'a, [u8]>,
     pub(crate) stdin_source: Option<StdinSource>,
     /// JSON text.
     pub(crate) context: Option<Cow<'a, str>>,
-    pub(crate) session_id: Option<&'a str>,
-    pub(crate) cancel: Option<&'a CancelToken>,
+    pub(crate) session_id: Option<Cow<'a, str>>,
+    pub(crate) cancel: Option<CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
@@ -55,10 +55,10 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn new(source: &'a str) -> Self {
         Self {
-            source,
-            name: SANDBOX_NAME,
+            source: source.into(),
+            name: SANDBOX_NAME.into(),
             kind: SourceKind::Detect,
-            stdin: &[],
+            stdin: Cow::default(),
             stdin_source: None,
             context: None,
             session_id: None,
@@ -71,6 +71,25 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The same, for another thread to keep.
+    pub(crate) fn into_owned(self) -> Request<'static> {
+        Request {
+            source: self.source.into_owned().into(),
+            name: self.name.into_owned().into(),
+            stdin: self.stdin.into_owned().into(),
+            context: self.context.map(|json| json.into_owned().into()),
+            session_id: self.session_id.map(|id| id.into_owned().into()),
+            kind: self.kind,
+            stdin_source: self.stdin_source,
+            cancel: self.cancel,
+            cancel_after: self.cancel_after,
+            on_output: self.on_output,
+            if_busy: self.if_busy,
+            pending: self.pending,
+            budget: self.budget,
+        }
+    }
+
     /// Takes the fuel from a budget, which may have less left than `limits.fuel`.
     pub(crate) fn budget(mut self, budget: &Budget) -> Self {
         self.budget = budget.clone();
@@ -80,7 +99,7 @@ impl<'a> Request<'a> {
     /// The file name that tracebacks show.
     #[must_use]
     pub fn name(mut self, name: &'a str) -> Self {
-        self.name = name;
+        self.name = name.into();
         self
     }
 
@@ -94,7 +113,7 @@ impl<'a> Request<'a> {
     /// What the script reads from standard input. Default: nothing.
     #[must_use]
     pub fn stdin(mut self, bytes: &'a [u8]) -> Self {
-        self.stdin = bytes;
+        self.stdin = bytes.into();
         self
     }
 
@@ -124,14 +143,14 @@ impl<'a> Request<'a> {
     /// A session id for the result and the log events of an execution outside a [`Session`](crate::Session).
     #[must_use]
     pub fn session_id(mut self, id: &'a str) -> Self {
-        self.session_id = Some(id);
+        self.session_id = Some(id.into());
         self
     }
 
     /// Lets another thread stop the execution.
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
-        self.cancel = Some(token);
+        self.cancel = Some(token.clone());
         self
     }
 

@@ -36,15 +36,15 @@ pub(crate) const SCRIPT_MOUNT: &str = "/script";
 /// A request that fits its limits, with what the policy adds to it.
 pub(crate) struct PreparedRequest<'a> {
     /// As it was written, which is what advice quotes.
-    pub(crate) source: &'a str,
-    pub(crate) name: &'a str,
+    pub(crate) source: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
     pub(crate) kind: SourceKind,
-    pub(crate) stdin: &'a [u8],
+    pub(crate) stdin: Cow<'a, [u8]>,
     stdin_source: Option<StdinSource>,
     has_stdin: bool,
     /// JSON text.
     pub(crate) context: Option<String>,
-    session_id: Option<&'a str>,
+    session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: CancelToken,
     pub(crate) budget: Budget,
     /// When it is cancelled by itself.
@@ -87,12 +87,12 @@ impl<'a> PreparedRequest<'a> {
             source: request.source,
             name: request.name,
             kind: request.kind,
-            stdin: request.stdin,
             has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
+            stdin: request.stdin,
             stdin_source: request.stdin_source,
             context: request.context.map(Cow::into_owned),
             session_id: request.session_id,
-            cancel: request.cancel.cloned().unwrap_or_default(),
+            cancel: request.cancel.unwrap_or_default(),
             budget: request.budget,
             // What is too far away to be told is as good as never.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
@@ -170,7 +170,7 @@ impl<'a> PreparedRequest<'a> {
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
             limits,
-            self.session_id.map(str::to_owned),
+            self.session_id.as_deref().map(str::to_owned),
             *ctx.watch(),
             self.cancel.clone(),
             self.pending.clone(),
@@ -190,7 +190,7 @@ impl<'a> PreparedRequest<'a> {
         let policy = &inner.policy;
         Script {
             source: self.translated_source(),
-            name: self.name,
+            name: &self.name,
             kind: self.kind,
             args: &policy.args,
             env: &inner.env,
@@ -239,7 +239,7 @@ impl<'a> PreparedRequest<'a> {
     pub(crate) fn translated_source(&self) -> &str {
         match &self.translation {
             Some(Translation { source: Ok(source), .. }) => source,
-            _ => self.source,
+            _ => &self.source,
         }
     }
 
@@ -281,7 +281,7 @@ impl<'a> PreparedRequest<'a> {
     ) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
-        events::start(runtime, self.session_id, limits);
+        events::start(runtime, self.session_id.as_deref(), limits);
         let rejected = self.rejected(guest);
         // As the interpreter prints what it does not understand.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
@@ -297,7 +297,7 @@ impl<'a> PreparedRequest<'a> {
         };
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
-        events::security(self.session_id, &ran, &wasi.take_events());
+        events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
         let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
         if self.persisted_bytes(last).is_some() {
             hide_state_file(&mut changes, runtime.language);
@@ -347,7 +347,7 @@ impl<'a> PreparedRequest<'a> {
             files_modified: Vec::new(),
             files_deleted: Vec::new(),
             workspace_path: inner.workspace.path.clone(),
-            session_id: self.session_id.map(str::to_owned),
+            session_id: self.session_id.as_deref().map(str::to_owned),
             rolled_back_to: None,
             guidance,
             metadata: Metadata {
@@ -367,7 +367,7 @@ impl<'a> PreparedRequest<'a> {
         let inner = &self.sandbox.0;
         guidance(&Facts {
             language: inner.runtime.language,
-            source: self.source,
+            source: &self.source,
             outcome,
             limits: &inner.policy.limits,
             fuel_consumed,

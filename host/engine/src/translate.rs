@@ -25,21 +25,21 @@ pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<
 
 fn typescript_kind(request: &PreparedRequest<'_>) -> Option<SourceKind> {
     let is_javascript = request.sandbox.language() == Language::JavaScript;
-    typescript::kind_of(request.name, request.kind).filter(|_| is_javascript)
+    typescript::kind_of(&request.name, request.kind).filter(|_| is_javascript)
 }
 
 fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation, ExecuteError> {
     let inner = &*request.sandbox.0;
     let stripper = inner.engine.0.stripper().map_err(|source| ExecuteError::TypeScript {
-        name: clipped(request.name).to_owned(),
+        name: clipped(&request.name).to_owned(),
         source: Box::new(source),
     })?;
     let limits = &inner.policy.limits;
     let ctx = request.ctx();
     let begun = *ctx.watch();
     let strip = Strip {
-        source: request.source,
-        name: request.name,
+        source: &request.source,
+        name: &request.name,
         kind,
         fuel: request.budget.within(limits.fuel),
         memory_bytes: limits.memory_bytes,
@@ -50,7 +50,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
         inner.engine.0.on_stack(|| stripper.strip(strip))?.map_err(|reason| ExecuteError::Instantiate { reason })?;
     let source = match stripped {
         Stripped::Plain(plain) => Ok(plain),
-        Stripped::Wrong(wrong) => Err(wrong_script(&wrong, request.name, fuel)),
+        Stripped::Wrong(wrong) => Err(wrong_script(&wrong, &request.name, fuel)),
         Stripped::Stopped(outcome) => Err(stopped(outcome, fuel)),
     };
     Ok(Translation { source, kind, fuel, begun })

@@ -38,7 +38,7 @@ impl SessionGuard {
     /// Runs a request in the session, as [`Session::run`] does, and writes the session to the store where the policy says so.
     /// What happened in an execution that could not be saved is in the error.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
-        let awake = self.wake(request.cancel)?;
+        let awake = self.wake(request.cancel.as_ref())?;
         let executed = awake.run(request);
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if !has_run || self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {

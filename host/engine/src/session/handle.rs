@@ -1,7 +1,7 @@
 //! A session's handle.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -93,7 +93,7 @@ impl Held<'_> {
         if let Some(json) = &request.context {
             self.state.set_variable(CONTEXT, json)?;
         }
-        let stdin = request.stdin;
+        let stdin = mem::take(&mut request.stdin);
         let execute = |SessionCall { backend, guest, history }: SessionCall<'_, EngineBackend>| {
             guest.ctx_mut().renew(request.start());
             let (roots, own) = backend.roots_and_commits();
@@ -109,7 +109,7 @@ impl Held<'_> {
             Ok((executed, after))
         };
         let (mut executed, rollback) =
-            self.state.run(stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
+            self.state.run(&stdin, execute, |executed: &Executed| &executed.execution.outcome)?;
         executed.execution.rolled_back_to = rollback;
         executed.into_result()
     }

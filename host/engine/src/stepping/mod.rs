@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `started` | [`Started`]: the execution on its thread, and what its caller asks of it |
 //! | `step` | what the two say to each other |
-//! | `owned` | a request that its thread can keep |
 //! | `transcript` | what the script has written so far |
 
-mod owned;
 mod started;
 mod step;
 mod transcript;

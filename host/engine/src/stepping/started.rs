@@ -13,7 +13,6 @@ use glovebox_core::check_json;
 
 use super::{
     AdvanceError, Step, ToolAnswer, ToolRequest,
-    owned::Owned,
     transcript::{self, Transcript},
 };
 use crate::{
@@ -93,10 +92,11 @@ impl Started {
     pub(crate) fn begin(
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
-        work: impl FnOnce(Request<'_>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
+        work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
-        let request = Owned::new(request);
-        let cancel = request.cancel().clone();
+        // A child, so that dropping the handle cancels nothing else.
+        let cancel = request.cancel.as_ref().map_or_else(CancelToken::new, CancelToken::child);
+        let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(Shared::default());
         let (tell, told) = mpsc::channel();
         let there = Arc::clone(&shared);
@@ -162,10 +162,10 @@ impl Shared {
     /// What the thread does.
     fn run(
         &self,
-        mut request: Owned,
+        mut request: Request<'static>,
         tell: &mpsc::Sender<Result<(), ExecuteError>>,
         finish: impl FnOnce(&mut Execution),
-        work: impl FnOnce(Request<'_>, &dyn Fn()) -> Result<Execution, ExecuteError>,
+        work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError>,
     ) {
         let has_begun = Cell::new(false);
         let begun = || {
@@ -173,7 +173,7 @@ impl Shared {
             // Whoever asked waits for this, and for nothing before it.
             tell.send(Ok(())).ok();
         };
-        let (transcript, mut listener) = (Arc::clone(&self.transcript), request.take_listener());
+        let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
         let on_output = move |stream, bytes: &[u8]| {
             transcript.add(stream, bytes);
             if let Some(listener) = &mut listener {
@@ -181,7 +181,7 @@ impl Shared {
             }
         };
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
-            let mut asked = request.request().on_output(on_output);
+            let mut asked = request.on_output(on_output);
             asked.pending = Some(Arc::clone(&self.pending));
             // Whatever comes of it, the request is gone afterwards, with its listener.
             let mut worked = work(asked, &begun);
