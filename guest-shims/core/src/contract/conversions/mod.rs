@@ -1,0 +1,30 @@
+//! Conversions between this crate's types and those that a backend generates from `wit/`.
+//!
+//! Each file defines a macro for a part of them, for [`contract_conversions!`](crate::contract_conversions) to expand.
+
+mod cases;
+mod errors;
+mod policy;
+mod request;
+mod results;
+
+/// Implements the conversions between core's types and the generated module `types` at a path, such as
+/// `contract_conversions!(crate::bindings::types)`.
+///
+/// Every backend generates types of its own, and these have the same fields and cases. The implementations are expanded in the
+/// backend's crate, where its types are local.
+#[macro_export]
+macro_rules! contract_conversions {
+    ($($types:tt)::+) => {
+        const _: () = {
+            use $crate::{contract, limits_from_wit, limits_into_wit};
+            use $($types)::+ as types;
+
+            $crate::contract_cases!();
+            $crate::contract_policy!();
+            $crate::contract_request!();
+            $crate::contract_results!();
+            $crate::contract_errors!();
+        };
+    };
+}

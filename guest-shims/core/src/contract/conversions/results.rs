@@ -1,0 +1,171 @@
+//! What is told of executions, files and sessions.
+
+/// What [`contract_conversions!`](crate::contract_conversions) has for results.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_results {
+    () => {
+        impl From<$crate::Outcome> for types::Outcome {
+            fn from(outcome: $crate::Outcome) -> Self {
+                match outcome {
+                    $crate::Outcome::Completed => Self::Completed,
+                    $crate::Outcome::Exited { code } => Self::Exited(code),
+                    $crate::Outcome::Raised(raised) => Self::Raised(raised.into()),
+                    $crate::Outcome::Exhausted { resource, limit, used } => {
+                        Self::Exhausted(types::Exhausted { resource: resource.into(), limit, used })
+                    }
+                    $crate::Outcome::Cancelled => Self::Cancelled,
+                    $crate::Outcome::Trapped { trap } => Self::Trapped(trap.into()),
+                }
+            }
+        }
+
+        impl From<$crate::RaisedOutcome> for types::Raised {
+            fn from(raised: $crate::RaisedOutcome) -> Self {
+                let $crate::RaisedOutcome { type_name, message, traceback, line } = raised;
+                Self { type_name, message, traceback, line }
+            }
+        }
+
+        impl From<$crate::Output> for types::Output {
+            fn from(output: $crate::Output) -> Self {
+                let $crate::Output { mut bytes, total_bytes } = output;
+                let kept_bytes = bytes.len() as u64;
+                bytes.truncate(contract::MAX_OUTPUT_BYTES);
+                Self { bytes, kept_bytes, total_bytes }
+            }
+        }
+
+        impl From<$crate::Metadata> for types::Metadata {
+            fn from(metadata: $crate::Metadata) -> Self {
+                let $crate::Metadata {
+                    runtime,
+                    runtime_name,
+                    version,
+                    prepared,
+                    image_sha256,
+                    // The contract has them in `output.total-bytes`.
+                    stdout_total_bytes: _,
+                    stderr_total_bytes: _,
+                } = metadata;
+                Self { runtime: runtime.into(), runtime_name, version, prepared, image_sha256 }
+            }
+        }
+
+        impl From<$crate::GuestValue> for types::GuestValue {
+            fn from($crate::GuestValue { repr, json }: $crate::GuestValue) -> Self {
+                Self { repr, json }
+            }
+        }
+
+        impl From<$crate::tools::ToolRecord> for types::ToolRecord {
+            fn from(record: $crate::tools::ToolRecord) -> Self {
+                let $crate::tools::ToolRecord { name, arguments, outcome, started, duration } = record;
+                let outcome = match outcome {
+                    $crate::tools::ToolOutcome::Returned(result) => types::ToolOutcome::Returned(result),
+                    $crate::tools::ToolOutcome::Failed { kind, message } => {
+                        types::ToolOutcome::Failed(types::ToolFailure { kind: kind.into(), message })
+                    }
+                    $crate::tools::ToolOutcome::Unfinished => types::ToolOutcome::Unfinished,
+                };
+                let (started_ns, duration_ns) = (contract::nanoseconds(started), contract::nanoseconds(duration));
+                Self { name, arguments, outcome, started_ns, duration_ns }
+            }
+        }
+
+        impl From<types::CallFailure> for $crate::tools::ToolError {
+            fn from(failure: types::CallFailure) -> Self {
+                let types::CallFailure { kind, message } = failure;
+                Self::of(kind.into(), message)
+            }
+        }
+
+        impl From<$crate::session::Rollback> for types::Rollback {
+            fn from(rollback: $crate::session::Rollback) -> Self {
+                let $crate::session::Rollback { checkpoint, executions_lost } = rollback;
+                Self { checkpoint: checkpoint.0, executions_lost }
+            }
+        }
+
+        impl From<$crate::guidance::Guidance> for types::Guidance {
+            fn from(guidance: $crate::guidance::Guidance) -> Self {
+                let $crate::guidance::Guidance { fuel, advice } = guidance;
+                Self { fuel: fuel.into(), advice: advice.into_iter().map(Into::into).collect() }
+            }
+        }
+
+        impl From<$crate::guidance::FuelAnalysis> for types::FuelAnalysis {
+            fn from(fuel: $crate::guidance::FuelAnalysis) -> Self {
+                let $crate::guidance::FuelAnalysis {
+                    used,
+                    limit,
+                    utilization_percent,
+                    status,
+                    suggested_limit,
+                    likely_causes,
+                } = fuel;
+                Self { used, limit, utilization_percent, status: status.into(), suggested_limit, likely_causes }
+            }
+        }
+
+        impl From<$crate::guidance::Advice> for types::Advice {
+            fn from(advice: $crate::guidance::Advice) -> Self {
+                let $crate::guidance::Advice { kind, summary, steps, correction } = advice;
+                let correction =
+                    correction.map(|$crate::guidance::Correction { line, text }| types::Correction { line, text });
+                Self { kind: kind.into(), summary, steps, correction }
+            }
+        }
+
+        impl From<contract::Diagnostic> for types::Diagnostic {
+            fn from(contract::Diagnostic { line, column, message }: contract::Diagnostic) -> Self {
+                Self { line, column, message }
+            }
+        }
+
+        impl From<$crate::files::FileEntry> for types::FileEntry {
+            fn from(entry: $crate::files::FileEntry) -> Self {
+                let $crate::files::FileEntry { path, kind, size_bytes, modified_ns } = entry;
+                Self { path, kind: kind.into(), size_bytes, modified_ns }
+            }
+        }
+
+        impl From<$crate::session::CheckpointInfo> for types::CheckpointInfo {
+            fn from(info: $crate::session::CheckpointInfo) -> Self {
+                let $crate::session::CheckpointInfo { id, automatic, executions, private_bytes } = info;
+                Self { id: id.0, automatic, executions, private_bytes }
+            }
+        }
+
+        impl From<$crate::session::SessionInfo> for types::SessionInfo {
+            fn from(info: $crate::session::SessionInfo) -> Self {
+                let $crate::session::SessionInfo {
+                    id,
+                    language,
+                    runtime_name,
+                    executions,
+                    memory_bytes,
+                    private_bytes,
+                    held_bytes,
+                    checkpoints,
+                    checkpoints_skipped,
+                    rollbacks,
+                    ended,
+                } = info;
+                Self {
+                    id,
+                    language: language.into(),
+                    runtime_name,
+                    executions,
+                    memory_bytes,
+                    private_bytes,
+                    held_bytes,
+                    checkpoints: u32::try_from(checkpoints).unwrap_or(u32::MAX),
+                    checkpoints_skipped,
+                    rollbacks,
+                    ended,
+                }
+            }
+        }
+    };
+}
