@@ -1,6 +1,6 @@
-use serde_json::json;
+use serde_json::{Map, json};
 
-use super::*;
+use super::{check::MAX_STEPS, *};
 
 fn compiled(schema: &Value) -> Result<Validator, String> {
     Validator::of(schema, 64 << 10, MAX_PROVIDER_LEVELS)
