@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::command::{CommandError, Download};
-use crate::own_packages::read_wheel;
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
+use crate::wheel_files::read_wheel;
 use crate::{CacheError, Digest, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source};
 
 /// Enough for the largest pinned wheel on a slow line.

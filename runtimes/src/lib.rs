@@ -56,7 +56,7 @@ pub use fetch::{FetchFailure, Fetcher, Unavailable};
 pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
 pub use own_packages::{
     MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
-    normal as normal_package_name, read_wheel,
+    normal as normal_package_name,
 };
 pub use packages::{PackageEntry, PackageError, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
@@ -65,4 +65,4 @@ pub use recipe::{Callback, DriverKind, ExportList, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};
 pub use tool::{ToolEntry, ToolSource, ToolUnavailable};
-pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, wheel_files};
+pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

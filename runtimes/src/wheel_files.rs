@@ -2,7 +2,8 @@
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeSet;
-use std::io::{Cursor, Read};
+use std::fs::File;
+use std::io::{self, Cursor, Read};
 
 use zip::ZipArchive;
 
@@ -24,6 +25,13 @@ const END_COUNT_AT: usize = 10;
 
 /// The suffixes of compiled files.
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
+
+/// Reads a file that may be a wheel, at most one byte more than the maximum.
+pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
 
 /// How to treat compiled code in a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

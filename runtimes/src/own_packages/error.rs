@@ -1,0 +1,72 @@
+//! Why one of the user's own packages cannot be used.
+
+use glovebox_vfs::{escaped, escaped_text};
+
+use super::limits::{MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES};
+use crate::wheel_files::WheelFault;
+use crate::{CacheError, PackageError};
+
+/// Why one of the user's own packages could not be added, read or removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnPackageError {
+    /// The file's name is not that of a wheel.
+    #[error("`{name}` is not a wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
+    FileName(String),
+    /// The wheel is for a specific platform.
+    #[error(
+        "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
+    )]
+    Platform(String, String),
+    /// The wheel is unusable.
+    #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
+    Wheel {
+        /// The file.
+        file: String,
+        /// The reason.
+        source: WheelFault,
+    },
+    /// The wheel's metadata is missing or not its own.
+    #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
+    Metadata {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// One of its modules has the name of an existing one.
+    #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
+    Clash {
+        /// The package.
+        name: String,
+        /// The module.
+        module: String,
+        /// The owner of the module's name.
+        owner: String,
+    },
+    /// There are too many packages.
+    #[error(
+        "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
+    )]
+    TooMany,
+    /// The packages are too large together.
+    #[error(
+        "packages of your own may take {MAX_OWN_PACKAGES_BYTES} bytes together, unpacked, and with `{name}` they take more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
+        name = escaped(.0)
+    )]
+    TooLarge(String),
+    /// They have too many files together.
+    #[error(
+        "packages of your own may have {MAX_OWN_PACKAGES_FILES} files together, and with `{name}` they have more; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
+        name = escaped(.0)
+    )]
+    TooManyFiles(String),
+    /// The package does not exist, or pip failed.
+    #[error(transparent)]
+    Fetch(#[from] PackageError),
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] CacheError),
+}

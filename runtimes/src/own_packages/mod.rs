@@ -1,0 +1,178 @@
+//! The user's own packages: wheels of pure Python in a directory of the user.
+
+mod error;
+mod limits;
+mod metadata;
+mod standard;
+
+use std::io::Write;
+use std::path::Path;
+
+pub use error::OwnPackageError;
+pub use limits::{MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES};
+pub use metadata::{OwnPackage, normal};
+
+use self::metadata::{describe, is_name};
+use self::standard::is_standard;
+use crate::guard::Guarded;
+use crate::trusted::TrustedDir;
+use crate::wheel_files::{MAX_WHEEL_BYTES, WheelFault, read_wheel};
+use crate::{CacheError, Fetcher, Progress};
+
+/// The packages in a directory.
+#[derive(Debug)]
+pub struct OwnPackages {
+    dir: TrustedDir,
+}
+
+/// The running total of packages.
+#[derive(Debug, Default)]
+struct Total {
+    bytes: u64,
+    files: usize,
+}
+
+impl Total {
+    fn add(&mut self, name: &str, bytes: u64, files: usize) -> Result<(), OwnPackageError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.files = self.files.saturating_add(files);
+        if self.bytes > MAX_OWN_PACKAGES_BYTES {
+            return Err(OwnPackageError::TooLarge(name.to_owned()));
+        }
+        if self.files > MAX_OWN_PACKAGES_FILES {
+            return Err(OwnPackageError::TooManyFiles(name.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl OwnPackages {
+    /// Opens the directory, creating it if it is missing. It must belong to the user and be writable by nobody else.
+    pub fn open(path: &Path) -> Result<Self, CacheError> {
+        Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
+    }
+
+    /// The packages, by file name. Of each wheel only the metadata is unpacked, and one wheel is in memory at a time.
+    pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
+        self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
+    }
+
+    /// All files, by their paths below `site-packages`, sorted.
+    ///
+    /// # Errors
+    /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim: before that
+    /// much is unpacked.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
+        let (mut all, mut total) = (Vec::new(), Total::default());
+        for file in self.file_names()? {
+            let Some(bytes) = self.read(&file)? else { continue };
+            let (package, wheel) = describe(&file, &bytes)?;
+            total.add(&package.name, 0, package.file_count)?;
+            let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
+            let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
+                WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
+                source => OwnPackageError::Wheel { file: file.clone(), source },
+            })?;
+            let bytes = files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
+            total.add(&package.name, bytes, 0)?;
+            all.extend(files);
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// Adds a wheel, replacing another version of the same package. `taken` are the modules of other packages, each
+    /// with its owner.
+    pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
+        let (added, wheel) = describe(file, bytes)?;
+        // Its claim is checked before others rely on it.
+        let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
+        let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
+        let unpacked_bytes = unpacked.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
+        drop(unpacked);
+        if unpacked_bytes != added.unpacked_bytes {
+            let problem = "its list of files has other lengths than its files".to_owned();
+            return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
+        }
+        let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
+        let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
+        if others.len() >= MAX_OWN_PACKAGES {
+            return Err(OwnPackageError::TooMany);
+        }
+        let mut total = Total::default();
+        for other in &others {
+            total.add(&added.name, other.unpacked_bytes, other.file_count)?;
+        }
+        total.add(&added.name, unpacked_bytes, added.file_count)?;
+        for module in &added.imports {
+            let own =
+                others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
+            let given = taken.iter().find(|(name, _)| name == module).map(|(_, owner)| owner.clone());
+            let standard = is_standard(module).then(|| "the standard library".to_owned());
+            if let Some(owner) = standard.or(given).or(own) {
+                return Err(OwnPackageError::Clash { name: added.name, module: module.clone(), owner });
+            }
+        }
+        let mut temp = self.dir.create()?;
+        temp.write_all(bytes).map_err(|e| CacheError::io("write in", self.dir.path(), e))?;
+        temp.persist(file)?;
+        for old in replaced.iter().filter(|old| old.file != file) {
+            self.dir.remove(&old.file)?;
+        }
+        Ok(added)
+    }
+
+    /// Downloads a pure Python wheel with pip: its file name and bytes.
+    pub fn download(
+        &self,
+        name: &str,
+        version: &str,
+        progress: &dyn Progress,
+    ) -> Result<(String, Vec<u8>), OwnPackageError> {
+        for part in [name, version] {
+            if !is_name(part) {
+                return Err(OwnPackageError::FileName(part.to_owned()));
+            }
+        }
+        Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
+    }
+
+    /// Removes a package; `false` if there is none of this name. Reads no wheel, so that an unreadable one can be
+    /// removed.
+    pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
+        let mut any = false;
+        for file in self.wheels()? {
+            if file.split('-').next().is_some_and(|named| normal(named) == normal(name)) {
+                any |= self.dir.remove(&file)?;
+            }
+        }
+        Ok(any)
+    }
+
+    /// The wheels' file names, sorted.
+    fn wheels(&self) -> Result<Vec<String>, CacheError> {
+        let mut names = self.dir.names()?;
+        names.retain(|name| name.ends_with(".whl") && !name.starts_with('.'));
+        Ok(names)
+    }
+
+    /// Like [`wheels`](Self::wheels), but an error if there are too many.
+    fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
+        let names = self.wheels()?;
+        if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
+    }
+
+    /// A wheel's bytes; `None` if it has been removed.
+    fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CacheError> {
+        let Some((wheel, _)) = self.dir.open_file(file)? else { return Ok(None) };
+        read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
+    }
+
+    fn described(&self, file: &str) -> Result<Option<OwnPackage>, OwnPackageError> {
+        let Some(bytes) = self.read(file)? else { return Ok(None) };
+        Ok(Some(describe(file, &bytes)?.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+use std::io::Cursor;
+
+use zip::{ZipWriter, write::SimpleFileOptions};
+
+use super::{metadata::MAX_METADATA_BYTES, *};
+
+fn wheel(name: &str, version: &str, modules: &[&str]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let metadata = format!(
+        "Name: {name}\nVersion: {version}\nLicense: MIT\nRequires-Dist: six\nRequires-Dist: x; extra == \"y\"\n\nText"
+    );
+    let mut put = |path: &str, text: &str| {
+        zip.start_file(path, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    };
+    put(&format!("{name}-{version}.dist-info/METADATA"), &metadata);
+    for module in modules {
+        put(module, "x = 1");
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+fn own() -> (tempfile::TempDir, OwnPackages) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = OwnPackages::open(&dir.path().join("own")).unwrap();
+    (dir, own)
+}
+
+#[test]
+fn a_package_is_added_listed_replaced_and_removed() {
+    let (_dir, own) = own();
+    let added = own.add("my_tool-1.0-py3-none-any.whl", &wheel("my-tool", "1.0", &["my_tool.py"]), &[]).unwrap();
+    assert_eq!(
+        (added.imports.as_slice(), added.requires.as_slice()),
+        (&["my_tool".to_owned()][..], &["six".to_owned()][..])
+    );
+    assert_eq!(added.licence, "MIT");
+    own.add("my_tool-2.0-py3-none-any.whl", &wheel("my-tool", "2.0", &["my_tool.py"]), &[]).unwrap();
+    let listed = own.list().unwrap();
+    assert_eq!(listed.iter().map(|package| package.version.as_str()).collect::<Vec<_>>(), ["2.0"]);
+    assert!(own.files().unwrap().iter().any(|(path, _)| path == "my_tool.py"));
+    assert!(own.remove("My.Tool").unwrap());
+    assert!(!own.remove("my-tool").unwrap());
+    assert!(own.list().unwrap().is_empty());
+}
+
+#[test]
+fn a_file_name_says_what_the_wheel_is_for() {
+    let (_dir, own) = own();
+    let bytes = wheel("a", "1", &["a.py"]);
+    for name in [
+        "a.whl",
+        "a-1.whl",
+        "a-1-py3-none-any.zip",
+        "a-1-py2-none-any.whl",
+        "../a-1-py3-none-any.whl",
+        "-a-1-py3-none-any.whl",
+        "",
+    ] {
+        assert!(matches!(own.add(name, &bytes, &[]), Err(OwnPackageError::FileName(_))), "{name}");
+    }
+    for tags in ["cp312-cp312-manylinux2014_x86_64", "py3-none-linux_x86_64"] {
+        let error = own.add(&format!("a-1-{tags}.whl"), &bytes, &[]).unwrap_err();
+        assert!(matches!(error, OwnPackageError::Platform(..)), "{error}");
+    }
+    assert!(own.add("a-1-1-py2.py3-none-any.whl", &bytes, &[]).is_ok(), "with a build number");
+}
+
+#[test]
+fn metadata_is_the_wheels_own() {
+    let (_dir, own) = own();
+    for bytes in [wheel("b", "1", &["a.py"]), wheel("a", "2", &["a.py"]), wheel("a", "1", &["a.txt"])] {
+        let error = own.add("a-1-py3-none-any.whl", &bytes, &[]).unwrap_err();
+        assert!(matches!(error, OwnPackageError::Metadata { .. }), "{error}");
+    }
+    let error = own.add("a-1-py3-none-any.whl", b"no archive", &[]).unwrap_err();
+    assert!(matches!(error, OwnPackageError::Wheel { .. }), "{error}");
+}
+
+#[test]
+fn no_module_is_there_twice() {
+    let (_dir, own) = own();
+    own.add("b-1-py3-none-any.whl", &wheel("b", "1", &["shared.py"]), &[]).unwrap();
+    let taken = [("six".to_owned(), "the bundled `six`".to_owned())];
+    for (module, owner) in [
+        ("json.py", "the standard library"),
+        ("os/x.py", "the standard library"),
+        ("_private.py", "the standard library"),
+        ("six.py", "the bundled `six`"),
+        ("shared/x.py", "`b`"),
+    ] {
+        let error = own.add("a-1-py3-none-any.whl", &wheel("a", "1", &[module]), &taken).unwrap_err().to_string();
+        assert!(error.contains(owner), "{error}");
+    }
+    assert_eq!(own.list().unwrap().len(), 1);
+}
+
+#[test]
+fn the_number_of_packages_is_bounded() {
+    let (_dir, own) = own();
+    let add = |number: usize| {
+        let name = format!("p{number}");
+        own.add(&format!("{name}-1-py3-none-any.whl"), &wheel(&name, "1", &[&format!("{name}.py")]), &[])
+    };
+    for number in 0..MAX_OWN_PACKAGES {
+        add(number).unwrap();
+    }
+    assert!(matches!(add(MAX_OWN_PACKAGES), Err(OwnPackageError::TooMany)));
+    add(0).unwrap();
+}
+
+/// A wheel with a module of this many zero bytes, and this many empty modules beside it.
+fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let mut put = |path: &str, content: &[u8]| {
+        zip.start_file(path, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content).unwrap();
+    };
+    let metadata = format!("Name: {name}\nVersion: 1\n");
+    put(&format!("{name}-1.dist-info/METADATA"), metadata.as_bytes());
+    put(&format!("{name}/__init__.py"), &vec![b'\n'; bytes.saturating_sub(metadata.len())]);
+    for number in 0..modules {
+        put(&format!("{name}/m{number}.py"), b"");
+    }
+    (format!("{name}-1-py3-none-any.whl"), zip.finish().unwrap().into_inner())
+}
+
+fn put(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) -> Result<OwnPackage, OwnPackageError> {
+    own.add(file, bytes, &[])
+}
+
+/// Puts a wheel into the directory without the checks.
+fn put_unchecked(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
+    std::fs::write(own.dir.path_of(file), bytes).unwrap();
+}
+
+#[test]
+fn what_all_take_unpacked_is_bounded() {
+    let (_dir, own) = own();
+    let each = usize::try_from(MAX_OWN_PACKAGES_BYTES / 4).unwrap();
+    for name in ["a", "b", "c"] {
+        put(&own, &large(name, each, 0)).unwrap();
+    }
+    put(&own, &large("d", each - 1, 0)).unwrap();
+    assert_eq!(
+        own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
+        MAX_OWN_PACKAGES_BYTES - 1
+    );
+    // Replacing its own other version, up to the last byte.
+    put(&own, &large("d", each, 0)).unwrap();
+    let over = large("e", 40, 0);
+    let error = put(&own, &over).unwrap_err();
+    assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
+    assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
+    assert_eq!(own.files().unwrap().len(), 8);
+    // Also if somebody put it there by hand: it is listed, not imported, and can be removed.
+    put_unchecked(&own, &over);
+    assert_eq!(own.list().unwrap().len(), 5);
+    assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
+    assert!(own.remove("e").unwrap());
+    own.files().unwrap();
+}
+
+#[test]
+fn how_many_files_all_have_is_bounded() {
+    let (_dir, own) = own();
+    let each = MAX_OWN_PACKAGES_FILES / 4;
+    for name in ["a", "b", "c"] {
+        put(&own, &large(name, 1, each - 2)).unwrap();
+    }
+    put(&own, &large("d", 1, each - 3)).unwrap();
+    put(&own, &large("d", 1, each - 2)).unwrap();
+    assert_eq!(own.files().unwrap().len(), MAX_OWN_PACKAGES_FILES);
+    let error = put(&own, &large("e", 1, 0)).unwrap_err();
+    assert!(matches!(&error, OwnPackageError::TooManyFiles(name) if name == "e"), "{error}");
+    put_unchecked(&own, &large("e", 1, 0));
+    assert!(matches!(own.files(), Err(OwnPackageError::TooManyFiles(_))));
+}
+
+#[test]
+fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
+    let (_dir, own) = own();
+    let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
+    for name in ["a", "b", "c", "d", "e"] {
+        let (file, mut bytes) = large(name, each, 0);
+        // The lengths in the central directory and in the local header of the large module.
+        let length = u32::try_from(each - "Name: a\nVersion: 1\n".len()).unwrap().to_le_bytes();
+        for at in 0..bytes.len() - 4 {
+            if bytes[at..at + 4] == length {
+                bytes[at..at + 4].copy_from_slice(&1u32.to_le_bytes());
+            }
+        }
+        put_unchecked(&own, &(file, bytes));
+    }
+    assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
+    // The archive reader may detect it; what matters is that it is refused.
+    assert!(own.files().is_err());
+}
+
+#[test]
+fn a_list_unpacks_metadata_alone_and_no_more_of_it_than_a_megabyte() {
+    let (_dir, own) = own();
+    let (file, mut bytes) = large("a", 1_000_000, 0);
+    // Damaged bytes of a module do not affect the list.
+    let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
+    bytes[begin..begin + 20].fill(0xff);
+    put_unchecked(&own, &(file, bytes));
+    assert_eq!(own.list().unwrap()[0].unpacked_bytes, 1_000_000);
+    assert!(own.files().is_err());
+    assert!(own.remove("a").unwrap());
+    let metadata = |bytes: u64| {
+        let text = format!("Name: b\nVersion: 1\n\n{}", "x".repeat(usize::try_from(bytes).unwrap() - 20));
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (path, text) in [("b-1.dist-info/METADATA", text.as_str()), ("b.py", "")] {
+            zip.start_file(path, SimpleFileOptions::default()).unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+        }
+        own.add("b-1-py3-none-any.whl", &zip.finish().unwrap().into_inner(), &[])
+    };
+    metadata(MAX_METADATA_BYTES - 1).unwrap();
+    metadata(MAX_METADATA_BYTES).unwrap();
+    assert!(matches!(metadata(MAX_METADATA_BYTES + 1), Err(OwnPackageError::Metadata { .. })));
+}
