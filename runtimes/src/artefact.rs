@@ -88,12 +88,31 @@ pub struct ImageRecord {
     /// Its mutable globals, whose values belong to every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
+    /// What each of them holds in the image, as its bits, by the name it is exported under.
+    #[serde(default)]
+    pub values: BTreeMap<String, u64>,
     /// Whether its code changes only its memory and globals, so that resetting these resets the instance.
     #[serde(default)]
     pub restorable: bool,
     /// Other facts, such as the fuel that booting took.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
+}
+
+impl ImageRecord {
+    /// The record of code that nothing was booted from.
+    pub fn of_code(sha256: Digest) -> Self {
+        Self {
+            sha256,
+            prepared: false,
+            memory_bytes: 0,
+            anchors: BTreeMap::new(),
+            globals: Vec::new(),
+            values: BTreeMap::new(),
+            restorable: false,
+            notes: BTreeMap::new(),
+        }
+    }
 }
 
 /// A new image.

@@ -29,7 +29,9 @@ pub enum CacheKind {
     Binaries,
     /// Fetched wheels of the bundled packages.
     Packages,
-    /// Prepared images, compiled.
+    /// Compiled code of runtimes, which all images of a runtime share.
+    Code,
+    /// Prepared images: the memory of a booted runtime.
     Images,
     /// Prepared modules, as WebAssembly.
     Modules,
@@ -39,16 +41,18 @@ pub enum CacheKind {
 
 impl CacheKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Binaries, Self::Packages, Self::Images, Self::Modules, Self::Components];
+    pub const ALL: [Self; 6] =
+        [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
 
     /// Those that can be rebuilt without the network, which [`Runtimes::evict`] may remove.
-    pub const EVICTABLE: [Self; 3] = [Self::Images, Self::Modules, Self::Components];
+    pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
 
     /// The directory in the cache.
     pub(crate) fn directory(self) -> &'static str {
         match self {
             Self::Binaries => "binaries",
             Self::Packages => "packages",
+            Self::Code => "code",
             Self::Images => "prepared",
             Self::Modules => "modules",
             Self::Components => "components",

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The version of the record's format. A record of another version is ignored: the image is prepared again.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The suffix of a record's name; before it is the key, which is also the name of the lock.
 pub(crate) const RECORD_SUFFIX: &str = ".json";

@@ -153,6 +153,11 @@ impl Runtimes {
         self.compiled(CacheKind::Images)
     }
 
+    /// The compiled code of runtimes in the same cache.
+    pub fn code(&self) -> PreparedStore<'_> {
+        self.compiled(CacheKind::Code)
+    }
+
     /// Prepared modules in the same cache, as WebAssembly: stored on request.
     pub fn modules(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Modules)

@@ -11,7 +11,7 @@ use crate::{Engine, RuntimeError, Timestamp, engine::Inner};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheLimits {
-    /// What prepared images and prepared modules may take together, in bytes. Default 2 GiB. An image of Python takes about 60 MB.
+    /// What compiled runtimes, prepared images and prepared modules may take together, in bytes. Default 2 GiB.
     pub image_bytes: u64,
     /// What compiled components may take together, in bytes. Default 2 GiB.
     pub component_bytes: u64,
@@ -28,7 +28,10 @@ impl Default for CacheLimits {
 impl CacheLimits {
     /// The kinds that share a limit, and the limit.
     fn shared(&self) -> [(&'static [CacheKind], u64); 2] {
-        [(&[CacheKind::Images, CacheKind::Modules], self.image_bytes), (&[CacheKind::Components], self.component_bytes)]
+        [
+            (&[CacheKind::Code, CacheKind::Images, CacheKind::Modules], self.image_bytes),
+            (&[CacheKind::Components], self.component_bytes),
+        ]
     }
 }
 

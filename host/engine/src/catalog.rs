@@ -167,9 +167,7 @@ impl Engine {
         if self.0.runtimes.present(entry)? {
             self.0.runtimes.verify(entry)?;
         }
-        if self.0.is_prepared(entry)? {
-            self.0.runtimes.prepared().verify(&self.0.artefact(entry)?)?;
-        }
+        self.0.verify_prepared(entry)?;
         Ok(())
     }
 
@@ -182,8 +180,10 @@ impl Engine {
             return Ok(freed + if was_there { tool.size_bytes } else { 0 });
         }
         let entry = self.0.runtimes.manifest().find(name)?;
-        let (prepared, modules) = (self.0.runtimes.prepared(), self.0.runtimes.modules());
-        let mut freed = prepared.remove(&entry.sha256)?.saturating_add(modules.remove(&entry.sha256)?);
+        let runtimes = &self.0.runtimes;
+        let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code()];
+        let removed = stores.iter().map(|store| store.remove(&entry.sha256));
+        let mut freed = removed.sum::<Result<u64, _>>()?;
         if self.0.runtimes.remove(entry)? {
             freed += entry.size_bytes;
         }
@@ -194,7 +194,7 @@ impl Engine {
     /// bytes that freed. Running sandboxes and applications are not disturbed.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
         let runtimes = &self.0.runtimes;
-        let stores = [runtimes.prepared(), runtimes.modules(), runtimes.components()];
+        let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code(), runtimes.components()];
         stores.iter().try_fold(0u64, |freed, store| Ok(freed.saturating_add(store.clear()?)))
     }
 }

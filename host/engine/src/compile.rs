@@ -1,7 +1,6 @@
 //! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
 
 use std::{
-    collections::BTreeMap,
     env::consts,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -123,16 +122,7 @@ fn key(wasmtime: &wasmtime::Engine, wasm: &[u8]) -> ArtefactKey {
 }
 
 fn artefact(wasm: &[u8], aot: Vec<u8>) -> NewArtefact {
-    let record = ImageRecord {
-        sha256: Digest::of(wasm),
-        prepared: false,
-        memory_bytes: 0,
-        anchors: BTreeMap::new(),
-        globals: Vec::new(),
-        restorable: false,
-        notes: BTreeMap::new(),
-    };
-    NewArtefact { aot, record }
+    NewArtefact { aot, record: ImageRecord::of_code(Digest::of(wasm)) }
 }
 
 fn words(error: wasmtime::Error) -> CompileError {

@@ -130,7 +130,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
         let mut pooling = PoolingAllocationConfig::new();
         let places = pool.instance_count.saturating_add(MAX_IMAGES);
         pooling
-            .total_core_instances(places)
+            // A guest's code is one, and its memory another.
+            .total_core_instances(places.saturating_mul(2))
             .total_memories(places)
             .total_tables(places)
             .max_memory_size(usize::try_from(Limits::MAX_MEMORY_BYTES).unwrap_or(usize::MAX))

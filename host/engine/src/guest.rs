@@ -1,9 +1,8 @@
 //! Making guests: instances of a runtime with their state. How they are called is `glovebox-core`'s.
 
 use glovebox_core::{GuestHost, MemoryLimit};
-use glovebox_runtimes::rewrite::MutableGlobal;
 use glovebox_wasi::Wasi;
-use wasmtime::{Instance, InstancePre, Linker, Module, PoolConcurrencyLimitError, Store, UpdateDeadline};
+use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use crate::{
     ExecuteError, Limits, TrapKind,
@@ -11,27 +10,27 @@ use crate::{
     machine::GuestMachine,
     platform::ExecutionCtx,
     runtime::{Image, Runtime},
-    session::Pristine,
     state::State,
+    template::Template,
     trap::{Ended, Unwound, classify},
 };
 
 /// Fuel while nothing is on the script's bill: instantiating, waking up.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Makes a guest's instance. This and [`pristine`] are the only places where a store is built.
+/// Makes a guest's instance. This is the only place where a store for one is built.
 pub(crate) fn instantiate(
     inner: &Inner,
-    pre: &InstancePre<State>,
+    template: &Template,
     wasi: Box<Wasi>,
     memory: MemoryLimit,
     ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
-    let (store, instance) = match instantiate_once(inner, pre, State::new(wasi, memory, ctx))? {
+    let (store, instance) = match instantiate_once(inner, template, State::new(wasi, memory, ctx))? {
         // The pool is full: what waits in it for another script makes room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let GuestHost { wasi, ctx, .. } = store.into_data().host;
-            instantiate_once(inner, pre, State::new(wasi, memory, ctx))?
+            instantiate_once(inner, template, State::new(wasi, memory, ctx))?
         }
         made => made,
     };
@@ -52,7 +51,7 @@ pub(crate) fn instantiate(
 /// A store and what became of an instance in it.
 type Made = (Store<State>, wasmtime::Result<Instance>);
 
-fn instantiate_once(inner: &Inner, pre: &InstancePre<State>, state: State) -> Result<Made, ExecuteError> {
+fn instantiate_once(inner: &Inner, template: &Template, state: State) -> Result<Made, ExecuteError> {
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
     let mut store = Store::new(&inner.wasmtime, state);
     store.limiter(|state| state);
@@ -69,24 +68,8 @@ fn instantiate_once(inner: &Inner, pre: &InstancePre<State>, state: State) -> Re
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
     });
-    let instance = pre.instantiate(&mut store);
+    let instance = template.instantiate(&inner.linker, &mut store);
     Ok((store, instance))
-}
-
-/// Makes an instance of an image that is not a guest: nothing ever runs in it.
-pub(crate) fn pristine(
-    engine: &wasmtime::Engine,
-    module: &Module,
-    globals: &[MutableGlobal],
-) -> Result<Pristine, ExecuteError> {
-    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
-    let mut linker = Linker::new(engine);
-    linker.define_unknown_imports_as_traps(module).map_err(failed)?;
-    let mut store = Store::new(engine, ());
-    let instance = linker.instantiate(&mut store, module).map_err(failed)?;
-    Pristine::new(store, instance, globals).ok_or_else(|| ExecuteError::Instantiate {
-        reason: "the image does not export its memory and its globals".into(),
-    })
 }
 
 fn failed_start(how: String) -> ExecuteError {
@@ -138,7 +121,7 @@ pub(crate) fn instantiate_idle(
     limits: &Limits,
     ctx: ExecutionCtx,
 ) -> Result<Guest, ExecuteError> {
-    Ok(Guest::new(instantiate(inner, &runtime.pre, wasi, runtime.memory_limit(limits), ctx)?, limits))
+    Ok(Guest::new(instantiate(inner, &runtime.template, wasi, runtime.memory_limit(limits), ctx)?, limits))
 }
 
 fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> {

@@ -106,6 +106,7 @@ mod state;
 mod stepping;
 #[cfg(feature = "store")]
 mod store;
+mod template;
 mod ticker;
 mod timestamp;
 mod tools;

@@ -1,6 +1,6 @@
 //! From a runtime's name or path to a [`Runtime`] that is ready to run: fetched, prepared, compiled, cached, loaded.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageRecord, KeyParts, NewArtefact,
@@ -12,9 +12,10 @@ use crate::{
     Language, RuntimeError, aot,
     engine::{Inner, compile_digest},
     packages::SharedPackages,
-    prepare,
+    prepare::{self, Booted},
     recycled::RecycledInstances,
     runtime::{Drive, Image, Runtime, display_name, driver},
+    template::Template,
 };
 
 /// The version of Wasmtime that compiled code belongs to. Its own check at loading is the authority; in the key it
@@ -28,11 +29,18 @@ struct Plan<'a> {
     version: Option<String>,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
+    /// The recipe's name, under which its code is kept.
+    recipe_name: String,
     /// As a plain command: arguments before the script's path.
     flags: &'static [&'static str],
 }
 
 impl Plan<'_> {
+    /// Wasmtime refuses it.
+    fn wrong(&self, error: &wasmtime::Error) -> RuntimeError {
+        RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
+    }
+
     fn key(&self, inner: &Inner) -> ArtefactKey {
         let label = match &self.version {
             Some(version) => format!("{}-{version}", self.name),
@@ -44,7 +52,7 @@ impl Plan<'_> {
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code, nor is what the interpreter
                 // finds of our WASI as it boots: they change with the version.
-                let version = concat!(env!("CARGO_PKG_VERSION"), " with ENOENT outside").as_bytes();
+                let version = concat!(env!("CARGO_PKG_VERSION"), " with its memory apart").as_bytes();
                 let compiler = driver.compiler_args();
                 let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
@@ -54,6 +62,17 @@ impl Plan<'_> {
             }
             None => Digest::of(b"a plain command"),
         };
+        self.keyed(inner, label, recipe)
+    }
+
+    /// What the code is kept under, which all images of a binary and recipe share.
+    fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
+        let version = concat!(env!("CARGO_PKG_VERSION"), " with an imported memory").as_bytes();
+        let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
+        self.keyed(inner, self.recipe_name.clone(), recipe)
+    }
+
+    fn keyed(&self, inner: &Inner, label: String, recipe: Digest) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label,
             runtime: self.sha256,
@@ -91,6 +110,7 @@ impl Inner {
             version: None,
             sha256: binary.sha256,
             recipe: None,
+            recipe_name: String::new(),
             flags: &[],
         };
         self.load(&plan, || Ok(binary.clone()))
@@ -106,6 +126,7 @@ impl Inner {
             version: Some(entry.version.clone()),
             sha256: entry.sha256,
             recipe: recipe.filter(|_| prepared),
+            recipe_name: entry.recipe.clone(),
             flags: if is_qjs { &["--std"] } else { &[] },
         }
     }
@@ -115,15 +136,37 @@ impl Inner {
         self.plan(entry, true).key(self)
     }
 
-    /// Whether a runtime's prepared image is in the cache.
+    /// Whether a runtime's code and prepared image are in the cache.
     pub(crate) fn is_prepared(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        Ok(self.runtimes.prepared().open(&self.image_key(entry))?.is_some())
+        let plan = self.plan(entry, true);
+        let has_code = match plan.recipe {
+            Some(recipe) => self.runtimes.code().open(&plan.code_key(self, recipe))?.is_some(),
+            None => true,
+        };
+        Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
     }
 
-    /// The prepared image of a runtime of the manifest, made if there is none.
+    /// The prepared image of a runtime of the manifest, made if there is none, with the code that it belongs to.
     pub(crate) fn artefact(&self, entry: &RuntimeEntry) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(entry, true);
-        self.image_of(&plan, &plan.key(self), &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+        let binary = || Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?);
+        // As in `load`.
+        let _code = plan.recipe.map(|recipe| self.code(&plan, recipe, &binary)).transpose()?;
+        self.image_of(&plan, &plan.key(self), &binary)
+    }
+
+    /// Compares the full digests of a runtime's code and image with what they must be.
+    pub(crate) fn verify_prepared(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
+        let plan = self.plan(entry, true);
+        let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
+        let code = code.map(|key| self.runtimes.code().open(&key)).transpose()?.flatten();
+        if let Some(code) = code {
+            self.runtimes.code().verify(&code)?;
+        }
+        if let Some(image) = self.runtimes.prepared().open(&plan.key(self))? {
+            self.runtimes.prepared().verify(&image)?;
+        }
+        Ok(())
     }
 
     fn load(
@@ -136,15 +179,23 @@ impl Inner {
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
         }
+        // The code first, and held: where the cache has no room for both, making the image would evict it.
+        let code = plan.recipe.map(|recipe| self.code(plan, recipe, &binary)).transpose()?;
         let artefact = self.image_of(plan, &key, &binary)?;
-        let wrong =
-            |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
+        let wrong = |error: wasmtime::Error| plan.wrong(&error);
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
-        let is_restorable = artefact.record.prepared && artefact.record.restorable;
+        let record = artefact.record;
+        let is_restorable = record.prepared && record.restorable;
         let recycled = self.pool.as_ref().filter(|_| is_restorable).map(RecycledInstances::new);
-        let drive = match plan.recipe {
-            Some(recipe) => Drive::Image(Image::new(driver(recipe, self.is_lean()), artefact.record, module.clone())),
-            None if module.get_export("_start").is_some() => Drive::Command { flags: plan.flags },
+        let (template, drive) = match plan.recipe.zip(code) {
+            Some((recipe, code)) => {
+                let template = Template::Apart { code, memory: module.clone(), globals: prepare::values(&record) };
+                (template, Drive::Image(Image::new(driver(recipe, self.is_lean()), record, module)))
+            }
+            None if module.get_export("_start").is_some() => {
+                let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
+                (Template::Whole(pre), Drive::Command { flags: plan.flags })
+            }
             None => {
                 let reason =
                     "it exports no `_start`, so it cannot run as a plain command (`javascript-0.11` can); a binary \
@@ -153,16 +204,35 @@ impl Inner {
                 return Err(RuntimeError::Load { name: plan.name.clone(), reason });
             }
         };
-        let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
         let runtime = Runtime {
             name: plan.name.clone(),
             language: plan.language,
             version: plan.version.clone(),
-            pre,
+            template,
             drive,
             recycled,
         };
         Ok(self.keep(id, runtime))
+    }
+
+    /// An interpreter's code, compiled if it has not been.
+    fn code(
+        &self,
+        plan: &Plan<'_>,
+        recipe: &Recipe,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Module, RuntimeError> {
+        let key = plan.code_key(self, recipe);
+        let built = self.open_or_build(CacheKind::Code, &key, || {
+            let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+            self.progress.message(&format!("compiling `{}`", plan.name));
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &parts.apart.code));
+            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| plan.wrong(&error))?;
+            Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&parts.apart.code)) })
+        });
+        let artefact = self.built(plan, built)?;
+        aot::load(&self.wasmtime, artefact.aot).map_err(|error| plan.wrong(&error))
     }
 
     fn image_of(
@@ -171,7 +241,15 @@ impl Inner {
         key: &ArtefactKey,
         binary: &dyn Fn() -> Result<Binary, RuntimeError>,
     ) -> Result<Artefact, RuntimeError> {
-        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan, &binary()?));
+        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan, binary));
+        self.built(plan, built)
+    }
+
+    fn built(
+        &self,
+        plan: &Plan<'_>,
+        built: Result<Artefact, BuildError<RuntimeError>>,
+    ) -> Result<Artefact, RuntimeError> {
         built.map_err(|error| match error {
             BuildError::Build(error) => error,
             BuildError::Store(error) => error.into(),
@@ -179,33 +257,48 @@ impl Inner {
         })
     }
 
-    fn build(&self, plan: &Plan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
-        // Compiling recurses deeply, and the caller may be a thread with a small stack.
-        let built = self.stacks.run(|| match plan.recipe {
-            Some(recipe) => prepare::image(self, &plan.name, binary, recipe),
-            None => self.build_command(plan, binary),
-        });
-        built.map_err(RuntimeError::Stack)?
+    fn build(
+        &self,
+        plan: &Plan<'_>,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<NewArtefact, RuntimeError> {
+        let Some(recipe) = plan.recipe else {
+            let binary = binary()?;
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            return self.stacks.run(|| self.build_command(plan, &binary)).map_err(RuntimeError::Stack)?;
+        };
+        let booted = self.boot(plan, recipe, binary)?;
+        // A memory has no code: this only brings it into the form that is mapped.
+        let aot = aot::compile(&self.wasmtime, &booted.memory).map_err(|error| plan.wrong(&error))?;
+        Ok(NewArtefact { aot, record: booted.record })
+    }
+
+    /// Boots a runtime of the manifest.
+    pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
+        let plan = self.plan(entry, true);
+        let recipe = self.runtimes.recipe_of(entry)?;
+        self.boot(&plan, &recipe, &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+    }
+
+    fn boot(
+        &self,
+        plan: &Plan<'_>,
+        recipe: &Recipe,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Booted, RuntimeError> {
+        let code = self.code(plan, recipe, binary)?;
+        let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+        // Booting needs a deep stack, and the caller may be a thread with a small one.
+        self.stacks.run(|| prepare::boot(self, &plan.name, parts, code, recipe)).map_err(RuntimeError::Stack)?
     }
 
     fn build_command(&self, plan: &Plan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
         self.progress.message(&format!("compiling `{}`", plan.name));
         let stripped = rewrite::strip(&binary.bytes)
             .map_err(|source| RuntimeError::Rewrite { name: plan.name.clone(), source })?;
-        let wrong =
-            |error: wasmtime::Error| RuntimeError::Load { name: plan.name.clone(), reason: format!("{error:#}") };
-        Module::validate(&self.wasmtime, &stripped).map_err(wrong)?;
-        let aot = aot::compile(&self.wasmtime, &stripped).map_err(wrong)?;
-        let record = ImageRecord {
-            sha256: Digest::of(&stripped),
-            prepared: false,
-            memory_bytes: 0,
-            anchors: BTreeMap::new(),
-            globals: Vec::new(),
-            restorable: false,
-            notes: BTreeMap::new(),
-        };
-        Ok(NewArtefact { aot, record })
+        Module::validate(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
+        let aot = aot::compile(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
+        Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&stripped)) })
     }
 }
 

@@ -8,44 +8,60 @@ use std::{collections::BTreeMap, time::Duration};
 use glovebox_core::{WORKSPACE, boot_wasi};
 use glovebox_interpreters::{Boot, COMPILED_FILE, Callee, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
-    Binary, Digest, ImageRecord, NewArtefact, Recipe,
-    rewrite::{self, GlobalValue, Image, MutableGlobal},
+    Binary, Digest, ImageRecord, Recipe,
+    rewrite::{self, Apart, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_wasi::Stop;
-use wasmtime::{InstancePre, Module, Val};
+use wasmtime::{Module, Val};
 
 use crate::{
-    Limits, RuntimeError, aot, engine::Inner, guest, machine::GuestMachine, packages::SharedPackages,
-    platform::EnginePlatform, runtime::driver, state::State,
+    Limits, RuntimeError, engine::Inner, guest, machine::GuestMachine, packages::SharedPackages,
+    platform::EnginePlatform, runtime::driver, template::Template,
 };
 
 /// Long enough for any boot on any machine, short enough to end.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Makes a runtime's prepared image and compiles it.
-pub(crate) fn image(inner: &Inner, name: &str, binary: &Binary, recipe: &Recipe) -> Result<NewArtefact, RuntimeError> {
-    let (wasm, record) = module(inner, name, binary, recipe)?;
-    inner.progress.message(&format!("compiling the image of `{name}`"));
-    let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
-    let aot = aot::compile(&inner.wasmtime, &wasm).map_err(loading)?;
-    Ok(NewArtefact { aot, record })
+/// A binary with what its driver needs, taken apart.
+pub(crate) struct Parts {
+    bootable: Bootable,
+    pub(crate) apart: Apart,
 }
 
-/// Makes a runtime's prepared module, which is WebAssembly, and what is known about it.
-pub(crate) fn module(
+impl Parts {
+    /// Takes a binary apart as its recipe says.
+    pub(crate) fn of(name: &str, binary: &Binary, recipe: &Recipe) -> Result<Self, RuntimeError> {
+        let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
+        let bootable = rewrite::with_exports(&binary.bytes, &recipe.exports).map_err(rewriting)?;
+        let apart = rewrite::apart(&bootable.bytes).map_err(rewriting)?;
+        Ok(Self { bootable, apart })
+    }
+}
+
+/// An interpreter that was booted and parked.
+pub(crate) struct Booted {
+    /// The module with the image as its initial state: what providers are woven of, and the image's identity.
+    pub(crate) module: Vec<u8>,
+    /// A module of the image's memory alone, for the interpreter's code to run in.
+    pub(crate) memory: Vec<u8>,
+    pub(crate) record: ImageRecord,
+}
+
+/// Boots an interpreter.
+pub(crate) fn boot(
     inner: &Inner,
     name: &str,
-    binary: &Binary,
+    parts: Parts,
+    code: Module,
     recipe: &Recipe,
-) -> Result<(Vec<u8>, ImageRecord), RuntimeError> {
+) -> Result<Booted, RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
 
-    inner.progress.message(&format!("compiling `{name}` to boot it"));
-    let bootable = rewrite::with_exports(&binary.bytes, &recipe.exports).map_err(rewriting)?;
-    let module = Module::new(&inner.wasmtime, &bootable.bytes).map_err(loading)?;
-    let pre = inner.linker.instantiate_pre(&module).map_err(loading)?;
+    let Parts { bootable, apart } = parts;
+    let memory = Module::new(&inner.wasmtime, &apart.memory).map_err(loading)?;
+    let template = Template::Apart { code, memory, globals: Vec::new() };
 
     inner.progress.message(&format!("booting `{name}`"));
     let driver = driver(recipe, inner.is_lean());
@@ -54,7 +70,7 @@ pub(crate) fn module(
         (Some(packages), Some(args)) => {
             inner.runtimes.fetch_packages(&*inner.progress)?;
             inner.progress.message("compiling the Python packages");
-            let compiled = compile_packages(inner, &pre, &*driver, args, packages).map_err(booting)?;
+            let compiled = compile_packages(inner, &template, &*driver, args, packages).map_err(booting)?;
             inner.progress.message(&format!("booting `{name}`"));
             Some(packages.source_with(compiled)?)
         }
@@ -63,32 +79,53 @@ pub(crate) fn module(
     let wasi =
         boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
-    let mut machine = guest::instantiate(inner, &pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
+    let mut machine = guest::instantiate(inner, &template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| booting(error.to_string()))?;
     let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
 
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
+    let values =
+        bootable.globals.iter().zip(&globals).map(|(global, (_, value))| (global.export.clone(), value.bits()));
     let image = Image { memory: machine.memory(), globals: &globals };
-    let wasm = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
-    let memory_bytes = machine.memory().len() as u64;
-    let restorable = rewrite::changes_only_memory_and_globals(&wasm).map_err(rewriting)?;
+    let module = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
     let record = ImageRecord {
-        sha256: Digest::of(&wasm),
+        sha256: Digest::of(&module),
         prepared: true,
-        memory_bytes,
+        memory_bytes: machine.memory().len() as u64,
         anchors: anchors.0,
+        values: values.collect(),
         globals: bootable.globals,
-        restorable,
+        restorable: rewrite::changes_only_memory_and_globals(&module).map_err(rewriting)?,
         notes: BTreeMap::new(),
     };
-    Ok((wasm, record))
+    let memory = rewrite::memory_of(&bootable.bytes, machine.memory()).map_err(rewriting)?;
+    Ok(Booted { module, memory, record })
+}
+
+/// What an image's globals hold, by the names that they are exported under.
+pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
+    let value = |global: &MutableGlobal| {
+        let bits = *record.values.get(&global.export)?;
+        Some((global.export.clone(), of_bits(global.kind, bits)?))
+    };
+    record.globals.iter().filter_map(value).collect()
+}
+
+/// A global's value of its bits; none for bits that it cannot have.
+fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
+    Some(match kind {
+        GlobalKind::I32 => Val::I32(u32::try_from(bits).ok()?.cast_signed()),
+        GlobalKind::I64 => Val::I64(bits.cast_signed()),
+        GlobalKind::F32 => Val::F32(u32::try_from(bits).ok()?),
+        GlobalKind::F64 => Val::F64(bits),
+    })
 }
 
 /// Has the interpreter itself compile the packages, in an instance that is dropped: what compiling takes of memory does not
 /// become part of the image.
 fn compile_packages(
     inner: &Inner,
-    pre: &InstancePre<State>,
+    template: &Template,
     driver: &dyn Boot,
     args: Vec<String>,
     packages: &SharedPackages,
@@ -98,7 +135,7 @@ fn compile_packages(
             .map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
-    let mut machine = guest::instantiate(inner, pre, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
+    let mut machine = guest::instantiate(inner, template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| error.to_string())?;
     match machine.call(Callee::Export("_start"), &[]) {
         Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => {}

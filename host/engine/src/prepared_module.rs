@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, NewArtefact, RuntimeEntry};
 
-use crate::{Engine, RuntimeError, engine::Inner, prepare};
+use crate::{Engine, RuntimeError, engine::Inner};
 
 /// A runtime's prepared module: an interpreter that was booted and parked, its memory the module's initial data.
 #[derive(Clone, Debug)]
@@ -49,12 +49,8 @@ impl Inner {
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
         let built = self.open_or_build(CacheKind::Modules, &self.image_key(entry), || {
-            let binary = self.runtimes.load_or_fetch(entry, &*self.progress)?;
-            let recipe = self.runtimes.recipe_of(entry)?;
-            // Compiling recurses deeply, and the caller may be a thread with a small stack.
-            let made = self.stacks.run(|| prepare::module(self, &entry.name, &binary, &recipe));
-            let (wasm, record) = made.map_err(RuntimeError::Stack)??;
-            Ok(NewArtefact { aot: wasm, record })
+            let booted = self.boot_named(entry)?;
+            Ok(NewArtefact { aot: booted.module, record: booted.record })
         });
         let mut artefact = built.map_err(|error| match error {
             BuildError::Build(error) => error,

@@ -1,13 +1,13 @@
 //! A runtime that is ready to run: its compiled module and how to drive it.
 
-use std::sync::OnceLock;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use glovebox_core::{ImageDriver, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
-use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe, rewrite::MutableGlobal};
-use wasmtime::{InstancePre, Module};
+use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe};
+use wasmtime::Module;
 
-use crate::{ExecuteError, Language, guest, recycled::RecycledInstances, session::Pristine, state::State};
+use crate::{ExecuteError, Language, recycled::RecycledInstances, session::Pristine, template::Template};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
@@ -15,7 +15,7 @@ pub(crate) struct Runtime {
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
-    pub(crate) pre: InstancePre<State>,
+    pub(crate) template: Template,
     pub(crate) drive: Drive,
     /// Instances that have run a script and are to run another, where they can be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
@@ -39,20 +39,20 @@ pub(crate) struct Image {
     /// The digest of the rewritten module, in hexadecimal: equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
-    module: Module,
-    globals: Vec<MutableGlobal>,
+    memory: Module,
+    globals: BTreeMap<String, u64>,
     pristine: OnceLock<Pristine>,
 }
 
 impl Image {
-    pub(crate) fn new(driver: Box<dyn Driver>, record: ImageRecord, module: Module) -> Self {
+    pub(crate) fn new(driver: Box<dyn Driver>, record: ImageRecord, memory: Module) -> Self {
         Self {
             driver,
             anchors: Anchors(record.anchors),
             identity: record.sha256.to_string(),
             memory_bytes: record.memory_bytes,
-            module,
-            globals: record.globals,
+            memory,
+            globals: record.values,
             pristine: OnceLock::new(),
         }
     }
@@ -68,7 +68,7 @@ impl Image {
             return Ok(pristine);
         }
         // Of two that are made at once the second is dropped.
-        let made = guest::pristine(self.module.engine(), &self.module, &self.globals)?;
+        let made = Pristine::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }
 }

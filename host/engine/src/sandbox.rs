@@ -372,9 +372,9 @@ impl Sandbox {
         let pristine = image.pristine().map_err(said)?;
         let request = PreparedRequest::new(self, Request::new("")).map_err(said)?;
         let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
-        let pre = &self.0.runtime.pre;
+        let template = &self.0.runtime.template;
         let mut new =
-            guest::instantiate(&self.0.engine.0, pre, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
+            guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
                 .map_err(said)?;
         recycled.compare(&mut new, pristine.globals())
     }

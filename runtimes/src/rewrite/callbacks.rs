@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use wasm_encoder::{
-    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, Section,
-    SectionId, ValType,
+    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, SectionId,
+    ValType,
 };
-use wasmparser::{BinaryReader, Payload, RefType, Table, TableInit};
+use wasmparser::{Payload, RefType, Table, TableInit};
 
 use super::RewriteError;
 use super::export_section::Exports;
+use super::longer::{Raw, entries, longer};
 use super::sections::{Changed, Sections, bound};
 use crate::Callback;
 
@@ -77,54 +78,6 @@ fn body(callback: Callback) -> Function {
 
 fn too_many() -> RewriteError {
     RewriteError::Unsupported("it has no room for a callback".to_owned())
-}
-
-/// A section as its bytes.
-struct Raw {
-    id: u8,
-    data: Vec<u8>,
-}
-
-impl Encode for Raw {
-    fn encode(&self, sink: &mut Vec<u8>) {
-        self.data.encode(sink);
-    }
-}
-
-impl Section for Raw {
-    fn id(&self) -> u8 {
-        self.id
-    }
-}
-
-/// The number at the beginning of a section's content, and the rest.
-fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
-    let mut reader = BinaryReader::new(data, 0);
-    let count = reader.read_var_u32()?;
-    Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
-}
-
-/// The entries of a new section, without their number.
-fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
-    let mut encoded = Vec::new();
-    section.encode(&mut encoded);
-    // Its length comes first.
-    let (_, content) = split(&encoded)?;
-    Ok(split(content)?.1.to_vec())
-}
-
-/// A section with additional entries; the module may lack the section.
-fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
-    let id = u8::from(id);
-    let (count, before) = match sections.0.iter().find(|section| section.id == id) {
-        Some(section) => split(section.data)?,
-        None => (0, &[][..]),
-    };
-    let mut data = Vec::new();
-    count.checked_add(more).ok_or_else(too_many)?.encode(&mut data);
-    data.extend_from_slice(before);
-    data.extend_from_slice(entries);
-    Ok(Raw { id, data })
 }
 
 /// The table section with more slots in table 0, and the first new slot.

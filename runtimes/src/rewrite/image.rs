@@ -33,6 +33,17 @@ pub enum GlobalValue {
     F64(u64),
 }
 
+impl GlobalValue {
+    /// The bits alone.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        match self {
+            Self::I32(bits) | Self::F32(bits) => bits.into(),
+            Self::I64(bits) | Self::F64(bits) => bits,
+        }
+    }
+}
+
 /// The state of a booted instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
@@ -47,16 +58,11 @@ pub struct Image<'a> {
 /// Refuses modules with further state: passive data segments, changing tables, shared or several memories.
 pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
-    let memory = saved_memory(&sections, image.memory)?;
+    let mut memory = MemorySection::new();
+    memory.memory(encoded_memory(&sections, Some(image.memory))?);
     check_code(module)?;
 
-    let mut data = DataSection::new();
-    for run in runs(image.memory) {
-        let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it has more than 4 GiB".to_owned()))?;
-        let bytes = image.memory.get(run.0..run.1).unwrap_or_default();
-        // A constant expression encodes an address above 2 GiB as a negative number.
-        data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());
-    }
+    let data = data(image.memory)?;
     let mut changed = vec![Changed::removed(SectionId::Start)];
     if sections.has(SectionId::DataCount) {
         changed.push(Changed::to(DataCountSection { count: data.len() }));
@@ -69,8 +75,20 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
     Ok(rewritten)
 }
 
-/// The memory section for an image of this size.
-fn saved_memory(sections: &Sections<'_>, image: &[u8]) -> Result<MemorySection, RewriteError> {
+/// The nonzero parts of a memory as data segments.
+pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
+    let mut data = DataSection::new();
+    for run in runs(memory) {
+        let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it has more than 4 GiB".to_owned()))?;
+        let bytes = memory.get(run.0..run.1).unwrap_or_default();
+        // A constant expression encodes an address above 2 GiB as a negative number.
+        data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());
+    }
+    Ok(data)
+}
+
+/// The type of the only memory that the module defines; with an image, as large as that.
+pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> Result<MemoryType, RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let counts = sections.counts()?;
     if counts.imported_memories > 0 {
@@ -83,23 +101,24 @@ fn saved_memory(sections: &Sections<'_>, image: &[u8]) -> Result<MemorySection, 
     if memory.memory64 || memory.shared || memory.page_size_log2.is_some() {
         return unsupported("its memory is shared, 64-bit or has pages of another size");
     }
+    let minimum = match image {
+        Some(image) => pages(image, memory)?,
+        None => memory.initial,
+    };
+    Ok(MemoryType { minimum, maximum: memory.maximum, memory64: false, shared: false, page_size_log2: None })
+}
+
+/// How many pages an image has, if it can be one of this memory's.
+fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteError> {
     if !image.len().is_multiple_of(PAGE_BYTES) {
         return Err(RewriteError::Image(format!("{} bytes are not a whole number of 64 KiB pages", image.len())));
     }
     let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
-    if pages < memory.initial || pages > memory.maximum.unwrap_or(65_536) {
-        let most = memory.maximum.unwrap_or(65_536);
+    let most = memory.maximum.unwrap_or(65_536);
+    if pages < memory.initial || pages > most {
         return Err(RewriteError::Image(format!("{pages} pages are not between {} and {most}", memory.initial)));
     }
-    let mut section = MemorySection::new();
-    section.memory(MemoryType {
-        minimum: pages,
-        maximum: memory.maximum,
-        memory64: false,
-        shared: false,
-        page_size_log2: None,
-    });
-    Ok(section)
+    Ok(pages)
 }
 
 /// The global section with new initial values; `None` if the module has none.
@@ -166,7 +185,7 @@ fn encode_globals(
 }
 
 /// Refuses code whose instances have state other than memory and globals.
-fn check_code(module: &[u8]) -> Result<(), RewriteError> {
+pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     for payload in Parser::new(0).parse_all(module) {
         match payload? {

@@ -4,15 +4,18 @@
 //! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
 //! length. The output depends on nothing but the input, because the hash of a prepared module is its identity.
 
+mod apart;
 mod callbacks;
 mod error;
 mod export_section;
 mod exports;
 mod image;
 mod inspect;
+mod longer;
 mod sections;
 mod state;
 
+pub use apart::{Apart, MEMORY_EXPORT, MEMORY_IMPORT, apart, memory_of};
 pub use error::RewriteError;
 pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
 pub use image::{GlobalValue, Image, with_image};

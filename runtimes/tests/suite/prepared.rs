@@ -85,7 +85,7 @@ fn a_half_written_image_is_none_and_a_shortened_one_is_refused() {
     }
     let text = String::from_utf8(text).unwrap();
     for (from, to) in
-        [("\"format\": 1", "\"format\": 2"), ("\"aot_file\": \"", "\"aot_file\": \"../binaries/"), (".cwasm", ".json")]
+        [("\"format\": 2", "\"format\": 1"), ("\"aot_file\": \"", "\"aot_file\": \"../binaries/"), (".cwasm", ".json")]
     {
         assert!(text.contains(from));
         fs::write(&record, text.replacen(from, to, 1)).unwrap();

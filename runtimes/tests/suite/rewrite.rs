@@ -6,9 +6,9 @@ use glovebox_runtimes::ExportList;
 use glovebox_runtimes::rewrite::{self, GlobalKind, GlobalValue, Image, ItemKind, MutableGlobal, RewriteError};
 use wasmparser::{DataKind, Operator, Parser, Payload, Validator};
 
-const PAGE: usize = 65_536;
+pub(crate) const PAGE: usize = 65_536;
 
-fn wasm(text: &str) -> Vec<u8> {
+pub(crate) fn wasm(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
 }
 
 /// The memory a module starts with, made from its data segments as an engine does.
-fn initial_memory(module: &[u8]) -> Vec<u8> {
+pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     let info = rewrite::inspect(module).unwrap();
     let pages = usize::try_from(info.memory.unwrap().minimum_pages).unwrap();
     let mut memory = vec![0; pages * PAGE];
@@ -43,7 +43,7 @@ fn initial_memory(module: &[u8]) -> Vec<u8> {
 }
 
 /// The constants that a module's own globals start with.
-fn initial_globals(module: &[u8]) -> Vec<String> {
+pub(crate) fn initial_globals(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
         let Payload::GlobalSection(globals) = payload.unwrap() else {

@@ -128,13 +128,11 @@ pub(crate) fn key() -> ArtefactKey {
 /// An artefact whose record says what its code must be.
 pub(crate) fn artefact(aot: Vec<u8>) -> NewArtefact {
     let record = ImageRecord {
-        sha256: Digest::of(&aot),
         prepared: true,
         restorable: true,
         memory_bytes: 65_536,
         anchors: BTreeMap::from([("driver".to_owned(), 1024)]),
-        globals: Vec::new(),
-        notes: BTreeMap::new(),
+        ..ImageRecord::of_code(Digest::of(&aot))
     };
     NewArtefact { aot, record }
 }

@@ -364,6 +364,7 @@ fn prepared_files(cache: &Path) -> Vec<PathBuf> {
             }
         }
     }
+    found.sort();
     found
 }
 
@@ -387,12 +388,13 @@ fn processes_share_one_cache() {
         }
     });
     let first = prepared_files(dir.path());
-    assert_eq!(first.len(), 1, "{first:?}");
-    let made = fs::metadata(&first[0]).unwrap().modified().unwrap();
+    assert_eq!(first.len(), 2, "the code and an image of it: {first:?}");
+    let made = |path: &PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let times: Vec<_> = first.iter().map(made).collect();
     let output = process::run_child("runtimes::processes_share_one_cache", task, Duration::from_secs(120));
     assert!(output.status.success());
     assert_eq!(prepared_files(dir.path()), first);
-    assert_eq!(fs::metadata(&first[0]).unwrap().modified().unwrap(), made, "the image was not made again");
+    assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "nothing was made again");
 }
 
 /// The images' identities are pinned: a change that goes unnoticed would invalidate fuel figures and saved sessions.
@@ -433,29 +435,38 @@ fn prints_one(cache: &Path) -> Result<String, BuildError> {
 fn a_damaged_image_is_not_run() {
     let dir = bare_cache();
     assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
-    let image = prepared_files(dir.path()).remove(0);
-    let bytes = fs::read(&image).unwrap();
-    // Truncated, as by a full disk.
-    fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
-    let error = chain(&prints_one(dir.path()).unwrap_err());
-    assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
-    // The error's advice can be followed, and helps.
-    let engine = another(dir.path());
-    assert!(engine.runtimes().is_ok());
-    assert!(engine.clear_prepared().unwrap() > 0);
-    assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    for nth in [0, 1] {
+        // The code, and the image.
+        let file = prepared_files(dir.path()).remove(nth);
+        let bytes = fs::read(&file).unwrap();
+        // Truncated, as by a full disk.
+        fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        let error = chain(&prints_one(dir.path()).unwrap_err());
+        assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
+        // The error's advice can be followed, and helps.
+        let engine = another(dir.path());
+        assert!(engine.runtimes().is_ok());
+        assert!(engine.clear_prepared().unwrap() > 0);
+        assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    }
 }
 
 #[test]
 fn an_image_that_others_may_write_to_is_not_run() {
     let dir = bare_cache();
     assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
-    let image = prepared_files(dir.path()).remove(0);
-    let mut permissions = fs::metadata(&image).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o666);
-    fs::set_permissions(&image, permissions).unwrap();
-    let error = chain(&prints_one(dir.path()).unwrap_err());
-    assert!(error.contains(image.file_name().unwrap().to_str().unwrap()) && error.contains("chmod"), "{error}");
+    for file in prepared_files(dir.path()) {
+        let set = |mode| {
+            let mut permissions = fs::metadata(&file).unwrap().permissions();
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, mode);
+            fs::set_permissions(&file, permissions).unwrap();
+        };
+        set(0o666);
+        let error = chain(&prints_one(dir.path()).unwrap_err());
+        assert!(error.contains(file.file_name().unwrap().to_str().unwrap()) && error.contains("chmod"), "{error}");
+        set(0o400);
+        assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    }
 }
 
 #[test]

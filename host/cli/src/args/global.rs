@@ -14,8 +14,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Maximum size of prepared images in the cache, and again of compiled components; the least recently used ones are
-    /// evicted [default: 2GiB]
+    /// Maximum size of compiled runtimes and prepared images in the cache, and again of compiled components; the least
+    /// recently used ones are evicted [default: 2GiB]
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]
     pub(crate) cache_bytes: Option<u64>,
 

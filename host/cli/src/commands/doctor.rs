@@ -227,7 +227,7 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
         return Finding::ok(check, "not fetched yet; the first run fetches it");
     }
     match engine.verify(name) {
-        Ok(()) if *prepared => Finding::ok(check, "binary and prepared image have the right hashes"),
+        Ok(()) if *prepared => Finding::ok(check, "binary, code and prepared image have the right hashes"),
         Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run prepares it"),
         Err(error) => Finding::bad(
             Status::Wrong,

@@ -82,7 +82,7 @@ pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{collections::BTreeMap, sync::Arc};
 
     use wasmtime::{Instance, Memory, Module, Store};
 
@@ -135,8 +135,7 @@ mod tests {
         for pool in [None, Some(PoolConfig { instance_count: 8, ..PoolConfig::default() })] {
             let engine = wasmtime_engine(pool.as_ref()).unwrap();
             let module = Module::new(&engine, module_bytes()).unwrap();
-            let (store, instance, _) = instance(&engine, &module);
-            test(&engine, &module, &Pristine::new(store, instance, &[]).unwrap());
+            test(&engine, &module, &Pristine::new(&module, &BTreeMap::new()).unwrap());
         }
     }
 

@@ -1,13 +1,15 @@
 //! What an image looks like before anything has run in it.
 
-use glovebox_core::session::{PAGE_BYTES, Page};
-use glovebox_runtimes::rewrite::MutableGlobal;
-use wasmtime::{Instance, Memory, Store, Val};
+use std::collections::BTreeMap;
 
-/// An instance of a runtime's image that is never entered: what sessions are compared with when they are saved.
+use glovebox_core::session::{PAGE_BYTES, Page};
+use wasmtime::{Memory, Module, Store, Val};
+
+use crate::{ExecuteError, template::instantiate_memory};
+
+/// The memory of a runtime's image, in which nothing ever runs: what sessions are compared with when they are saved.
 ///
-/// Its memory is a mapping of the image's file, so it costs address space, one place in the pool, and no memory that
-/// is not the file's. It has no WASI: every import would trap.
+/// It is a mapping of the image's file, so it costs address space, one place in the pool, and no memory that is not the file's.
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,
@@ -16,16 +18,13 @@ pub(crate) struct Pristine {
 }
 
 impl Pristine {
-    /// Wraps an instance; none when it does not export what an image does.
-    pub(crate) fn new(mut store: Store<()>, instance: Instance, globals: &[MutableGlobal]) -> Option<Self> {
-        let memory = instance.get_memory(&mut store, "memory")?;
-        let mut read = |global: &MutableGlobal| {
-            let value = instance.get_global(&mut store, &global.export)?.get(&mut store);
-            Some((global.export.clone(), bits(&value)?))
-        };
-        let mut globals = globals.iter().map(&mut read).collect::<Option<Vec<_>>>()?;
-        globals.sort();
-        Some(Self { store, memory, globals })
+    /// Instantiates an image's memory.
+    pub(crate) fn new(memory: &Module, globals: &BTreeMap<String, u64>) -> Result<Self, ExecuteError> {
+        let mut store = Store::new(memory.engine(), ());
+        let memory = instantiate_memory(&mut store, memory)
+            .map_err(|error| ExecuteError::Instantiate { reason: format!("{error:#}") })?;
+        let globals = globals.iter().map(|(name, bits)| (name.clone(), *bits)).collect();
+        Ok(Self { store, memory, globals })
     }
 
     /// Whether a page is as in the image; beyond the image, whether it is zero.

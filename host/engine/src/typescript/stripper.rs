@@ -1,7 +1,5 @@
 //! The stripper: fetched, compiled and cached as interpreters are, and called once per instance.
 
-use std::collections::BTreeMap;
-
 use glovebox_runtimes::{
     Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry,
 };
@@ -81,16 +79,8 @@ impl Inner {
         self.progress.message(&format!("compiling `{}`", tool.name));
         // Compiling recurses deeply, and the caller may be a thread with a small stack.
         let aot = self.stacks.run(|| aot::compile(&self.wasmtime, &module)).map_err(RuntimeError::Stack)?;
-        let record = ImageRecord {
-            sha256: tool.sha256,
-            prepared: false,
-            memory_bytes: 0,
-            anchors: BTreeMap::new(),
-            globals: Vec::new(),
-            restorable: false,
-            notes: BTreeMap::new(),
-        };
-        Ok(NewArtefact { aot: aot.map_err(|error| wrong(tool, error))?, record })
+        let aot = aot.map_err(|error| wrong(tool, error))?;
+        Ok(NewArtefact { aot, record: ImageRecord::of_code(tool.sha256) })
     }
 }
 

@@ -20,11 +20,11 @@ Examples:
   glovebox runtimes prune --max-bytes 500MB      remove the least recently used first
   glovebox runtimes prune --all
 
-Only compiled code is removed: prepared images, prepared modules, compiled components. It is rebuilt when it is needed,
-which takes up to half a minute each and no network. Code that a process uses or builds is left alone.
+Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt when it is needed, which
+takes up to half a minute each and no network. Code that a process uses or builds is left alone.
 
 Without --older-than, --max-bytes or --all the cache's own limits apply, as they do whenever something is added:
---cache-age, and --cache-bytes for images with modules and for components.";
+--cache-age, and --cache-bytes for runtimes with images and modules and for components.";
 
 /// Show the content of the cache by kind
 #[derive(Args, Debug)]
@@ -93,6 +93,7 @@ fn name(kind: CacheKind) -> &'static str {
     match kind {
         CacheKind::Binaries => "binaries",
         CacheKind::Packages => "packages",
+        CacheKind::Code => "compiled runtimes",
         CacheKind::Images => "prepared images",
         CacheKind::Modules => "prepared modules",
         CacheKind::Components => "compiled components",

@@ -1,0 +1,59 @@
+//! Sections with entries added at their end, so that all indices stay valid.
+
+use wasm_encoder::{Encode, Section, SectionId};
+use wasmparser::BinaryReader;
+
+use super::RewriteError;
+use super::sections::Sections;
+
+/// A section as its bytes.
+pub(super) struct Raw {
+    pub(super) id: u8,
+    pub(super) data: Vec<u8>,
+}
+
+impl Encode for Raw {
+    fn encode(&self, sink: &mut Vec<u8>) {
+        self.data.encode(sink);
+    }
+}
+
+impl Section for Raw {
+    fn id(&self) -> u8 {
+        self.id
+    }
+}
+
+/// The number at the beginning of a section's content, and the rest.
+fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
+    let mut reader = BinaryReader::new(data, 0);
+    let count = reader.read_var_u32()?;
+    Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
+}
+
+/// The entries of a new section, without their number.
+pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
+    let mut encoded = Vec::new();
+    section.encode(&mut encoded);
+    // Its length comes first.
+    let (_, content) = split(&encoded)?;
+    Ok(split(content)?.1.to_vec())
+}
+
+/// A section with additional entries; the module may lack the section.
+pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
+    let id = u8::from(id);
+    let (count, before) = match sections.0.iter().find(|section| section.id == id) {
+        Some(section) => split(section.data)?,
+        None => (0, &[][..]),
+    };
+    let mut data = Vec::new();
+    count.checked_add(more).ok_or_else(|| too_long(id))?.encode(&mut data);
+    data.extend_from_slice(before);
+    data.extend_from_slice(entries);
+    Ok(Raw { id, data })
+}
+
+fn too_long(id: u8) -> RewriteError {
+    RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
+}
