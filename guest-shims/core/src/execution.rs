@@ -6,20 +6,9 @@ use glovebox_interpreters::Interrupt;
 use glovebox_wasi::{Stop, Stream};
 
 use crate::{
-    InterruptWords, LinearMemory, SoftStop,
+    InterruptWords, LinearMemory, SoftStop, Watch,
     tools::{Account, Received, ToolCalls, ToolRecord, ToolRunner},
 };
-
-/// Counts the time from a moment on.
-pub trait Watch: Clone {
-    /// How long ago that was; zero where there is no clock.
-    fn elapsed(&self) -> Duration;
-
-    /// Whether there is a clock: without one there are no limits on time.
-    fn has_clock(&self) -> bool {
-        true
-    }
-}
 
 /// What a platform gives an execution of time and of the outside.
 pub trait Platform: Sized {

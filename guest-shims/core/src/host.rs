@@ -5,58 +5,13 @@ use std::time::Duration;
 use glovebox_wasi::{Fault, Host, Stop, Stream, Wasi};
 
 use crate::{
-    ExecutionCtx, MemoryLimit, MemoryLimiter, Platform, TrapKind,
+    ExecutionCtx, LinearMemory, MemoryLimit, MemoryLimiter, Platform, TrapKind,
     tools::{CALL_FUEL, ToolRunner as _, message_fuel},
 };
 
 /// How much fuel one call may be charged between two looks at the deadline: a fifth of a millisecond of host work. Only
 /// calls that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
-
-/// A guest's linear memory, every address checked.
-pub trait LinearMemory {
-    /// Its size in bytes.
-    fn bytes(&self) -> u64;
-
-    /// Copies bytes out.
-    fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault>;
-
-    /// Copies bytes in.
-    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
-
-    /// The word at an address; none outside.
-    fn word(&self, at: u32) -> Option<u32> {
-        let mut word = [0; 4];
-        self.read(at, &mut word).ok()?;
-        Some(u32::from_le_bytes(word))
-    }
-
-    /// Writes a word; nothing outside.
-    fn set_word(&mut self, at: u32, word: u32) {
-        self.write(at, &word.to_le_bytes()).unwrap_or_default();
-    }
-}
-
-fn range(at: u32, len: usize) -> std::ops::Range<usize> {
-    let at = usize::try_from(at).unwrap_or(usize::MAX);
-    at..at.saturating_add(len)
-}
-
-impl LinearMemory for [u8] {
-    fn bytes(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
-        into.copy_from_slice(self.get(range(at, into.len())).ok_or(Fault)?);
-        Ok(())
-    }
-
-    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault> {
-        self.get_mut(range(at, from.len())).ok_or(Fault)?.copy_from_slice(from);
-        Ok(())
-    }
-}
 
 /// What is kept for a guest beside its instance.
 #[derive(Debug)]

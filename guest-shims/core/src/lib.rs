@@ -10,6 +10,7 @@
 //! | `outcome`, `value`, `call`, `limit_line` | the result of an execution, decided in one place |
 //! | `guest` | an instance, and every call into it |
 //! | `host` | what is stored for a guest, and what its WASI calls see of it |
+//! | `watch`, `linear_memory` | time and memory, as the platform has them |
 //! | `execution` | the current execution: its time, what may stop it, its calls of tools |
 //! | `boot` | the environment in which an image boots and its instances resume |
 //! | `guidance` | explanations of failures, and what to do about them |
@@ -41,6 +42,7 @@ mod language;
 mod library;
 mod limit_line;
 mod limits;
+mod linear_memory;
 mod memory;
 mod metadata;
 mod outcome;
@@ -52,19 +54,21 @@ pub mod session;
 mod soft_stop;
 pub mod tools;
 mod value;
+mod watch;
 
 pub use boot::{GuestWorld, WORKSPACE, boot_wasi};
 pub use boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use duration::milliseconds;
-pub use execution::{ExecutionCtx, Platform, Watch, Woken};
+pub use execution::{ExecutionCtx, Platform, Woken};
 pub use guest::{Guest, GuestMachine, ImageDriver, Written};
-pub use host::{CallHost, GuestHost, LinearMemory};
+pub use host::{CallHost, GuestHost};
 pub use json::check_json;
 pub use language::{Language, UnknownLanguage};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
+pub use linear_memory::LinearMemory;
 pub use memory::{MemoryLimit, MemoryLimiter};
 pub use metadata::Metadata;
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
@@ -74,3 +78,4 @@ pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
 pub use soft_stop::{InterruptWords, SoftStop};
 pub use value::GuestValue;
+pub use watch::Watch;
