@@ -14,6 +14,7 @@ mod ledger;
 mod pages;
 mod policy;
 mod recovery;
+mod restore;
 mod state;
 
 pub use backend::{CtxOf, Memory, SessionBackend, SessionCall, SessionFailure, SessionSetup};
@@ -24,4 +25,5 @@ pub use info::{CheckpointId, CheckpointInfo, Rollback, SessionInfo};
 pub use ledger::{Place, Reservation, SessionLedger, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
-pub use state::{RandomNumbers, SessionState};
+pub use restore::RandomNumbers;
+pub use state::SessionState;

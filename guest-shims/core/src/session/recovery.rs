@@ -2,13 +2,11 @@
 
 use std::mem;
 
-use glovebox_interpreters::Machine as _;
-use glovebox_wasi::Wasi;
-
 use super::{
-    Checkpoint, OnUnwind, RandomNumbers, Rollback, Saved, SessionBackend, SessionFailure, SessionState, state::Phase,
+    OnUnwind, RandomNumbers, Rollback, Saved, SessionBackend, SessionFailure, SessionState, restore::restore,
+    state::Phase,
 };
-use crate::{Guest, GuestMachine as _, GuestState};
+use crate::{Guest, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
     /// The guest, made anew if it was lost.
@@ -107,31 +105,4 @@ impl<B: SessionBackend> SessionState<B> {
         self.history.clear();
         self.place = None;
     }
-}
-
-/// A new guest in a saved state, with a WASI state that goes with it. What the guest itself runs as it is seeded is held to the limits of
-/// one execution.
-pub(super) fn restore<B: SessionBackend>(
-    backend: &mut B,
-    state: &Checkpoint,
-    mut wasi: Wasi,
-    numbers: RandomNumbers,
-) -> Result<Guest<B::Machine>, B::Error> {
-    state.continue_entropy(&mut wasi);
-    let mut guest = backend.instantiate(state, wasi)?;
-    let grown_bytes = state.memory_bytes.checked_sub(guest.machine.memory_bytes());
-    let grown_bytes = grown_bytes.ok_or_else(|| backend.failed(SessionFailure::Mismatch("it is smaller")))?;
-    if !guest.grow_freely(grown_bytes) {
-        return Err(backend.failed(SessionFailure::NoMemory(state.memory_bytes)));
-    }
-    if !guest.machine.write_pages(&state.pages) {
-        return Err(backend.failed(SessionFailure::Mismatch("it has pages beyond its end")));
-    }
-    let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
-    if !is_same {
-        let (image, limits) = (backend.image()?, backend.setup().limits);
-        guest.reseed_within(image, limits)?;
-    }
-    backend.restored(&mut guest, &state.pages, is_same);
-    Ok(guest)
 }

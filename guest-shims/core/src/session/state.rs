@@ -5,8 +5,8 @@ use std::sync::Arc;
 use glovebox_interpreters::Machine as _;
 
 use super::{
-    Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, Rollback, Saved, SessionBackend,
-    SessionCall, SessionFailure, SessionInfo, TooMany, recovery::restore,
+    Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, RandomNumbers, Rollback, Saved,
+    SessionBackend, SessionCall, SessionFailure, SessionInfo, TooMany, restore::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
@@ -36,15 +36,6 @@ pub(super) enum Phase<M> {
     Unwound(String),
     /// There will be none any more, and why.
     Ended(String),
-}
-
-/// Whose random numbers a new guest goes on with. Those of the host's generator are new ones in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RandomNumbers {
-    /// The saved session's own: seeded entropy continues exactly where it was.
-    Same,
-    /// Its own: seeded entropy is another, and the interpreter's generators are seeded from it.
-    Fork,
 }
 
 impl<B: SessionBackend> SessionState<B> {
