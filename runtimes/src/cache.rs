@@ -1,17 +1,16 @@
-//! The cache directory: its location, its trust rules, and the locks between processes.
+//! The cache directory: its location, its layout, its trust rules, and the locks between processes.
 
-use glovebox_vfs::escaped;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use directories::ProjectDirs;
+use serde::Serialize;
 
-use crate::Progress;
 use crate::guard::Guarded;
 use crate::seal::Seals;
 use crate::trusted::{FileLock, TrustedDir};
+use crate::{CacheError, Progress};
 
 /// The directory of the locks, and the suffix of their files.
 const LOCKS: &str = "locks";
@@ -20,82 +19,44 @@ const LOCK_SUFFIX: &str = ".lock";
 /// How often a waiting process retries a lock, and checks whether it was cancelled.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// Why the cache, or another directory of Glovebox, cannot be used.
-#[derive(Debug, thiserror::Error)]
+/// The kinds of files in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum CacheError {
-    /// There is a symbolic link instead of the directory or file. Following it would trust whoever created it.
-    #[error(
-        "`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to",
-        escaped(path)
-    )]
-    Symlink {
-        /// The link.
-        path: PathBuf,
-    },
-    /// Another user owns it.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
-    Owner {
-        /// The directory or file.
-        path: PathBuf,
-        /// Its owner's user id.
-        owner: u32,
-        /// The effective user id.
-        user: u32,
-    },
-    /// Other users may write to it.
-    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", escaped(path), escaped(&quoted(path)))]
-    Writable {
-        /// The directory or file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It should be a directory and is not.
-    #[error("`{}` is not a directory; remove it, or use another directory", escaped(path))]
-    NotADirectory {
-        /// The path.
-        path: PathBuf,
-    },
-    /// It should be a regular file and is not.
-    #[error("`{}` is not a regular file; remove it", escaped(path))]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The user has no home directory.
-    #[error("no cache directory was found, because the user has no home directory; name one")]
-    NoHome,
-    /// The operation was cancelled.
-    #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
-    Cancelled {
-        /// The lock it waited for.
-        path: PathBuf,
-    },
-    /// A system call failed.
-    #[error("cannot {action} `{}`: {source}", escaped(path))]
-    Io {
-        /// The operation.
-        action: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+pub enum CacheKind {
+    /// Fetched binaries of interpreters and tools.
+    Binaries,
+    /// Fetched wheels of the bundled packages.
+    Packages,
+    /// Compiled code of runtimes, which all images of a runtime share.
+    Code,
+    /// Prepared images: the memory of a booted runtime.
+    Images,
+    /// Prepared modules, as WebAssembly.
+    Modules,
+    /// Compiled components.
+    Components,
 }
 
-impl CacheError {
-    /// The error of a system call.
-    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { action, path: path.to_owned(), source }
+impl CacheKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] =
+        [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
+
+    /// Those that can be rebuilt without the network, which [`Runtimes::evict`](crate::Runtimes::evict) may remove.
+    pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
+
+    /// The directory in the cache.
+    pub(crate) fn directory(self) -> &'static str {
+        match self {
+            Self::Binaries => "binaries",
+            Self::Packages => "packages",
+            Self::Code => "code",
+            Self::Images => "prepared",
+            Self::Modules => "modules",
+            Self::Components => "components",
+        }
     }
-}
-
-/// A path quoted for a shell.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The directory for fetched binaries and prepared images.

@@ -10,55 +10,13 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
-
 use crate::prepared::{RECORD_SUFFIX, StoreDir, is_code_name};
-use crate::{ArtefactKey, CacheError, PreparedError, Runtimes};
+use crate::{ArtefactKey, CacheError, CacheKind, PreparedError, Runtimes};
 
 /// How often, and at which interval, to retry the lock on code: a child that is just being started has all of its
 /// parent's files open until it runs its own program.
 const LOCK_ATTEMPTS: u32 = 4;
 const LOCK_POLL: Duration = Duration::from_millis(2);
-
-/// The kinds of files in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum CacheKind {
-    /// Fetched binaries of interpreters and tools.
-    Binaries,
-    /// Fetched wheels of the bundled packages.
-    Packages,
-    /// Compiled code of runtimes, which all images of a runtime share.
-    Code,
-    /// Prepared images: the memory of a booted runtime.
-    Images,
-    /// Prepared modules, as WebAssembly.
-    Modules,
-    /// Compiled components.
-    Components,
-}
-
-impl CacheKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
-
-    /// Those that can be rebuilt without the network, which [`Runtimes::evict`] may remove.
-    pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
-
-    /// The directory in the cache.
-    pub(crate) fn directory(self) -> &'static str {
-        match self {
-            Self::Binaries => "binaries",
-            Self::Packages => "packages",
-            Self::Code => "code",
-            Self::Images => "prepared",
-            Self::Modules => "modules",
-            Self::Components => "components",
-        }
-    }
-}
 
 /// One entry of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,18 +1,18 @@
 //! Fetching a pinned file from a published package, without running or installing the package.
 
-use glovebox_vfs::escaped;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::command::{CommandError, Download};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
 use crate::wheel_files::read_wheel;
-use crate::{CacheError, Digest, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source};
+use crate::{
+    CacheError, FetchFailure, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source, Unavailable,
+};
 
 /// Enough for the largest pinned wheel on a slow line.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -25,41 +25,6 @@ const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
-
-/// Why one source failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchFailure {
-    /// The source.
-    pub source: String,
-    /// The reason, in one line.
-    pub reason: String,
-}
-
-impl fmt::Display for FetchFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.source, self.reason)
-    }
-}
-
-/// No source provided a binary.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
-pub struct Unavailable {
-    /// The runtime.
-    pub name: String,
-    /// Each source and why it failed.
-    pub failures: Vec<FetchFailure>,
-    /// What to do first.
-    pub advice: String,
-    /// The path for the file.
-    pub path: PathBuf,
-    /// Its expected digest.
-    pub sha256: Digest,
-}
-
-fn listed(failures: &[FetchFailure]) -> String {
-    failures.iter().map(|failure| format!("\n  {failure}")).collect()
-}
 
 /// Downloads packages by running the pip of the environment.
 ///

@@ -28,14 +28,17 @@
 
 mod artefact;
 mod cache;
+mod cache_error;
 mod command;
 mod digest;
+mod error;
 mod eviction;
 mod fetch;
 pub mod guard;
 mod manifest;
 mod npm;
 mod own_packages;
+mod package_list;
 mod packages;
 mod prepared;
 mod progress;
@@ -49,20 +52,21 @@ mod wheel;
 mod wheel_files;
 
 pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};
-pub use cache::{CacheDir, CacheError, CacheLock};
+pub use cache::{CacheDir, CacheKind, CacheLock};
+pub use cache_error::CacheError;
 pub use digest::{Digest, DigestError};
-pub use eviction::{CacheEntry, CacheKind, Evicted, Eviction};
-pub use fetch::{FetchFailure, Fetcher, Unavailable};
-pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source};
+pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
+pub use eviction::{CacheEntry, Evicted, Eviction};
+pub use fetch::Fetcher;
+pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source, ToolEntry, ToolSource};
 pub use own_packages::{
     MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
     normal as normal_package_name,
 };
-pub use packages::{PackageEntry, PackageError, PackageList};
+pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use progress::{Progress, Quiet};
 pub use recipe::{Callback, DriverKind, ExportList, Recipe};
 pub use rewrite::RewriteError;
-pub use runtimes::{Binary, Fetched, RuntimeError, Runtimes};
-pub use tool::{ToolEntry, ToolSource, ToolUnavailable};
+pub use runtimes::{Binary, Fetched, Runtimes};
 pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

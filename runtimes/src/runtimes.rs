@@ -1,6 +1,5 @@
 //! The pinned binaries in the cache: fetching once, verifying, reading.
 
-use glovebox_vfs::escaped;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,79 +8,8 @@ use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe,
-    RuntimeEntry, ToolUnavailable, Unavailable,
+    RuntimeEntry, RuntimeError,
 };
-
-/// Why a binary is unavailable.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// It has not been fetched.
-    #[error("runtime `{name}` has not been fetched: there is no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
-    Missing {
-        /// The runtime.
-        name: String,
-        /// Its path.
-        path: PathBuf,
-    },
-    /// A file named by the user does not exist.
-    #[error(
-        "there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones",
-        escaped(path)
-    )]
-    NoSuchFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file named by the user is too large, too small, or not a file.
-    #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
-    NotABinary {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A file in the cache has another length or checksum than its pin.
-    #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
-    Corrupt {
-        /// The runtime.
-        name: String,
-        /// The file.
-        path: PathBuf,
-        /// The pinned length or checksum.
-        expected: String,
-        /// The file's length or checksum.
-        got: String,
-    },
-    /// The manifest has no such recipe.
-    #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names", name = escaped(.name), recipe = escaped(.recipe))]
-    NoRecipe {
-        /// The runtime.
-        name: String,
-        /// The recipe.
-        recipe: String,
-    },
-    /// No source provided the file.
-    #[error(transparent)]
-    Unavailable(#[from] Box<Unavailable>),
-    /// No source provided a tool.
-    #[error(transparent)]
-    ToolUnavailable(#[from] Box<ToolUnavailable>),
-    /// The fetch was cancelled.
-    #[error("cancelled while fetching `{name}`", name = escaped(.0))]
-    Cancelled(String),
-    /// A file could not be read.
-    #[error("cannot read `{}`: {source}", escaped(path))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The cache cannot be used.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
 
 /// The result of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

