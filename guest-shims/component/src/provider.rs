@@ -10,6 +10,7 @@ use crate::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError},
     },
+    started::no_tools,
 };
 
 /// The provider: its runtimes, and what its host gives it.
@@ -164,15 +165,6 @@ impl Provider {
     ) -> Result<Session, SandboxError> {
         Session::resume(&self.sessions, self.sandbox(runtime, policy)?, state, options)
     }
-}
-
-/// Tools that the caller answers would need the guest to be suspended.
-pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
-    if tools.is_empty() {
-        return Ok(());
-    }
-    let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
-    Err(SandboxError::Unsupported(text.into()))
 }
 
 fn runtimes(world: &World) -> Result<Vec<Rc<Runtime>>, String> {

@@ -5,7 +5,7 @@ use std::fmt;
 use glovebox_core::{ImageDriver, Language, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
-use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, session::Residence};
+use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, residence::Residence};
 
 /// A runtime: what the weaver says of it, and how it is driven.
 pub struct Runtime {

@@ -8,7 +8,7 @@ use crate::{
     Executed, Files,
     bindings::{
         exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
-        types::SandboxError,
+        types::{self, SandboxError},
     },
 };
 
@@ -123,4 +123,13 @@ impl Started {
     pub fn cancel(&mut self) {
         self.is_cancelled = true;
     }
+}
+
+/// Tools that the caller answers would need the guest to be suspended.
+pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
+    Err(SandboxError::Unsupported(text.into()))
 }

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 use glovebox_core::tools::{Checked, catalogue};
 #[cfg(any(feature = "tools", test))]
 use {
+    crate::bindings::types,
     glovebox_core::tools::{Definition, MAX_CATALOGUE_BYTES, MAX_PROVIDER_LEVELS, ToolDefinitionError, weight},
     serde_json::{Value, json},
 };
 
-use crate::{World, bindings::types};
+use crate::World;
 
 /// The most tools that there may be (`wit/tools.wit`).
 #[cfg(any(feature = "tools", test))]
@@ -18,15 +19,6 @@ const MAX_TOOLS: usize = 1_024;
 /// The most that all their schemas may take as values, in bytes.
 #[cfg(any(feature = "tools", test))]
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
-
-/// Answers the calls of scripts: the interface `tools` that the component imports.
-pub trait ToolHost {
-    /// The tools that there are. Asking again gives the same.
-    fn list(&self) -> Vec<types::Tool>;
-
-    /// Calls a tool.
-    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
-}
 
 /// The tools, by name, ready to be called. By default there are none.
 #[derive(Default)]

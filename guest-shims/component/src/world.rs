@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use crate::{Guests, ToolHost};
+use crate::{Guests, bindings::types};
 
 /// The clocks of the host.
 pub trait Clocks {
@@ -14,6 +14,15 @@ pub trait Clocks {
 
     /// Waits.
     fn sleep(&self, duration: Duration);
+}
+
+/// Answers the calls of scripts: the interface `tools` that the component imports.
+pub trait ToolHost {
+    /// The tools that there are. Asking again gives the same.
+    fn list(&self) -> Vec<types::Tool>;
+
+    /// Calls a tool.
+    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
 }
 
 /// All that there is beside a guest.

@@ -10,7 +10,7 @@ use glovebox_core::{
 use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
-use super::resident::ResidentMemory;
+use super::resident::{ResidentMemory, no_memory};
 use crate::{
     ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable, guest,
 };
@@ -133,10 +133,4 @@ impl SessionBackend for ComponentBackend {
             error => error.to_string(),
         }
     }
-}
-
-pub(super) fn no_memory(bytes: u64) -> SandboxError {
-    SandboxError::Unavailable(format!(
-        "the session's {bytes} bytes of memory are not to be had within `limits.memory-bytes`"
-    ))
 }

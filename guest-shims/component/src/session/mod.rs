@@ -27,7 +27,7 @@ use glovebox_core::{
 };
 use glovebox_vfs::{RootId, Vfs};
 
-pub(crate) use self::resident::{Residence, ResidentMemory};
+pub(crate) use self::resident::ResidentMemory;
 use self::{
     backend::{ComponentBackend, change_files, globals},
     image::Image,
@@ -40,7 +40,7 @@ use crate::{
         types::{self, SandboxError},
     },
     files::refused,
-    provider::no_tools,
+    started::no_tools,
 };
 
 /// All sessions of a provider.

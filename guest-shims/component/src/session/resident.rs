@@ -5,50 +5,23 @@
 //! from the image is copied out. Coming back the memory is made the image again, all of it up to its real end, and the
 //! pages are copied in: nothing of one session is ever there for another.
 
-use std::{
-    cell::RefCell,
-    fmt,
-    rc::{Rc, Weak},
-};
+use std::{cell::RefCell, rc::Rc};
 
 use glovebox_core::session::{Pages, Reservation};
 
-use super::{backend::no_memory, image::Image};
-use crate::{GuestMemory, Runtime, bindings::types::SandboxError};
+use super::image::Image;
+use crate::{
+    GuestMemory, Runtime,
+    bindings::types::SandboxError,
+    residence::{Resident, busy},
+};
 
-/// Who is in a runtime's memory, if it is a session's guest.
-#[derive(Default)]
-pub(crate) struct Residence(RefCell<Weak<RefCell<Resident>>>);
-
-impl fmt::Debug for Residence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_taken = self.0.try_borrow().is_ok_and(|resident| resident.strong_count() > 0);
-        f.debug_struct("Residence").field("is_taken", &is_taken).finish()
-    }
-}
-
-impl Residence {
-    /// Has whoever is in the memory evicted.
-    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
-        let Some(resident) = self.0.take().upgrade() else { return Ok(()) };
-        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
-        if evicted.is_err() {
-            self.enter(&resident);
-        }
-        evicted
-    }
-
-    fn enter(&self, resident: &Rc<RefCell<Resident>>) {
-        self.0.replace(Rc::downgrade(resident));
-    }
-}
-
-/// The memory of a session's guest, which the guest and its runtime's [`Residence`] share.
+/// The memory of a session's guest, which the guest and its runtime's [`Residence`](crate::residence::Residence) share.
 #[derive(Clone, Debug)]
-pub(crate) struct ResidentMemory(Rc<RefCell<Resident>>);
+pub(crate) struct ResidentMemory(Rc<RefCell<SessionMemory>>);
 
 #[derive(Debug)]
-struct Resident {
+struct SessionMemory {
     image: Image,
     /// Its pages as they were when somebody last looked.
     pages: Pages,
@@ -64,7 +37,7 @@ impl ResidentMemory {
     /// Of a guest that is in its memory. `pages`: what its pages may be shared with; `is_known`: they are these.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
-        let resident = Resident { image, pages, is_known, evicted: None, reservation: None };
+        let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
         let resident = Rc::new(RefCell::new(resident));
         runtime.residence.enter(&resident);
         Self(resident)
@@ -124,7 +97,7 @@ impl ResidentMemory {
     }
 }
 
-impl Resident {
+impl SessionMemory {
     fn bytes(&self) -> u64 {
         self.evicted.map_or_else(|| self.image.memory().bytes(), |pages| u64::from(pages) << 16)
     }
@@ -153,7 +126,9 @@ impl Resident {
             }
         }
     }
+}
 
+impl Resident for SessionMemory {
     fn evict(&mut self) -> Result<(), SandboxError> {
         if self.evicted.is_none() {
             let known_bytes = self.pages.unshared_bytes();
@@ -167,6 +142,8 @@ impl Resident {
     }
 }
 
-fn busy() -> SandboxError {
-    SandboxError::Unavailable("a guest of this runtime is running".into())
+pub(super) fn no_memory(bytes: u64) -> SandboxError {
+    SandboxError::Unavailable(format!(
+        "the session's {bytes} bytes of memory are not to be had within `limits.memory-bytes`"
+    ))
 }

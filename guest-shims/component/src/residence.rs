@@ -1,0 +1,50 @@
+//! Who is in a runtime's memory.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    rc::{Rc, Weak},
+};
+
+use crate::bindings::types::SandboxError;
+
+/// A session's guest as the memory that it may be in sees it.
+pub(crate) trait Resident {
+    /// Copies out what must not be lost, so that another guest can have the memory.
+    fn evict(&mut self) -> Result<(), SandboxError>;
+}
+
+/// Who is in a runtime's memory, if it is a session's guest.
+#[derive(Default)]
+pub(crate) struct Residence(RefCell<Option<Weak<RefCell<dyn Resident>>>>);
+
+impl fmt::Debug for Residence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resident = self.0.try_borrow();
+        let is_taken = resident.is_ok_and(|resident| resident.as_ref().is_some_and(|weak| weak.strong_count() > 0));
+        f.debug_struct("Residence").field("is_taken", &is_taken).finish()
+    }
+}
+
+impl Residence {
+    /// Has whoever is in the memory evicted.
+    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
+        let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
+        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
+        if evicted.is_err() {
+            self.0.replace(Some(Rc::downgrade(&resident)));
+        }
+        evicted
+    }
+
+    /// From now on this one is in the memory.
+    pub(crate) fn enter<R: Resident + 'static>(&self, resident: &Rc<RefCell<R>>) {
+        let resident: Weak<RefCell<R>> = Rc::downgrade(resident);
+        self.0.replace(Some(resident));
+    }
+}
+
+/// The error where a guest is wanted that is just being called.
+pub(crate) fn busy() -> SandboxError {
+    SandboxError::Unavailable("a guest of this runtime is running".into())
+}
