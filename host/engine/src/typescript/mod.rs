@@ -8,6 +8,10 @@
 #[cfg(feature = "typescript")]
 mod glue;
 #[cfg(feature = "typescript")]
+mod load;
+#[cfg(not(feature = "typescript"))]
+mod not_built;
+#[cfg(feature = "typescript")]
 mod stripper;
 #[cfg(feature = "typescript")]
 mod values;
