@@ -20,14 +20,14 @@ use std::error::Error;
 use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Limits, Outcome, Resource, ToolRecord, runtime::Runtime};
+use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord};
 #[cfg(feature = "store")]
 use crate::{PruneReport, Pruned, SessionId};
 
-pub(crate) fn start(runtime: &Runtime, session_id: Option<&str>, limits: &Limits) {
+pub(crate) fn start(runtime: Language, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
         target: "glovebox",
-        runtime = runtime.language.name(),
+        runtime = runtime.name(),
         session_id,
         fuel = limits.fuel,
         timeout_ms = limits.timeout_ms,

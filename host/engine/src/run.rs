@@ -281,7 +281,7 @@ impl<'a> PreparedRequest<'a> {
     ) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
-        events::start(runtime, self.session_id.as_deref(), limits);
+        events::start(runtime.language, self.session_id.as_deref(), limits);
         let rejected = self.rejected(guest);
         // As the interpreter prints what it does not understand.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {

@@ -4,6 +4,7 @@ mod directory;
 mod error;
 mod id;
 mod prune;
+mod prune_report;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,8 @@ mod tests;
 pub use directory::DirectoryStore;
 pub use error::StoreError;
 pub use id::{SessionId, SessionIdError};
-pub use prune::{Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
+pub use prune::Prune;
+pub use prune_report::{PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
 pub(crate) use record::MAX_WORKSPACE_BYTES;
 pub use record::{SessionRecord, StoredEntry, StoredSession};
 
