@@ -1,15 +1,8 @@
-//! What whoever has guests run may use of them in all, beside the limits of each execution.
+//! Fuel that several executions share, beside the limits of each.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
-};
-
-use glovebox_core::Limits;
-
-use crate::{
-    CancelToken,
-    platform::{EnginePlatform, ExecutionCtx},
 };
 
 /// Fuel that several executions share, one after the other. By default there is no bound but each one's limit.
@@ -44,23 +37,5 @@ impl Budget {
         if let Some(left) = &self.0 {
             left.store(left.load(Ordering::SeqCst).saturating_sub(fuel), Ordering::SeqCst);
         }
-    }
-}
-
-/// What holds for all that runs in one session. By default nobody stops what the session does by itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SessionScope {
-    /// Stops what runs for the session outside any request: access to variables, exit handlers, rollbacks.
-    pub(crate) cancel: CancelToken,
-    /// Bounds all that runs for it.
-    pub(crate) budget: Budget,
-}
-
-impl SessionScope {
-    /// What bounds a call into the guest that is no script's.
-    pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> ExecutionCtx {
-        let mut platform = EnginePlatform::new(self.cancel.clone());
-        platform.budget = self.budget.clone();
-        platform.begin(limits.timeout())
     }
 }

@@ -5,25 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, time::Duration};
 use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, Eviction, NewArtefact};
 use serde::Serialize;
 
-use crate::{Engine, RuntimeError, Timestamp, engine::Inner};
-
-/// How much compiled code stays in the cache. What is in use stays in any case, and so does what was just made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CacheLimits {
-    /// What compiled runtimes, prepared images and prepared modules may take together, in bytes. Default 2 GiB.
-    pub image_bytes: u64,
-    /// What compiled components may take together, in bytes. Default 2 GiB.
-    pub component_bytes: u64,
-    /// What was not used for so long goes, whatever there is room for. Default 30 days.
-    pub max_age: Duration,
-}
-
-impl Default for CacheLimits {
-    fn default() -> Self {
-        Self { image_bytes: 2 << 30, component_bytes: 2 << 30, max_age: Duration::from_secs(30 * 24 * 60 * 60) }
-    }
-}
+use crate::{CacheLimits, Engine, RuntimeError, Timestamp, engine::Inner};
 
 impl CacheLimits {
     /// The kinds that share a limit, and the limit.

@@ -1,11 +1,11 @@
 //! How an engine is set up.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::{CacheLimits, EngineError, Limits, stack, state::MAX_TABLE_ELEMENTS};
+use crate::{EngineError, Limits, stack, state::MAX_TABLE_ELEMENTS};
 
 /// How an [`Engine`](crate::Engine) is set up. Make one with `default()` and change what differs.
 #[derive(Clone)]
@@ -102,6 +102,24 @@ pub struct PoolConfig {
 impl Default for PoolConfig {
     fn default() -> Self {
         Self { instance_count: 1_100, keep_resident_bytes: 2 << 20 }
+    }
+}
+
+/// How much compiled code stays in the cache. What is in use stays in any case, and so does what was just made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheLimits {
+    /// What compiled runtimes, prepared images and prepared modules may take together, in bytes. Default 2 GiB.
+    pub image_bytes: u64,
+    /// What compiled components may take together, in bytes. Default 2 GiB.
+    pub component_bytes: u64,
+    /// What was not used for so long goes, whatever there is room for. Default 30 days.
+    pub max_age: Duration,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { image_bytes: 2 << 30, component_bytes: 2 << 30, max_age: Duration::from_secs(30 * 24 * 60 * 60) }
     }
 }
 

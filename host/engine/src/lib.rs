@@ -101,9 +101,11 @@ mod run;
 mod runtime;
 mod sandbox;
 mod session;
+mod session_scope;
 mod stack;
 mod state;
 mod stepping;
+mod stopwatch;
 #[cfg(feature = "store")]
 mod store;
 mod template;
@@ -115,12 +117,12 @@ mod trap;
 mod typescript;
 mod workspace;
 
-pub use cache::{CacheLimits, CachePrune, CachePruneReport, CachePruned, CacheUsage};
+pub use cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
 pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
 #[cfg(feature = "component")]
 pub use compile::{CompileError, ComponentCache, compile, compile_with};
-pub use config::{EngineConfig, Packages, PoolConfig};
+pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::Execution;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::{LinearMemory, Platform, Watch, Woken};
+use glovebox_core::{LinearMemory, Platform, Woken};
 use glovebox_wasi::{Stop, Stream};
 
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     budget::Budget,
     entropy,
     request::{OnOutput, StdinSource},
-    state,
+    stopwatch::Stopwatch,
+    timestamp,
     tools::ThreadRunner,
 };
 
@@ -23,28 +24,6 @@ pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 
 /// How often a guest that waits for its standard input is looked at.
 const STDIN_POLL: Duration = Duration::from_millis(5);
-
-/// A moment that time is counted from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(pub(crate) Instant);
-
-impl Watch for Stopwatch {
-    fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-impl Stopwatch {
-    /// When that is on this watch.
-    pub(crate) fn at(self, instant: Instant) -> Duration {
-        instant.saturating_duration_since(self.0)
-    }
-
-    /// The same in the system's time. What is too far away to be told is now.
-    pub(crate) fn instant(self, at: Duration) -> Instant {
-        self.0.checked_add(at).unwrap_or_else(Instant::now)
-    }
-}
 
 /// What one execution has of the host. By default nobody cancels it, hears its output, or has fuel beside its own.
 #[derive(Default)]
@@ -90,7 +69,7 @@ impl Platform for EnginePlatform {
     }
 
     fn realtime_ns(&self) -> u64 {
-        state::realtime_ns()
+        timestamp::realtime_ns()
     }
 
     fn is_cancelled(&self) -> bool {

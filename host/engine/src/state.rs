@@ -1,7 +1,5 @@
 //! What a store holds for its guest.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
 use glovebox_wasi::Wasi;
 use wasmtime::{Memory, ResourceLimiter};
@@ -28,12 +26,6 @@ impl State {
         self.tables = other.tables;
         self.host.limiter.grow(0, memory_bytes, None)
     }
-}
-
-/// The host's time in nanoseconds since 1970.
-pub(crate) fn realtime_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Holds the tables of an instance to one limit.

@@ -142,6 +142,12 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
     (era * ERA_DAYS + day_of_era).saturating_sub(DAYS_TO_1970)
 }
 
+/// The host's time in nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

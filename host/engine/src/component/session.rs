@@ -18,8 +18,8 @@ use super::{
     },
 };
 use crate::{
-    CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
-    budget::{Budget, SessionScope},
+    CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles, budget::Budget,
+    session_scope::SessionScope,
 };
 
 /// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back

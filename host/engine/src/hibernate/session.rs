@@ -8,7 +8,7 @@ use glovebox_core::{
 };
 
 use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
-use crate::{ExecuteError, Request, Sandbox, Session, budget::SessionScope, run::PreparedRequest};
+use crate::{ExecuteError, Request, Sandbox, Session, run::PreparedRequest, session_scope::SessionScope};
 
 /// How a session is written as bytes. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]

@@ -10,9 +10,7 @@ use glovebox_vfs::Vfs;
 use glovebox_wasi::Wasi;
 
 use crate::{
-    ExecuteError, Request, Sandbox,
-    budget::SessionScope,
-    events,
+    ExecuteError, Request, Sandbox, events,
     guest::{self, Guest},
     machine::GuestMachine,
     own_commits::OwnCommits,
@@ -24,6 +22,7 @@ use crate::{
         pages::{OwnBytes, own_pages},
         pristine,
     },
+    session_scope::SessionScope,
     workspace::Roots,
 };
 

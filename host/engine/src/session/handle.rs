@@ -11,7 +11,6 @@ use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, SessionInfo, Started,
-    budget::SessionScope,
     entropy, guest,
     run::{CONTEXT, Executed, PreparedRequest},
     session::{
@@ -23,6 +22,7 @@ use crate::{
         shared,
     },
     translate::translate,
+    session_scope::SessionScope,
     workspace::Roots,
 };
 

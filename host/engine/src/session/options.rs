@@ -2,7 +2,7 @@
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{ExecuteError, SharedWorkspace, budget::SessionScope};
+use crate::{ExecuteError, SharedWorkspace, session_scope::SessionScope};
 
 /// How a session is opened. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
     own_commits::OwnCommits,
     session::line::{Left, Line, Turn},
-    state,
+    timestamp,
     workspace::{GuestFiles, Roots},
 };
 
@@ -153,7 +153,7 @@ pub(super) fn change<R, E: From<ExecuteError>>(
     };
     vfs.mark();
     vfs.set_now_ns(match sandbox.0.policy.clock {
-        Clock::Host => state::realtime_ns(),
+        Clock::Host => timestamp::realtime_ns(),
         Clock::Fixed(realtime_ns) => realtime_ns,
     });
     let result = work(vfs, root);

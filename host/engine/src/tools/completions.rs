@@ -8,7 +8,7 @@ use std::{
 use glovebox_core::{Watch as _, tools::Done};
 
 use super::Account;
-use crate::{CancelToken, platform::Stopwatch};
+use crate::{CancelToken, stopwatch::Stopwatch};
 
 /// What the threads of one execution share.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use glovebox_core::{check_json, tools::Received};
 use serde_json::json;
 
 use super::{ThreadRunner, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits, platform::Stopwatch};
+use crate::{CancelToken, Limits, stopwatch::Stopwatch};
 
 /// A call of a tool that is not a script's.
 pub(crate) struct DirectCall<'a> {

@@ -13,11 +13,13 @@
 //! | `completions` | where threads put what a handler answered |
 //! | `abandoned` | what calls that were given up still hold |
 //! | `worker` | one call on its thread |
+//! | `call_status` | whether anybody waits for its answer |
 //! | `pending` | calls that whoever steps through the execution answers |
 //! | `wait_tracker` | when the guest waits for them |
 //! | `direct` | a call that no script makes |
 
 mod abandoned;
+mod call_status;
 mod completions;
 mod direct;
 mod pending;

@@ -13,7 +13,7 @@ use std::{
 
 use glovebox_core::tools::{Done, Failure, Held, hold_answer, within};
 
-use super::{ToolErrorKind, completions::CompletionQueue, worker::CallStatus};
+use super::{ToolErrorKind, call_status::CallStatus, completions::CompletionQueue};
 
 /// The calls of one execution that its caller is to answer, and how far the execution has come.
 #[derive(Debug, Default)]

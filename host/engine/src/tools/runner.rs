@@ -10,13 +10,14 @@ use glovebox_core::tools::{
 
 use super::{
     Account, PendingCalls, ToolCall, ToolThreads, Toolbox,
+    call_status::CallStatus,
     completions::CompletionQueue,
     pending::Waiting,
     toolbox::Entry,
     wait_tracker::WaitTracker,
-    worker::{self, CallStatus, Job},
+    worker::{self, Job},
 };
-use crate::{CancelToken, Limits, events, platform::Stopwatch};
+use crate::{CancelToken, Limits, events, stopwatch::Stopwatch};
 
 /// The calls of one execution.
 pub(crate) type Calls = ToolCalls<ThreadRunner>;

@@ -3,7 +3,7 @@
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::{
     ToolCall, ToolErrorKind,
-    abandoned::{Abandoned, Origin},
+    abandoned::Abandoned,
+    call_status::CallStatus,
     completions::CompletionQueue,
     pending::{PendingCall, PendingCalls},
     tool::Answerer,
@@ -75,92 +76,6 @@ enum Work {
     Checked(Arc<PendingCalls>, String),
 }
 
-/// Whether anybody waits for a call's answer.
-#[derive(Debug)]
-pub(super) struct CallStatus {
-    state: Mutex<State>,
-    entry: Arc<Entry>,
-    abandoned: Arc<Abandoned>,
-    origin: Origin,
-    /// What its arguments hold.
-    bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    /// No thread runs for it any longer: it waits for the caller.
-    Pending,
-    /// Given up while a thread ran for it, which still does.
-    Abandoned,
-    Over,
-}
-
-impl CallStatus {
-    fn of(job: &Job) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new(State::Running),
-            entry: Arc::clone(&job.entry),
-            abandoned: Arc::clone(&job.abandoned),
-            origin: job.call.session_id.clone(),
-            bytes: job.held.bytes(),
-        })
-    }
-
-    /// Whether the caller is to answer.
-    pub(super) fn is_the_callers(&self) -> bool {
-        matches!(self.entry.answerer, Answerer::Caller)
-    }
-
-    /// What the call's arguments hold.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Nobody waits any longer: unless it has answered, the handler counts as abandoned until it returns.
-    pub(super) fn abandon(&self) {
-        let mut state = self.state();
-        match *state {
-            State::Running => {
-                *state = State::Abandoned;
-                self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
-                self.abandoned.add(&self.origin, self.bytes);
-            }
-            State::Pending => *state = State::Over,
-            State::Abandoned | State::Over => {}
-        }
-    }
-
-    /// The handler has returned, or the caller has answered; says whether somebody waits for that.
-    pub(super) fn answer(&self) -> bool {
-        let mut state = self.state();
-        let is_awaited = matches!(*state, State::Running | State::Pending);
-        self.leave(&mut state, State::Over);
-        is_awaited
-    }
-
-    /// The call's thread ends, and the caller is to answer; says whether anybody waits for that.
-    fn hand_over(&self) -> bool {
-        let mut state = self.state();
-        // It may have been answered already.
-        let is_awaited = *state == State::Running;
-        self.leave(&mut state, if is_awaited { State::Pending } else { State::Over });
-        is_awaited
-    }
-
-    fn leave(&self, state: &mut State, next: State) {
-        if *state == State::Abandoned {
-            self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
-            self.abandoned.remove(&self.origin, self.bytes);
-        }
-        *state = next;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Starts a call.
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
@@ -169,7 +84,7 @@ pub(super) fn start(
 ) -> Result<Arc<CallStatus>, Failure> {
     let busy = |message: &str| Failure::new(ToolErrorKind::Limit, message);
     let place = threads.enter().ok_or_else(|| busy("the host runs as many tools as it may; try again later"))?;
-    let status = CallStatus::of(&job);
+    let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
     let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))
@@ -229,53 +144,4 @@ fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, pendin
             Err(Failure::new(ToolErrorKind::Failed, message))
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tools::{Tool, Toolbox};
-
-    /// A call as it runs, and how many of its tool's are counted as given up.
-    fn running() -> (CallStatus, impl Fn() -> usize) {
-        let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
-        let entry = Arc::clone(toolbox.get("ask").unwrap());
-        let counted = Arc::clone(&entry);
-        let abandoned = Arc::clone(toolbox.abandoned());
-        let status = CallStatus { state: Mutex::new(State::Running), entry, abandoned, origin: None, bytes: 1 };
-        (status, move || counted.abandoned().load(Ordering::SeqCst))
-    }
-
-    #[test]
-    fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
-        let (status, counted) = running();
-        assert!(status.hand_over());
-        status.abandon();
-        assert_eq!(counted(), 0);
-        assert!(!status.answer(), "nobody waits");
-        assert_eq!(counted(), 0);
-    }
-
-    #[test]
-    fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
-        for ends in [[CallStatus::answer, CallStatus::hand_over], [CallStatus::hand_over, CallStatus::answer]] {
-            let (status, counted) = running();
-            status.abandon();
-            status.abandon();
-            assert_eq!(counted(), 1);
-            assert!(!ends[0](&status));
-            assert!(!ends[1](&status));
-            assert_eq!(counted(), 0, "once, whoever comes first");
-        }
-    }
-
-    #[test]
-    fn a_call_that_was_answered_before_its_thread_ended_is_over() {
-        let (status, counted) = running();
-        assert!(status.answer());
-        assert!(!status.hand_over());
-        status.abandon();
-        assert_eq!(counted(), 0);
-        assert!(!status.answer(), "once");
-    }
 }

@@ -15,7 +15,7 @@ use glovebox_core::tools::Received;
 use serde_json::{Value, json};
 
 use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
-use crate::{CancelToken, Limits, platform::Stopwatch};
+use crate::{CancelToken, Limits, stopwatch::Stopwatch};
 
 /// Long against anything here, short against a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,138 @@
+//! Whether anybody waits for a call's answer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
+
+use super::{
+    abandoned::{Abandoned, Origin},
+    tool::Answerer,
+    toolbox::Entry,
+};
+
+/// Whether anybody waits for a call's answer.
+#[derive(Debug)]
+pub(super) struct CallStatus {
+    state: Mutex<State>,
+    entry: Arc<Entry>,
+    abandoned: Arc<Abandoned>,
+    origin: Origin,
+    /// What its arguments hold.
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// No thread runs for it any longer: it waits for the caller.
+    Pending,
+    /// Given up while a thread ran for it, which still does.
+    Abandoned,
+    Over,
+}
+
+impl CallStatus {
+    /// Of a call that runs. `abandoned`: where it is counted if it is given up; `bytes`: what its arguments hold.
+    pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Arc<Self> {
+        let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
+        Arc::new(Self { state: Mutex::new(State::Running), entry, abandoned, origin, bytes })
+    }
+
+    /// Whether the caller is to answer.
+    pub(super) fn is_the_callers(&self) -> bool {
+        matches!(self.entry.answerer, Answerer::Caller)
+    }
+
+    /// What the call's arguments hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Nobody waits any longer: unless it has answered, the handler counts as abandoned until it returns.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state();
+        match *state {
+            State::Running => {
+                *state = State::Abandoned;
+                self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
+                self.abandoned.add(&self.origin, self.bytes);
+            }
+            State::Pending => *state = State::Over,
+            State::Abandoned | State::Over => {}
+        }
+    }
+
+    /// The handler has returned, or the caller has answered; says whether somebody waits for that.
+    pub(super) fn answer(&self) -> bool {
+        let mut state = self.state();
+        let is_awaited = matches!(*state, State::Running | State::Pending);
+        self.leave(&mut state, State::Over);
+        is_awaited
+    }
+
+    /// The call's thread ends, and the caller is to answer; says whether anybody waits for that.
+    pub(super) fn hand_over(&self) -> bool {
+        let mut state = self.state();
+        // It may have been answered already.
+        let is_awaited = *state == State::Running;
+        self.leave(&mut state, if is_awaited { State::Pending } else { State::Over });
+        is_awaited
+    }
+
+    fn leave(&self, state: &mut State, next: State) {
+        if *state == State::Abandoned {
+            self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
+            self.abandoned.remove(&self.origin, self.bytes);
+        }
+        *state = next;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Tool, Toolbox};
+
+    /// A call as it runs, and how many of its tool's are counted as given up.
+    fn running() -> (Arc<CallStatus>, impl Fn() -> usize) {
+        let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
+        let entry = Arc::clone(toolbox.get("ask").unwrap());
+        let status = CallStatus::new(&entry, toolbox.abandoned(), None, 1);
+        (status, move || entry.abandoned().load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
+        let (status, counted) = running();
+        assert!(status.hand_over());
+        status.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!status.answer(), "nobody waits");
+        assert_eq!(counted(), 0);
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
+        for ends in [[CallStatus::answer, CallStatus::hand_over], [CallStatus::hand_over, CallStatus::answer]] {
+            let (status, counted) = running();
+            status.abandon();
+            status.abandon();
+            assert_eq!(counted(), 1);
+            assert!(!ends[0](&status));
+            assert!(!ends[1](&status));
+            assert_eq!(counted(), 0, "once, whoever comes first");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_answered_before_its_thread_ended_is_over() {
+        let (status, counted) = running();
+        assert!(status.answer());
+        assert!(!status.hand_over());
+        status.abandon();
+        assert_eq!(counted(), 0);
+        assert!(!status.answer(), "once");
+    }
+}
