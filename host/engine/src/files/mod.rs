@@ -15,6 +15,7 @@ mod carry;
 mod entry;
 mod error;
 mod place;
+mod reading;
 mod session;
 mod snapshot;
 
