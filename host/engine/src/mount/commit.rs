@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use glovebox_vfs::{CommitStep, InodeId, RootId, SourceStat, Vfs, VfsError};
+use glovebox_vfs::{CommitStep, RootId, SourceStat, Vfs};
 
+use super::contents::Contents;
 use super::directory::HostDirectory;
 use super::error::MountError;
 use super::folder::{Found, Ident};
@@ -13,22 +14,6 @@ use super::recover;
 use super::site::Site;
 use super::stage::{self, Stager};
 use super::sweep;
-
-/// Where a commit reads the contents of the files that the guest wrote.
-pub trait Contents {
-    /// Reads from a file at an offset, as much as is at hand; 0 is the end.
-    ///
-    /// # Errors
-    ///
-    /// The contents are gone: the commit fails and changes nothing.
-    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
-}
-
-impl Contents for Vfs {
-    fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
-        Self::read_at(self, inode, offset, into)
-    }
-}
 
 /// What a commit did.
 #[derive(Clone, Debug, Default)]

@@ -41,6 +41,7 @@
 //!   moment between the last look at a file and its replacement remains.
 
 mod commit;
+mod contents;
 mod directory;
 mod error;
 mod folder;
@@ -57,7 +58,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use commit::{CommitReport, Contents};
+pub use commit::CommitReport;
+pub use contents::Contents;
 pub(crate) use directory::Reach;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
 pub use error::{Collision, MountError};

@@ -7,7 +7,7 @@ use std::os::unix::fs::fchown;
 use cap_std::fs::{File, Permissions, PermissionsExt as _};
 use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
 
-use super::commit::Contents;
+use super::contents::Contents;
 use super::error::{Collision, MountError};
 use super::folder::{Folder, Found, Ident, Kind};
 use super::journal::{Step, new_slot};
