@@ -12,10 +12,11 @@ use crate::{
     events,
     guest::Guest,
     own_commits::OwnCommits,
-    platform::{EnginePlatform, ExecutionCtx, Stopwatch},
+    platform::{EnginePlatform, ExecutionCtx},
     request::{OnOutput, StdinSource},
     runtime::Image,
     sandbox::Sandbox,
+    stopwatch::Stopwatch,
     tools::{PendingCalls, ThreadRunner, Toolbox},
     workspace::{Committed, Roots},
 };

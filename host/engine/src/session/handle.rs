@@ -153,8 +153,20 @@ impl fmt::Debug for Session {
     }
 }
 
+impl Sandbox {
+    /// Opens a session: an interpreter that is kept between executions.
+    pub fn session(&self) -> Result<Session, ExecuteError> {
+        self.open_session(SessionOptions::default())
+    }
+
+    /// As [`session`](Self::session), with an id or a context of its own.
+    pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
+        Session::open(self, options)
+    }
+}
+
 impl Session {
-    pub(crate) fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
+    fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
         if inner.runtime.image().is_none() {
             return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });

@@ -1,0 +1,159 @@
+//! What a sandbox does with scripts, from the request to the result.
+
+use std::time::Duration;
+
+use glovebox_core::{GuestState, GuestWorld, Watch as _};
+use glovebox_interpreters::Diagnostic;
+use glovebox_wasi::{Mount as WasiMount, Wasi};
+
+use super::{Inner, Sandbox};
+use crate::{
+    ExecuteError, Execution, Limits, Request, Started,
+    engine::Inner as EngineInner,
+    guest::{self, Guest},
+    platform::{EnginePlatform, ExecutionCtx},
+    run::{PreparedRequest, SCRIPT_MOUNT},
+    runtime::{Drive, Runtime},
+    translate::translate,
+    workspace::{GuestFiles, Roots},
+};
+
+impl Sandbox {
+    /// Runs `source` in a new interpreter.
+    pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in a new interpreter.
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        let mut request = translate(PreparedRequest::new(self, request)?)?;
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
+            request.set_context(&mut guest)?;
+            let executed = request.execute(&mut guest, &roots, true, None)?;
+            self.recycle(guest, executed.after);
+            executed.into_result()
+        })?
+    }
+
+    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for what is known before there is an instance.
+    pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
+        self.start_with(request, |_| ())
+    }
+
+    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    pub(crate) fn start_with(
+        &self,
+        request: Request<'_>,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
+    ) -> Result<Started, ExecuteError> {
+        PreparedRequest::check(self, &request)?;
+        let sandbox = self.clone();
+        Started::begin(request, finish, move |request, begun| {
+            begun();
+            sandbox.run(request)
+        })
+    }
+
+    /// What the language's own parser says about `source`: nothing when it is well-formed. Nothing of it is executed.
+    pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
+        self.validate_request(Request::new(source))
+    }
+
+    /// As [`validate`](Self::validate), with a name and a kind.
+    pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
+        let request = PreparedRequest::new(self, request)?;
+        let Some(image) = self.0.runtime.image() else {
+            return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
+        };
+        let mut request = translate(request)?;
+        if let Some(diagnostic) = request.rejected_diagnostic() {
+            return Ok(vec![diagnostic]);
+        }
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
+            let (diagnostics, after) = guest.validate(image.driver(), &self.0.policy.limits, &request.script(true))?;
+            self.recycle(guest, after);
+            Ok(diagnostics)
+        })?
+    }
+
+    /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and says how long that took. For benchmarks.
+    #[doc(hidden)]
+    pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
+        let mut request = PreparedRequest::new(self, Request::new(""))?;
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let watch = *ctx.watch();
+            self.guest(&request, guest::fresh, self.0.workspace.files()?, ctx).map(drop)?;
+            Ok(watch.elapsed())
+        })?
+    }
+
+    /// Uses the instance of a guest for other scripts, where that is possible.
+    fn recycle(&self, guest: Guest, after: GuestState) {
+        let Runtime { recycled, .. } = &*self.0.runtime;
+        if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
+            && let Ok(pristine) = image.pristine()
+        {
+            recycled.give(guest.machine, pristine);
+        }
+    }
+
+    /// How an instance that waits for its next script differs from a new one; how many wait where none does. For tests.
+    #[doc(hidden)]
+    pub fn compare_recycled(&self) -> Result<usize, String> {
+        let said = |error: ExecuteError| error.to_string();
+        let (Some(recycled), Some(image)) = (&self.0.runtime.recycled, self.0.runtime.image()) else { return Ok(0) };
+        let pristine = image.pristine().map_err(said)?;
+        let request = PreparedRequest::new(self, Request::new("")).map_err(said)?;
+        let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
+        let template = &self.0.runtime.template;
+        let mut new =
+            guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
+                .map_err(said)?;
+        recycled.compare(&mut new, pristine.globals())
+    }
+
+    /// A guest with its files, awake, as `make` makes it.
+    pub(crate) fn guest(
+        &self,
+        request: &PreparedRequest<'_>,
+        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, ExecutionCtx) -> Result<Guest, ExecuteError>,
+        mut files: GuestFiles,
+        ctx: ExecutionCtx,
+    ) -> Result<(Guest, Roots), ExecuteError> {
+        if let Drive::Command { .. } = self.0.runtime.drive {
+            files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
+        }
+        let wasi = self.wasi(request, &files)?;
+        let Inner { engine, runtime, policy, .. } = &*self.0;
+        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, ctx)?;
+        Ok((guest, files.roots))
+    }
+
+    pub(crate) fn wasi(&self, request: &PreparedRequest<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
+        let policy = &self.0.policy;
+        // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
+        let (args, env) = match &self.0.runtime.drive {
+            Drive::Image(_) => Default::default(),
+            Drive::Command { flags } => (request.command_args(flags), self.0.env.clone()),
+        };
+        let world = GuestWorld {
+            args,
+            env,
+            vfs: files.vfs.clone(),
+            mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
+            limits: &policy.limits,
+            stdin: request.stdin.to_vec(),
+            clock: policy.clock,
+            entropy: policy.entropy,
+        };
+        world.wasi().map_err(|error| ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}")))
+    }
+}

@@ -1,0 +1,110 @@
+//! A sandbox: a runtime and a policy, ready to execute.
+//!
+//! * [`builder`]: how one is made.
+//! * [`execute`]: what one does.
+
+mod builder;
+mod execute;
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    Engine, Language, Policy, Tool, ToolDefinitionError, runtime::Runtime, tools::Toolbox, workspace::Workspace,
+};
+
+pub use builder::SandboxBuilder;
+
+/// A runtime and a policy. Every [`execute`](Self::execute) is a new interpreter with new files: nothing of one
+/// execution is seen by another. Cheap to clone, and any number of threads may execute at once.
+#[derive(Clone)]
+pub struct Sandbox(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) policy: Policy,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) workspace: Workspace,
+    pub(crate) toolbox: Arc<Toolbox>,
+    /// What is counted somewhere for as long as somebody has the sandbox.
+    keeps: Option<Kept>,
+}
+
+/// Something that is only kept.
+pub(crate) type Kept = Arc<dyn fmt::Debug + Send + Sync>;
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("runtime", &self.0.runtime.name)
+            .field("policy", &self.0.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sandbox {
+    /// The same sandbox with more tools: nothing is loaded or opened again.
+    ///
+    /// ```no_run
+    /// # use glovebox::{Engine, EngineConfig, Sandbox, Tool};
+    /// # let sandbox = Sandbox::builder(&Engine::new(EngineConfig::default())?).build()?;
+    /// let asking = sandbox.with_tools(&[Tool::new("ask", "Asks the user.").stepped()])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When one of them cannot be a tool, or has the name of another.
+    pub fn with_tools(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
+        Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
+    }
+
+    /// The same sandbox with these tools and no others.
+    pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
+        let Inner { engine, runtime, policy, env, workspace, toolbox: _, keeps } = &*self.0;
+        Self(Arc::new(Inner {
+            engine: engine.clone(),
+            runtime: Arc::clone(runtime),
+            policy: policy.clone(),
+            env: env.clone(),
+            workspace: workspace.clone(),
+            toolbox: Arc::new(toolbox),
+            keeps: keeps.clone(),
+        }))
+    }
+
+    /// The language of the scripts.
+    #[must_use]
+    pub fn language(&self) -> Language {
+        self.0.runtime.language
+    }
+
+    /// The runtime's name in the manifest, or the path of a custom binary.
+    #[must_use]
+    pub fn runtime_name(&self) -> &str {
+        &self.0.runtime.name
+    }
+
+    /// The interpreter's version; none for a custom binary.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.0.runtime.version.as_deref()
+    }
+
+    /// Whether a prepared image runs.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        self.0.runtime.image().is_some()
+    }
+
+    /// The identity of the prepared image that runs: the SHA-256 of its module, in hexadecimal. None for a plain command.
+    #[must_use]
+    pub fn image_sha256(&self) -> Option<&str> {
+        self.0.runtime.image().map(|image| &*image.identity)
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+}
