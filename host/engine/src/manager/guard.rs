@@ -11,15 +11,15 @@ use std::{
 
 use super::{
     Save, SessionsError,
-    sessions::{Inner, SlotRef},
     slot::Live,
+    slots::{SlotRef, Slots},
 };
 use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
 
 /// A session that is kept in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
 pub struct SessionGuard {
-    pub(super) inner: Arc<Inner>,
+    pub(super) slots: Arc<Slots>,
     pub(super) id: SessionId,
 }
 
@@ -41,7 +41,7 @@ impl SessionGuard {
         let awake = self.wake(request.cancel.as_ref())?;
         let executed = awake.run(request);
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
-        if !has_run || self.inner.policy.save != Save::AfterEach || awake.ended().is_some() {
+        if !has_run || self.slots.storage.policy.save != Save::AfterEach || awake.ended().is_some() {
             return Ok(executed?);
         }
         match (awake.save(), executed) {
@@ -66,9 +66,9 @@ impl SessionGuard {
     }
 
     fn wake(&self, cancel: Option<&CancelToken>) -> Result<AwakeSession, SessionsError> {
-        let inner = &self.inner;
-        let slot = inner.slot(&self.id);
-        let mut state = slot.settled(inner, inner.waking_ms(), cancel)?;
+        let storage = &self.slots.storage;
+        let slot = self.slots.slot(&self.id);
+        let mut state = slot.settled(storage, storage.waking_ms(), cancel)?;
         let live = match state.alive() {
             Some(live) => {
                 state.begin_use();
@@ -77,11 +77,11 @@ impl SessionGuard {
             }
             None => {
                 let change = slot.change(state);
-                let lock = inner.lock(&self.id, cancel)?;
+                let lock = storage.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
-                let stored = inner.store.get(&self.id)?.ok_or_else(not_found)?;
-                let place = inner.place(&self.id, cancel)?;
-                let live = Arc::new(Live::resumed(inner, &stored, lock, place)?);
+                let stored = storage.store.get(&self.id)?.ok_or_else(not_found)?;
+                let place = self.slots.place(&self.id, cancel)?;
+                let live = Arc::new(Live::resumed(storage, &stored, lock, place)?);
                 let mut state = slot.state();
                 state.live = Some(Arc::clone(&live));
                 state.begin_use();
@@ -120,7 +120,7 @@ impl AwakeSession {
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
-        live.save(&self.slot.inner)
+        live.save(&self.slot.slots.storage)
     }
 }
 

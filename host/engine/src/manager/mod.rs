@@ -1,8 +1,9 @@
 //! Sessions that outlive their process: live ones in memory, resting ones in a store.
 //!
 //! * [`sessions`]: opening, listing and removing them; [`transfer`]: forking, exporting and importing.
-//! * [`slot`]: where one session is, and how it wakes and goes to rest; [`kept`]: the handles to it.
-//! * [`resting`]: which live sessions are put to rest.
+//! * [`slot`]: where one session is, and how it wakes and goes to rest; [`slots`]: all of those in use; [`guard`]: the handles to them.
+//! * [`storage`]: where they are stored, and what they run in.
+//! * [`resting`]: putting live sessions to rest.
 
 mod error;
 mod guard;
@@ -10,6 +11,8 @@ mod policy;
 mod resting;
 mod sessions;
 mod slot;
+mod slots;
+mod storage;
 mod transfer;
 
 pub use error::SessionsError;

@@ -5,25 +5,21 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use super::{SessionsError, sessions::Inner};
+use super::{
+    SessionsError,
+    storage::{POLL, Storage},
+};
 use crate::{
     CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock, SessionRecord,
     StoredSession, Timestamp, events, store::MAX_WORKSPACE_BYTES,
 };
 
-/// How often it is asked for what is waited for.
-const POLL: Duration = Duration::from_millis(5);
-/// How long to wait for a session's lock where it is not to be waited for: it is taken for a moment by whoever prunes or looks
-/// for lock files that were left.
-const MOMENT_MS: u64 = 50;
 /// How long to wait for what another thread is just doing to a session, where the session is not worth more. Going to rest
 /// takes milliseconds, and a slow disk.
-const RESTING_MS: u64 = 1_000;
-/// How long to wait for another thread that is loading or creating this session.
-const WAKING_MS: u64 = 10_000;
+pub(super) const RESTING_MS: u64 = 1_000;
 
 /// The place of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
@@ -108,14 +104,14 @@ impl Slot {
     /// The state, once nobody is changing it.
     pub(super) fn settled(
         &self,
-        inner: &Inner,
+        storage: &Storage,
         patience_ms: u64,
         cancel: Option<&CancelToken>,
     ) -> Result<MutexGuard<'_, State>, SessionsError> {
         let begun = Instant::now();
         let mut state = self.state();
         while state.is_changing {
-            if inner.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+            if storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: self.id.clone() });
             }
             (state, _) = self.settled.wait_timeout(state, POLL).unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +120,8 @@ impl Slot {
     }
 
     /// The state, once nobody is changing it, for one who has no use for a session that another has.
-    pub(super) fn settled_unused(&self, inner: &Inner) -> Result<MutexGuard<'_, State>, SessionsError> {
-        let state = self.settled(inner, RESTING_MS, None)?;
+    pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, State>, SessionsError> {
+        let state = self.settled(storage, RESTING_MS, None)?;
         if state.users > 0 {
             return Err(SessionsError::InUse { id: self.id.clone() });
         }
@@ -171,9 +167,9 @@ impl State {
     }
 
     /// Writes the session to the store, if it is not there as it is, and gives up the live one.
-    pub(super) fn rest(&mut self, inner: &Inner) -> Result<bool, SessionsError> {
+    pub(super) fn rest(&mut self, storage: &Storage) -> Result<bool, SessionsError> {
         let Some(live) = self.alive() else { return Ok(false) };
-        live.save(inner)?;
+        live.save(storage)?;
         self.live = None;
         events::session("session.hibernated", live.lock.id());
         Ok(true)
@@ -195,7 +191,7 @@ impl Live {
 
     /// Makes a session from the store live.
     pub(super) fn resumed(
-        inner: &Inner,
+        storage: &Storage,
         stored: &StoredSession,
         lock: SessionLock,
         place: LivePlace,
@@ -203,11 +199,11 @@ impl Live {
         let id = lock.id();
         let options = ResumeOptions {
             id: Some(id.to_string()),
-            key: inner.key.clone(),
+            key: storage.key.clone(),
             bound_to: Some(id.to_string()),
             ..ResumeOptions::default()
         };
-        let sandbox = inner.sandbox_for(&stored.record)?;
+        let sandbox = storage.sandbox_for(&stored.record)?;
         let session = sandbox.resume(&stored.state, options).map_err(|source| {
             let (id, source) = (id.clone(), Box::new(source));
             let (recorded, given) = (&stored.record.workspace, &sandbox.policy().workspace);
@@ -226,7 +222,7 @@ impl Live {
     }
 
     /// Writes the session to the store, if it may have changed.
-    pub(super) fn save(&self, inner: &Inner) -> Result<(), SessionsError> {
+    pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the state is taken: a use that ends meanwhile may not be in it.
         let changes = self.changes.load(Ordering::SeqCst);
@@ -234,7 +230,7 @@ impl Live {
             return Ok(());
         }
         let id = self.lock.id();
-        let options = HibernateOptions { key: inner.key.clone(), bound_to: Some(id.to_string()) };
+        let options = HibernateOptions { key: storage.key.clone(), bound_to: Some(id.to_string()) };
         let hibernated = self.session.hibernate_for_store(&options);
         let state = hibernated.map_err(|source| SessionsError::Save { id: id.clone(), source: Box::new(source) })?;
         let sandbox = self.session.sandbox();
@@ -251,7 +247,7 @@ impl Live {
             workspace: recorded_workspace(sandbox),
             bytes: state.bytes.len() as u64,
         };
-        inner.store.put(&self.lock, &record, &state.bytes)?;
+        storage.store.put(&self.lock, &record, &state.bytes)?;
         *saved = changes;
         Ok(())
     }
@@ -262,10 +258,10 @@ impl Live {
     }
 
     /// Removes the session from the store.
-    pub(super) fn remove(&self, inner: &Inner) -> Result<bool, SessionsError> {
+    pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
         // Whoever still saves is waited for.
         let _saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(inner.store.remove(&self.lock)?)
+        Ok(storage.store.remove(&self.lock)?)
     }
 }
 
@@ -274,65 +270,4 @@ fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
     Some(path.display().to_string()).filter(|path| path.len() <= MAX_WORKSPACE_BYTES)
-}
-
-impl Inner {
-    /// For how long to wait for a session that another thread is waking: as long as that may take.
-    pub(super) fn waking_ms(&self) -> u64 {
-        self.policy.lock_wait_ms.saturating_add(WAKING_MS)
-    }
-
-    fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {
-        self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
-    }
-
-    /// Takes a session's lock, waiting for it as the policy says.
-    pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
-        let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
-        let begun = Instant::now();
-        loop {
-            if let Some(lock) = self.store.try_lock(id)? {
-                return Ok(lock);
-            }
-            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
-                return Err(SessionsError::InUse { id: id.clone() });
-            }
-            self.cancel.wait(Instant::now() + POLL, true, || false);
-        }
-    }
-
-    /// A place for the session to be live in; another goes to rest for it where that has to be. Whoever calls holds the
-    /// session's [`Change`].
-    pub(super) fn place(
-        self: &Arc<Self>,
-        id: &SessionId,
-        cancel: Option<&CancelToken>,
-    ) -> Result<LivePlace, SessionsError> {
-        let most = self.policy.live_count.max(1);
-        let begun = Instant::now();
-        loop {
-            if let Some(place) = LivePlace::take(&self.live_count, most) {
-                return Ok(place);
-            }
-            let patience_ms = match self.rest_oldest(id)? {
-                Found::Rested => continue,
-                Found::Moving => self.policy.lock_wait_ms.max(RESTING_MS),
-                Found::InUse => self.policy.lock_wait_ms,
-            };
-            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
-                return Err(SessionsError::TooManyLive { most });
-            }
-            self.cancel.wait(Instant::now() + POLL, true, || false);
-        }
-    }
-}
-
-/// What was found among the live sessions.
-pub(super) enum Found {
-    /// One that could rest, and does now.
-    Rested,
-    /// None, but one is just going to rest or waking up.
-    Moving,
-    /// All are in use.
-    InUse,
 }

@@ -27,19 +27,20 @@ impl Sessions {
         if live {
             self.kept(id).awake()?.save()?;
         }
-        let stored = self.0.store.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
-        reseal(&stored.state, self.0.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
+        let stored = self.0.storage.store.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        reseal(&stored.state, self.0.storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
     }
 
     /// Puts an exported session into the store. Its seal is checked; whether it fits its image and the policy's limits is
     /// found out when it is opened. Needs no sandbox.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
-        let state = reseal(bytes, self.0.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
+        let state =
+            reseal(bytes, self.0.storage.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
         let info = HibernatedInfo::read(&state).map_err(|source| unusable(&id, source))?;
         let slot = self.0.slot(&id);
-        let mut place = slot.settled_unused(&self.0)?;
+        let mut place = slot.settled_unused(&self.0.storage)?;
         let live = place.alive();
-        if if_exists == IfExists::Fail && (live.is_some() || self.0.is_stored(&id)?) {
+        if if_exists == IfExists::Fail && (live.is_some() || self.0.storage.is_stored(&id)?) {
             return Err(SessionsError::Exists { id });
         }
         let _change = slot.change(place);
@@ -47,11 +48,11 @@ impl Sessions {
         let lock = match &live {
             Some(live) => live.lock(),
             None => {
-                taken = self.0.lock(&id, None)?;
+                taken = self.0.storage.lock(&id, None)?;
                 &taken
             }
         };
-        if if_exists == IfExists::Fail && self.0.is_stored(&id)? {
+        if if_exists == IfExists::Fail && self.0.storage.is_stored(&id)? {
             return Err(SessionsError::Exists { id });
         }
         let now = Timestamp::now();
@@ -68,7 +69,7 @@ impl Sessions {
             workspace: None,
             bytes: state.len() as u64,
         };
-        self.0.store.put(lock, &record, &state)?;
+        self.0.storage.store.put(lock, &record, &state)?;
         // What it replaces is not saved any more. Until here it lives on, should this fail.
         slot.state().live = None;
         drop(live);

@@ -1,0 +1,89 @@
+//! Where sessions are stored, and what they run in.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use super::{SessionsError, StorePolicy};
+use crate::{
+    CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, StoreError,
+};
+
+/// How often it is asked for what is waited for.
+pub(super) const POLL: Duration = Duration::from_millis(5);
+/// How long to wait for a session's lock where it is not to be waited for: it is taken for a moment by whoever prunes or looks
+/// for lock files that were left.
+const MOMENT_MS: u64 = 50;
+/// How long to wait for another thread that is loading or creating this session.
+const WAKING_MS: u64 = 10_000;
+
+/// Where sessions are stored, and what they run in.
+pub(super) struct Storage {
+    pub(super) store: Arc<dyn SessionStore>,
+    pub(super) policy: StorePolicy,
+    pub(super) key: Option<SessionKey>,
+    pub(super) cancel: CancelToken,
+    pub(super) sandboxes: RwLock<Vec<Sandbox>>,
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("store", &self.store).field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Storage {
+    /// Whether the store has the session, damaged or not.
+    pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
+        match self.store.record(id) {
+            Ok(record) => Ok(record.is_some()),
+            Err(StoreError::Damaged { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The sandbox for a session that is kept: of its image, else of its runtime, else of its language. Where the image is
+    /// another, resuming says so.
+    pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
+        let sandboxes = self.sandboxes.read().unwrap_or_else(PoisonError::into_inner);
+        let find = |fits: &dyn Fn(&Sandbox) -> bool| sandboxes.iter().find(|sandbox| fits(sandbox)).cloned();
+        find(&|sandbox| sandbox.image_sha256() == Some(&record.image_sha256))
+            .or_else(|| find(&|sandbox| sandbox.runtime_name() == record.runtime))
+            .or_else(|| find(&|sandbox| sandbox.language() == record.language))
+            .ok_or_else(|| SessionsError::NoSandbox { id: record.id.clone(), language: record.language })
+    }
+
+    /// The sandbox for a new session.
+    pub(super) fn sandbox_of(&self, id: &SessionId, language: Option<Language>) -> Result<Sandbox, SessionsError> {
+        let sandboxes = self.sandboxes.read().unwrap_or_else(PoisonError::into_inner);
+        let found = sandboxes.iter().find(|sandbox| language.is_none_or(|wanted| sandbox.language() == wanted));
+        let language = language.unwrap_or(Language::Python);
+        found.cloned().ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language })
+    }
+
+    /// For how long to wait for a session that another thread is waking: as long as that may take.
+    pub(super) fn waking_ms(&self) -> u64 {
+        self.policy.lock_wait_ms.saturating_add(WAKING_MS)
+    }
+
+    pub(super) fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {
+        self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
+    }
+
+    /// Takes a session's lock, waiting for it as the policy says.
+    pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
+        let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
+        let begun = Instant::now();
+        loop {
+            if let Some(lock) = self.store.try_lock(id)? {
+                return Ok(lock);
+            }
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+                return Err(SessionsError::InUse { id: id.clone() });
+            }
+            self.cancel.wait(Instant::now() + POLL, true, || false);
+        }
+    }
+}
