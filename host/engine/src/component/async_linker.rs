@@ -8,11 +8,11 @@ use wasmtime::{
 
 use super::{
     SandboxCtx, SandboxView,
-    blob::Bytes,
-    error::Failure,
-    files::Snapshot,
+    bindings::Failure,
+    bytes::Bytes,
     session_resource::SessionResource,
-    started::Stepped,
+    snapshot::Snapshot,
+    stepped::Stepped,
     thread_call::on_thread,
     wit::{
         sandbox::{Host, HostBlob, HostFiles, HostSession, HostStarted},

@@ -1,4 +1,6 @@
-//! The types and traits that Wasmtime's macro generates from `wit/`.
+//! The types and traits that Wasmtime's macro generates from `wit/`, and the error of their functions.
+
+use glovebox::sandbox::types::SandboxError;
 
 wasmtime::component::bindgen!({
     path: "../../wit",
@@ -13,13 +15,21 @@ wasmtime::component::bindgen!({
     world: "glovebox:host/host",
     // A misused handle is a trap.
     imports: { default: trappable },
-    trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => crate::component::error::Failure },
+    trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => crate::component::bindings::Failure },
     with: {
         "glovebox:sandbox/sandbox.session": crate::component::session_resource::SessionResource,
-        "glovebox:sandbox/sandbox.started": crate::component::started::Stepped,
-        "glovebox:sandbox/sandbox.files": crate::component::files::Snapshot,
-        "glovebox:sandbox/sandbox.blob": crate::component::blob::Bytes,
+        "glovebox:sandbox/sandbox.started": crate::component::stepped::Stepped,
+        "glovebox:sandbox/sandbox.files": crate::component::snapshot::Snapshot,
+        "glovebox:sandbox/sandbox.blob": crate::component::bytes::Bytes,
     },
     // Two policies that are equal have one sandbox.
     additional_derives: [PartialEq],
 });
+
+/// An error that the component gets, or a trap for what no sound component does.
+#[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
+#[derive(Debug)]
+pub enum Failure {
+    Error(SandboxError),
+    Trap(wasmtime::Error),
+}

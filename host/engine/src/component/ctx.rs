@@ -6,7 +6,7 @@ use glovebox_core::contract::check_file_path;
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
-    error::Failure,
+    bindings::Failure,
     grant,
     host::SandboxHost,
     quotas::{Meter, Of, Share, Usage},
@@ -82,8 +82,16 @@ impl Drop for SandboxCtx {
     }
 }
 
+impl SandboxHost {
+    /// The sandbox of one more store.
+    #[must_use]
+    pub fn ctx(&self) -> SandboxCtx {
+        SandboxCtx::new(self.clone())
+    }
+}
+
 impl SandboxCtx {
-    pub(super) fn new(host: SandboxHost) -> Self {
+    fn new(host: SandboxHost) -> Self {
         let meter = Meter::new(host.0.quotas.clone());
         let mut random = [0; 16];
         entropy::fill(&mut random);

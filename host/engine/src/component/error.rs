@@ -13,18 +13,13 @@ use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
-    blob::NoRoom,
+    bindings::Failure,
+    bytes::NoRoom,
+    quotas::OverQuota,
+    session_resource::NotIdle,
     wit::types::{self, SandboxError, TooLarge},
 };
 use crate::{AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, events};
-
-/// An error that the component gets, or a trap for what no sound component does.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
-#[derive(Debug)]
-pub enum Failure {
-    Error(SandboxError),
-    Trap(wasmtime::Error),
-}
 
 impl Failure {
     /// A trap, for a function that has no error to give.
@@ -63,6 +58,18 @@ impl types::Host for SandboxCtx {
             Failure::Error(error) => Ok(error),
             Failure::Trap(trap) => Err(trap),
         }
+    }
+}
+
+impl From<OverQuota> for SandboxError {
+    fn from(OverQuota(text): OverQuota) -> Self {
+        Self::QuotaExceeded(text)
+    }
+}
+
+impl From<NotIdle> for SandboxError {
+    fn from(NotIdle(text): NotIdle) -> Self {
+        Self::SessionBusy(text)
     }
 }
 
@@ -150,7 +157,7 @@ impl From<HibernateError> for SandboxError {
         match error {
             HibernateError::Session(error) => error.into(),
             HibernateError::Write(error) => match error.downcast::<NoRoom>() {
-                Ok(NoRoom(error)) => error,
+                Ok(NoRoom(error)) => error.into(),
                 Err(error) => unavailable("the session could not be written", &error),
             },
         }

@@ -5,8 +5,10 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    error::{Failure, refused},
-    quotas::{Of, Share},
+    bindings::Failure,
+    error::refused,
+    quotas::Of,
+    snapshot::Snapshot,
     wit::{
         sandbox::HostFiles,
         types::{FileEntry, FileError, SandboxError},
@@ -14,26 +16,18 @@ use super::{
 };
 use crate::Files;
 
-/// Files, and their share of what is held.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
-#[derive(Debug)]
-pub struct Snapshot {
-    files: Files,
-    _share: Share,
-}
-
 impl SandboxCtx {
     /// Gives the component files. They count in full, though they share with their session what it has not changed since.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
         let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
         let handle = self.meter.take(Of::Handle)?;
-        self.put(handle, Snapshot { files, _share: share })
+        self.put(handle, Snapshot::new(files, share))
     }
 }
 
 impl HostFiles for SandboxCtx {
     fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, Failure> {
-        let entries = self.get(&files)?.files.list(&pattern).map_err(refused(&pattern))?;
+        let entries = self.get(&files)?.files().list(&pattern).map_err(refused(&pattern))?;
         if entries.len() > MAX_LISTED_FILES {
             let message = too_many_files(entries.len());
             return Err(SandboxError::from_file(FileError::Refused, &pattern, message).into());
@@ -42,11 +36,11 @@ impl HostFiles for SandboxCtx {
     }
 
     fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, Failure> {
-        Ok(self.get(&files)?.files.stat(&path).map_err(refused(&path))?.into())
+        Ok(self.get(&files)?.files().stat(&path).map_err(refused(&path))?.into())
     }
 
     fn read(&mut self, files: Resource<Snapshot>, path: String, offset: u64, len: u64) -> Result<Vec<u8>, Failure> {
-        self.get(&files)?.files.read_at(&path, offset, len.min(MAX_READ_BYTES)).map_err(refused(&path))
+        self.get(&files)?.files().read_at(&path, offset, len.min(MAX_READ_BYTES)).map_err(refused(&path))
     }
 
     fn drop(&mut self, files: Resource<Snapshot>) -> wasmtime::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{SandboxCtx, grant::Grant, quotas::Quotas, wit::types};
+use super::{grant::Grant, quotas::Quotas, wit::types};
 use crate::{Engine, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
 
 /// What components get: an engine, the policy that they have by default and may not ask beyond, quotas, and tools for their
@@ -112,12 +112,6 @@ impl SandboxHost {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.grant.0
-    }
-
-    /// The sandbox of one more store.
-    #[must_use]
-    pub fn ctx(&self) -> SandboxCtx {
-        SandboxCtx::new(self.clone())
     }
 }
 

@@ -52,6 +52,7 @@
 mod async_linker;
 mod bindings;
 mod blob;
+mod bytes;
 mod caller_tools;
 mod convert;
 mod ctx;
@@ -63,7 +64,9 @@ mod quotas;
 mod sandbox;
 mod session;
 mod session_resource;
+mod snapshot;
 mod started;
+mod stepped;
 mod thread_call;
 mod tools;
 

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::wit::types::SandboxError;
 use crate::budget::Budget;
 
 /// What one application may use of the sandbox in all, whatever its policies say. What is over a quota is refused before anything
@@ -95,8 +94,12 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-fn exceeded(quota: &str, most: u64) -> SandboxError {
-    SandboxError::QuotaExceeded(format!("`{quota}`: at most {most} is granted"))
+/// Something is over a quota: which, and what is granted.
+#[derive(Clone, Debug)]
+pub(super) struct OverQuota(pub(super) String);
+
+fn exceeded(quota: &str, most: u64) -> OverQuota {
+    OverQuota(format!("`{quota}`: at most {most} is granted"))
 }
 
 impl Meter {
@@ -113,7 +116,7 @@ impl Meter {
     }
 
     /// Counts one of something while the share lives.
-    pub(super) fn take(self: &Arc<Self>, of: Of) -> Result<Share, SandboxError> {
+    pub(super) fn take(self: &Arc<Self>, of: Of) -> Result<Share, OverQuota> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
         match of {
@@ -126,7 +129,7 @@ impl Meter {
     }
 
     /// Counts an execution that may use this much fuel: its budget gets that, or what is left.
-    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, SandboxError> {
+    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
             return Err(exceeded("fuel", self.quotas.fuel));
@@ -142,11 +145,11 @@ impl Meter {
     }
 
     /// Counts what costs no fuel.
-    pub(super) fn call(&self) -> Result<(), SandboxError> {
+    pub(super) fn call(&self) -> Result<(), OverQuota> {
         self.count(&mut self.used())
     }
 
-    fn count(&self, used: &mut Usage) -> Result<(), SandboxError> {
+    fn count(&self, used: &mut Usage) -> Result<(), OverQuota> {
         if used.executions >= self.quotas.executions {
             return Err(exceeded("executions", self.quotas.executions));
         }
@@ -162,7 +165,7 @@ impl Meter {
     }
 }
 
-fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), SandboxError> {
+fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), OverQuota> {
     if *count >= most {
         return Err(exceeded(quota, u64::from(most)));
     }
@@ -170,7 +173,7 @@ fn one_more(count: &mut u32, most: u32, quota: &str) -> Result<(), SandboxError>
     Ok(())
 }
 
-fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), SandboxError> {
+fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
     match held.checked_add(bytes) {
         Some(sum) if sum <= most => *held = sum,
         _ => return Err(exceeded("held-bytes", most)),
@@ -180,7 +183,7 @@ fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), SandboxError>
 
 impl Share {
     /// Counts more or fewer bytes from now on.
-    pub(super) fn resize(&mut self, bytes: u64) -> Result<(), SandboxError> {
+    pub(super) fn resize(&mut self, bytes: u64) -> Result<(), OverQuota> {
         let Of::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();
         let mut held = used.held_bytes.saturating_sub(*before);

@@ -4,9 +4,10 @@ use glovebox_core::contract::check_json;
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx, convert,
-    error::Failure,
-    started::Stepped,
+    SandboxCtx,
+    bindings::Failure,
+    convert,
+    stepped::Stepped,
     wit::{
         sandbox::Host,
         types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},

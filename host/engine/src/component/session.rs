@@ -5,13 +5,14 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    blob::Bytes,
+    bindings::Failure,
+    bytes::Bytes,
     convert,
-    error::{Failure, refused},
-    files::Snapshot,
+    error::refused,
     quotas::Of,
     session_resource::SessionResource,
-    started::Stepped,
+    snapshot::Snapshot,
+    stepped::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},
         types::{CheckpointInfo, Execution, GuestValue, IfExists, Policy, Request, Runtime, SessionInfo},

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Session, session_scope::SessionScope};
 
-use super::{quotas::Share, wit::types::SandboxError};
+use super::quotas::Share;
 
 /// A session of the component's. Its clones are the same one: started executions hold them.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
@@ -68,6 +68,10 @@ impl Drop for Running {
     }
 }
 
+/// An execution that was started in the session has not come to its end.
+#[derive(Debug)]
+pub(super) struct NotIdle(pub(super) String);
+
 impl SessionResource {
     pub(super) fn new(session: Session, keeper: SessionScope, share: Share) -> Self {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
@@ -85,25 +89,25 @@ impl SessionResource {
 
     /// The session, when nothing runs in it. While the component steps through an execution that is an error: it would wait
     /// for what only itself can answer.
-    pub(super) fn idle(&self) -> Result<&Session, SandboxError> {
+    pub(super) fn idle(&self) -> Result<&Session, NotIdle> {
         self.rest().map(|_| &self.session)
     }
 
     /// Begins a started execution.
-    pub(super) fn step(&self) -> Result<(Stepping, Running), SandboxError> {
+    pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
         let mut state = self.rest()?;
         *state = State { is_stepped: true, is_running: true };
         Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
     }
 
     /// Waits for an execution that the component dropped, which is being unwound.
-    fn rest(&self) -> Result<MutexGuard<'_, State>, SandboxError> {
+    fn rest(&self) -> Result<MutexGuard<'_, State>, NotIdle> {
         let mut state = self.steps.state();
         loop {
             if state.is_stepped {
                 let id = self.session.id();
                 let text = format!("an execution that was started in session `{id}` has not come to its end");
-                return Err(SandboxError::SessionBusy(text));
+                return Err(NotIdle(text));
             }
             if !state.is_running {
                 return Ok(state);

@@ -1,130 +1,26 @@
 //! `resource started`: executions that the component steps through.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use glovebox_core::contract::MAX_READ_BYTES;
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx, caller_tools, convert,
-    error::Failure,
-    files::Snapshot,
-    quotas::{Of, Share},
+    SandboxCtx,
+    bindings::Failure,
+    caller_tools, convert,
+    quotas::{Of, OverQuota, Share},
     sandbox::fuel_of_an_execution,
     session::fuel_of_a_call,
-    session_resource::{SessionResource, Stepping},
+    session_resource::SessionResource,
+    snapshot::Snapshot,
+    stepped::{Left, LeftFiles, Stepped},
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
         types::{Request, SandboxError, Tool},
     },
 };
-use crate::{AdvanceError, Execution, Files, Sandbox, Started, ToolError, budget::Budget, stepping};
-
-/// A started execution.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
-#[derive(Debug)]
-pub struct Stepped {
-    started: Started,
-    left: Arc<Left>,
-    /// In a session: what keeps it busy, until the component was told of the end.
-    stepping: Option<Stepping>,
-    is_in_session: bool,
-    is_done: bool,
-}
-
-/// What the component holds of a started execution.
-#[derive(Debug)]
-struct Left {
-    /// The share of what it has written, of the result once it has ended.
-    share: Mutex<Share>,
-    files: Mutex<LeftFiles>,
-    /// Why there is no result, where that was over the quota.
-    over_quota: OnceLock<SandboxError>,
-}
-
-/// The files that an execution outside a session left.
-#[derive(Debug)]
-enum LeftFiles {
-    None,
-    Kept { files: Files, _share: Share },
-    TooLarge(SandboxError),
-}
-
-impl Left {
-    fn new(share: Share) -> Arc<Self> {
-        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(LeftFiles::None), over_quota: OnceLock::new() })
-    }
-
-    fn files(&self) -> MutexGuard<'_, LeftFiles> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts what the result is. Its output is no more than was counted before, but the rest may be over the quota; then there is no
-    /// result to hold, and it is emptied.
-    fn finish(&self, execution: &mut Execution) {
-        let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = share.resize(result_bytes(execution)) {
-            empty(execution);
-            self.over_quota.get_or_init(|| error);
-        }
-    }
-}
-
-/// Lets go of all that a result holds beside its files; what it has written stays within what was counted for that.
-fn empty(execution: &mut Execution) {
-    let Execution {
-        stdout,
-        stderr,
-        value,
-        interrupted,
-        files_created,
-        files_modified,
-        files_deleted,
-        tool_calls,
-        guidance,
-        ..
-    } = execution;
-    for output in [stdout, stderr] {
-        output.bytes.shrink_to_fit();
-    }
-    (*value, *interrupted) = (None, None);
-    for names in [files_created, files_modified, files_deleted] {
-        *names = Vec::new();
-    }
-    *tool_calls = Vec::new();
-    (guidance.advice, guidance.fuel.likely_causes) = (Vec::new(), Vec::new());
-    execution.outcome = crate::Outcome::Completed;
-}
-
-/// About what a result holds, without its files.
-fn result_bytes(execution: &Execution) -> u64 {
-    let text = |text: &str| size_of::<String>() + text.len();
-    let option = |of: &Option<String>| of.as_deref().map_or(0, text);
-    let raised = [execution.interrupted.as_ref(), execution.outcome.raised()].into_iter().flatten();
-    let raised = raised.map(|raised| text(&raised.type_name) + text(&raised.message) + text(&raised.traceback));
-    let Execution { files_created, files_modified, files_deleted, .. } = execution;
-    let names = [files_created, files_modified, files_deleted].into_iter().flatten().map(|name| text(name));
-    let calls = execution.tool_calls.iter().map(|call| {
-        let said = match &call.outcome {
-            crate::ToolOutcome::Returned(said) | crate::ToolOutcome::Failed { message: said, .. } => option(said),
-            crate::ToolOutcome::Unfinished => 0,
-        };
-        size_of_val(call) + text(&call.name) + option(&call.arguments) + said
-    });
-    let value = execution.value.as_ref().map_or(0, |value| text(&value.repr) + option(&value.json));
-    let advice = execution.guidance.advice.iter().map(|advice| {
-        let correction = advice.correction.as_ref().map_or(0, |correction| text(&correction.text));
-        let steps = advice.steps.iter().map(|step| text(step)).sum::<usize>();
-        size_of_val(advice) + text(&advice.summary) + steps + correction
-    });
-    let causes = execution.guidance.fuel.likely_causes.iter().map(|cause| text(cause));
-    let parts = raised.chain(names).chain(calls).chain(advice).chain(causes);
-    let rest = parts.fold(size_of::<Execution>() + value, usize::saturating_add);
-    (execution.stdout.bytes.capacity() + execution.stderr.bytes.capacity()).saturating_add(rest) as u64
-}
+use crate::{AdvanceError, Execution, Sandbox, ToolError, budget::Budget, stepping};
 
 impl SandboxCtx {
     /// The sandbox with the component's tools. Call it once the call is counted: their schemas take time to compile.
@@ -140,7 +36,7 @@ impl SandboxCtx {
     }
 
     /// What the output of an execution may come to.
-    fn output_share(&self, sandbox: &Sandbox) -> Result<Share, SandboxError> {
+    fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         self.meter.take(Of::Bytes(limits.stdout_bytes.saturating_add(limits.stderr_bytes)))
     }

@@ -2,9 +2,10 @@
 
 use super::{
     SandboxCtx,
+    quotas::OverQuota,
     wit::{
         tools::Host,
-        types::{CallFailure, SandboxError, Tool, ToolError},
+        types::{CallFailure, Tool, ToolError},
     },
 };
 use crate::{ToolOutcome, tools::DirectCall};
@@ -22,7 +23,7 @@ impl Host for SandboxCtx {
     fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
         let host = &self.host.0;
         let failed = |kind, message: &str| Ok(Err(CallFailure { kind, message: message.to_owned() }));
-        if let Err(SandboxError::QuotaExceeded(quota)) = self.meter.call() {
+        if let Err(OverQuota(quota)) = self.meter.call() {
             return failed(ToolError::Limit, &quota);
         }
         let call = DirectCall {

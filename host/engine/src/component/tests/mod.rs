@@ -6,7 +6,7 @@ use wasmtime::component::Resource;
 
 use super::{
     Quotas, SandboxCtx, SandboxHost,
-    error::Failure,
+    bindings::Failure,
     session_resource::SessionResource,
     wit::{
         sandbox::{Host, HostSession, SessionOptions},

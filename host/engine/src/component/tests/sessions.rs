@@ -147,7 +147,7 @@ fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until
     let session = open(&mut ctx);
     let kept = ctx.get(&session).unwrap().clone();
     let (stepping, running) = kept.step().unwrap();
-    assert!(matches!(kept.step(), Err(SandboxError::SessionBusy(_))));
+    assert!(matches!(kept.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
     type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), Failure>;
     let asked: [(&str, Asked); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),

@@ -6,7 +6,7 @@ mod steps;
 
 use super::*;
 use crate::component::{
-    started::Stepped,
+    stepped::Stepped,
     wit::{
         sandbox::{HostStarted, Step, ToolAnswer, ToolRequest},
         types::Tool,

@@ -1,0 +1,22 @@
+//! Files as the host holds them for a component.
+
+use super::quotas::Share;
+use crate::Files;
+
+/// Files, and their share of what is held.
+#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[derive(Debug)]
+pub struct Snapshot {
+    files: Files,
+    _share: Share,
+}
+
+impl Snapshot {
+    pub(super) fn new(files: Files, share: Share) -> Self {
+        Self { files, _share: share }
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+}
