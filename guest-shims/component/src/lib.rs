@@ -72,7 +72,6 @@ pub use image_runs::{ImageRun, ImageRuns};
 pub use machine::GuestMachine;
 pub use memory::GuestMemory;
 pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never};
-pub use policy::Policy;
 pub use provider::Provider;
 pub use runtime::Runtime;
 pub use sandbox::{Sandbox, Task};

@@ -1,6 +1,6 @@
 //! What an execution may do: what was requested, with every default filled in.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
@@ -12,29 +12,6 @@ use crate::{
     World,
     bindings::types::{self, SandboxError},
 };
-
-/// Everything an execution may do.
-///
-/// Whoever embeds a provider is its caller, so that nothing is granted beside: every valid policy may be requested.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// How much it may use.
-    pub limits: Limits,
-    /// The time it sees.
-    pub clock: Clock,
-    /// The randomness it sees.
-    pub entropy: Entropy,
-    /// Arguments after the script's name.
-    pub args: Vec<String>,
-    /// Environment variables, ascending.
-    pub env: Vec<(String, String)>,
-    /// Whether Python scripts find packages.
-    pub inject_setup: bool,
-    /// Whether globals are loaded from the workspace and saved there.
-    pub auto_persist_globals: bool,
-    /// How sessions keep and lose their state.
-    pub session: SessionPolicy,
-}
 
 /// The most that all sessions together may hold, whatever is requested: it all lies in the shim's own memory, which has 4 GiB and
 /// ends the instance where it is full.
@@ -64,16 +41,17 @@ impl Grant for World {
     }
 }
 
-impl Policy {
+/// Whoever embeds a provider is its caller, so that nothing is granted beside: every valid policy may be requested.
+impl World {
     /// The policy of an empty request: the clock if there is one, and random numbers from a seed.
     #[must_use]
-    pub fn default_in(world: &World) -> Self {
-        Self {
+    pub fn default_policy(&self) -> ContractPolicy {
+        ContractPolicy {
             limits: held(Limits::default()),
-            clock: if world.clocks.is_some() { Clock::Host } else { Clock::Fixed(0) },
+            clock: if self.clocks.is_some() { Clock::Host } else { Clock::Fixed(0) },
             entropy: Entropy::Seeded(0),
             args: Vec::new(),
-            env: Vec::new(),
+            env: BTreeMap::new(),
             inject_setup: true,
             auto_persist_globals: false,
             session: SessionPolicy::default(),
@@ -81,30 +59,11 @@ impl Policy {
     }
 
     /// The requested policy, if it is valid.
-    pub fn from_wit(world: &World, requested: types::Policy) -> Result<Self, SandboxError> {
-        let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } =
-            requested.from_wit(world, &Self::default_in(world).into_contract())?;
-        let limits = held(limits);
-        PolicyParts { limits: &limits, session: &session, args: &args, env: &env }.check()?;
-        let env = env.into_iter().collect();
-        Ok(Self { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session })
-    }
-
-    /// Whether equal input gives equal executions, to the unit of fuel.
-    #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        self.clock.is_repeatable() && self.entropy.is_repeatable()
-    }
-
-    /// The policy as the contract has it, with every default filled in.
-    #[must_use]
-    pub fn to_wit(&self) -> types::Policy {
-        self.clone().into_contract().into()
-    }
-
-    fn into_contract(self) -> ContractPolicy {
-        let Self { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = self;
-        let env = env.into_iter().collect();
-        ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session }
+    pub fn policy(&self, requested: types::Policy) -> Result<ContractPolicy, SandboxError> {
+        let mut policy = requested.from_wit(self, &self.default_policy())?;
+        policy.limits = held(policy.limits);
+        let ContractPolicy { limits, session, args, env, .. } = &policy;
+        PolicyParts { limits, session, args, env }.check()?;
+        Ok(policy)
     }
 }

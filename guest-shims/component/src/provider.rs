@@ -5,7 +5,7 @@ use std::{cell::OnceCell, rc::Rc};
 use glovebox_core::Language;
 
 use crate::{
-    Description, Policy, Runtime, Sandbox, Session, Sessions, Started, Toolbox, World,
+    Description, Runtime, Sandbox, Session, Sessions, Started, Toolbox, World,
     bindings::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError},
@@ -68,7 +68,7 @@ impl Provider {
     /// What holds where nothing is asked for.
     #[must_use]
     pub fn default_policy(&self) -> types::Policy {
-        Policy::default_in(&self.world).to_wit()
+        self.world.default_policy().into()
     }
 
     /// The runtime that is asked for.
@@ -92,7 +92,7 @@ impl Provider {
     /// The runtime that is asked for, with the policy that is asked for.
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
-        let policy = Policy::from_wit(&self.world, policy)?;
+        let policy = self.world.policy(policy)?;
         Sandbox::new(&self.world, Rc::clone(runtime), policy, self.toolbox()?)
     }
 

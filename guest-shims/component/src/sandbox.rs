@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
     GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request,
-    contract::{check_file_path, check_json, refused_file},
+    contract::{ContractPolicy, check_file_path, check_json, refused_file},
     files::Snapshot,
     guidance::{Facts, guidance},
     hide_state_file,
@@ -14,7 +14,7 @@ use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
-    ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Policy, Runtime, Toolbox, World,
+    ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
     error::refused_variable,
     guest, library,
@@ -34,7 +34,7 @@ pub struct Sandbox {
     /// What runs.
     pub runtime: Rc<Runtime>,
     /// What it may do.
-    pub policy: Policy,
+    pub policy: ContractPolicy,
     /// What its scripts may call.
     pub toolbox: Rc<Toolbox>,
 }
@@ -75,7 +75,7 @@ impl Sandbox {
     pub fn new(
         world: &World,
         runtime: Rc<Runtime>,
-        policy: Policy,
+        policy: ContractPolicy,
         toolbox: Rc<Toolbox>,
     ) -> Result<Self, SandboxError> {
         let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, MemoryLimit::least(runtime.memory_bytes()));
@@ -163,7 +163,7 @@ impl Sandbox {
 
     /// The WASI state of a new guest, with these files in its workspace.
     pub fn wasi(&self, stdin: Vec<u8>, files: &[InputFile]) -> Result<Wasi, SandboxError> {
-        let Policy { limits, clock, entropy, .. } = &self.policy;
+        let ContractPolicy { limits, clock, entropy, .. } = &self.policy;
         let mut vfs = Vfs::new(limits.vfs());
         let root = vfs.add_root(Access::ReadWrite);
         let wrong =

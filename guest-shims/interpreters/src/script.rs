@@ -35,7 +35,7 @@ pub struct Script<'a> {
     /// Arguments after the script's name (`sys.argv[1:]`, `scriptArgs.slice(1)`).
     pub args: &'a [String],
     /// Environment variables set for this execution, beside the image's own.
-    pub env: &'a [(String, String)],
+    pub env: &'a BTreeMap<String, String>,
     /// Whether standard input was given (otherwise it is empty, and the driver need not reset the guest's reader).
     pub has_stdin: bool,
     /// Whether the instance is dropped afterwards: exit handlers (`atexit`, `threading._shutdown`) then run now.

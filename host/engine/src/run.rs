@@ -194,7 +194,7 @@ impl<'a> PreparedRequest<'a> {
             name: &self.name,
             kind: self.kind,
             args: &policy.args,
-            env: &inner.env,
+            env: &policy.env,
             has_stdin: self.has_stdin,
             last,
             wants_value: self.wants_value,

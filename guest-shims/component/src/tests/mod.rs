@@ -72,7 +72,7 @@ pub(crate) fn request(source: &str) -> types::Request {
 }
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
-    let policy = crate::Policy::from_wit(world, policy)?;
+    let policy = world.policy(policy)?;
     let toolbox = crate::Toolbox::of(world).unwrap();
     Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }

@@ -32,12 +32,12 @@ fn sessions_are_bounded_by_what_the_shims_memory_can_hold() {
     let (_, world) = closed_world();
     let bytes = |asked| {
         let policy = limits(|limits| limits.session_total_bytes = asked);
-        crate::Policy::from_wit(&world, policy).unwrap().limits.session_total_bytes
+        world.policy(policy).unwrap().limits.session_total_bytes
     };
     let most = 2 << 30;
     let asked = [Some(most - 1), Some(most), Some(most + 1), Some(4 << 30), None];
     assert_eq!(asked.map(bytes), [most - 1, most, most, most, most]);
-    assert_eq!(crate::Policy::default_in(&world).limits.session_total_bytes, most);
+    assert_eq!(world.default_policy().limits.session_total_bytes, most);
 }
 
 #[test]
@@ -58,13 +58,13 @@ fn variables_and_arguments_are_those_that_can_be() {
 #[test]
 fn the_default_is_spelled_out_and_can_be_asked_for() {
     let (_, world) = closed_world();
-    let spelled = crate::Policy::default_in(&world).to_wit();
+    let spelled = Policy::from(world.default_policy());
     assert_eq!((spelled.clock, spelled.entropy), (Some(Clock::Fixed(0)), Some(Entropy::Seeded(0))));
-    let again = crate::Policy::from_wit(&world, spelled.clone()).unwrap();
-    assert_eq!(again, crate::Policy::default_in(&world));
-    assert_eq!(again.to_wit(), spelled);
+    let again = world.policy(spelled.clone()).unwrap();
+    assert_eq!(again, world.default_policy());
+    assert_eq!(Policy::from(again), spelled);
     let open = World { clocks: Some(FakeClocks::new(std::time::Duration::ZERO)), ..world };
-    assert_eq!(crate::Policy::default_in(&open).to_wit().clock, Some(Clock::Host));
+    assert_eq!(Policy::from(open.default_policy()).clock, Some(Clock::Host));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_image_that_does_not_fit_is_told_of() {
     let mut large = runtime(0);
     Rc::get_mut(&mut large).unwrap().memory_pages = 17;
     let (_, world) = closed_world();
-    let policy = crate::Policy::from_wit(&world, limits(|limits| limits.memory_bytes = Some(1 << 20))).unwrap();
+    let policy = world.policy(limits(|limits| limits.memory_bytes = Some(1 << 20))).unwrap();
     let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy, Rc::default()).unwrap_err() else {
         panic!()
     };

@@ -61,6 +61,12 @@ impl PolicyRefusal {
 }
 
 impl ContractPolicy {
+    /// Whether equal input gives equal executions, to the unit of fuel.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.clock.is_repeatable() && self.entropy.is_repeatable()
+    }
+
     /// What is requested, or what is granted if nothing is.
     pub fn limit<T: Copy + PartialOrd + Display>(
         grant: &impl Grant,

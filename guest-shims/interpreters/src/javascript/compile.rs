@@ -176,6 +176,8 @@ fn name_bytes(name: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn detected(source: &str, name: &str) -> Vec<Grammar> {
@@ -184,7 +186,7 @@ mod tests {
             name,
             kind: SourceKind::Detect,
             args: &[],
-            env: &[],
+            env: &BTreeMap::new(),
             has_stdin: false,
             last: true,
             wants_value: false,

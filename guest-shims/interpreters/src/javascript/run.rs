@@ -348,7 +348,7 @@ mod tests {
     use super::*;
     use crate::SourceKind;
 
-    fn script<'a>(name: &'a str, args: &'a [String], env: &'a [(String, String)]) -> Script<'a> {
+    fn script<'a>(name: &'a str, args: &'a [String], env: &'a BTreeMap<String, String>) -> Script<'a> {
         Script {
             source: "",
             name,
@@ -366,13 +366,14 @@ mod tests {
     #[test]
     fn moving_a_boundary_between_inputs_changes_the_fingerprint() {
         let text = |text: &str| text.to_owned();
-        let one = fingerprint(&script("a", &[text("bc")], &[]));
-        assert_ne!(one, fingerprint(&script("ab", &[text("c")], &[])));
-        assert_ne!(one, fingerprint(&script("a", &[text("b"), text("c")], &[])));
+        let none = &BTreeMap::new();
+        let one = fingerprint(&script("a", &[text("bc")], none));
+        assert_ne!(one, fingerprint(&script("ab", &[text("c")], none)));
+        assert_ne!(one, fingerprint(&script("a", &[text("b"), text("c")], none)));
         assert_ne!(
-            fingerprint(&script("a", &[text("b"), text("c")], &[])),
-            fingerprint(&script("a", &[], &[(text("b"), text("c"))])),
+            fingerprint(&script("a", &[text("b"), text("c")], none)),
+            fingerprint(&script("a", &[], &BTreeMap::from([(text("b"), text("c"))]))),
         );
-        assert_eq!(fingerprint(&script(DEFAULT_NAME, &[], &[])), 0);
+        assert_eq!(fingerprint(&script(DEFAULT_NAME, &[], none)), 0);
     }
 }

@@ -137,7 +137,7 @@ pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anc
             name: DEFAULT_NAME,
             kind: SourceKind::Detect,
             args: &[],
-            env: &[],
+            env: &BTreeMap::new(),
             has_stdin: false,
             last,
             wants_value,

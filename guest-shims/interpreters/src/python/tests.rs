@@ -153,13 +153,15 @@ fn anchors() -> Anchors {
     Anchors(addresses.into_iter().map(|(name, address)| (name.to_owned(), address)).collect())
 }
 
+const NO_VARIABLES: &BTreeMap<String, String> = &BTreeMap::new();
+
 fn script(source: &str) -> Script<'_> {
     Script {
         source,
         name: DEFAULT_NAME,
         kind: SourceKind::Detect,
         args: &[],
-        env: &[],
+        env: NO_VARIABLES,
         has_stdin: false,
         last: true,
         wants_value: false,

@@ -55,12 +55,8 @@ impl Grant {
         Ok(Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, ..granted })
     }
 
-    /// The granted policy, with every default filled in.
-    pub(super) fn to_wit(&self) -> types::Policy {
-        self.granted().into()
-    }
-
-    fn granted(&self) -> ContractPolicy {
+    /// The granted policy, as far as the contract can express it.
+    pub(super) fn granted(&self) -> ContractPolicy {
         let Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, .. } = &self.0;
         ContractPolicy {
             limits: limits.clone(),

@@ -92,7 +92,7 @@ impl SandboxHostBuilder {
         }
         let toolbox = Arc::new(Toolbox::new(&tools)?);
         let grant = Grant(policy);
-        let (default_policy, info) = (grant.to_wit(), info(&engine));
+        let (default_policy, info) = (grant.granted().into(), info(&engine));
         Ok(SandboxHost(Arc::new(Inner { engine, grant, default_policy, info, quotas, tools, toolbox })))
     }
 }

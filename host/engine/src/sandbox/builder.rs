@@ -146,9 +146,8 @@ impl SandboxBuilder {
         }
         let packages = packages.map(SharedPackages::source);
         let workspace = Workspace::open(&self.policy, &self.files, packages)?;
-        let env = self.policy.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let Self { engine, policy, keeps, .. } = self;
-        Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, env, workspace, toolbox, keeps })))
+        Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))
     }
 }
 

@@ -142,7 +142,7 @@ impl Sandbox {
         // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
         let (args, env) = match &self.0.runtime.drive {
             Drive::Image(_) => Default::default(),
-            Drive::Command { flags } => (request.command_args(flags), self.0.env.clone()),
+            Drive::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
         };
         let world = GuestWorld {
             args,

@@ -23,7 +23,6 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) policy: Policy,
-    pub(crate) env: Vec<(String, String)>,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
     /// What is counted somewhere for as long as somebody has the sandbox.
@@ -60,12 +59,11 @@ impl Sandbox {
 
     /// The same sandbox with these tools and no others.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
-        let Inner { engine, runtime, policy, env, workspace, toolbox: _, keeps } = &*self.0;
+        let Inner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
         Self(Arc::new(Inner {
             engine: engine.clone(),
             runtime: Arc::clone(runtime),
             policy: policy.clone(),
-            env: env.clone(),
             workspace: workspace.clone(),
             toolbox: Arc::new(toolbox),
             keeps: keeps.clone(),

@@ -21,8 +21,8 @@ use crate::{
         line::{Left, Line, Turn},
         shared,
     },
-    translate::translate,
     session_scope::SessionScope,
+    translate::translate,
     workspace::Roots,
 };
 
