@@ -1,6 +1,6 @@
 //! The types and traits that Wasmtime's macro generates from `wit/`, and the error of their functions.
 
-use glovebox::sandbox::types::SandboxError;
+use self::glovebox::sandbox::types::SandboxError;
 
 wasmtime::component::bindgen!({
     path: "../../wit",
