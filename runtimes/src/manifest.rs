@@ -395,6 +395,7 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     let exports = &recipe.exports;
     let all = (exports.functions.iter().map(|name| ("exports.functions", name)))
+        .chain(exports.indices.keys().map(|name| ("exports.indices", name)))
         .chain(exports.globals.keys().map(|name| ("exports.globals", name)))
         .chain(exports.tables.keys().map(|name| ("exports.tables", name)))
         .chain(exports.callbacks.keys().map(|name| ("exports.callbacks", name)));

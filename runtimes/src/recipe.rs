@@ -45,6 +45,13 @@ pub struct ExportList {
     /// Functions, by their name in the binary's `name` section, exported under that name.
     #[serde(default)]
     pub functions: Vec<String>,
+    /// Functions whose name the binary gives to several: export name to index.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub indices: BTreeMap<String, u32>,
+    /// Functions, by their name in the `name` section, that take a little of the C stack in each call, so that the interpreter counts
+    /// them. For this the global `__stack_pointer` must be named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub framed: Vec<String>,
     /// Globals: export name to index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

@@ -8,12 +8,15 @@ use wasmparser::{Name, ValType};
 
 use super::export_section::Exports;
 use super::sections::{Changed, Sections};
-use super::{RewriteError, callbacks};
+use super::{RewriteError, callbacks, framed};
 use crate::ExportList;
 
 /// The export name's prefix, followed by the index, for globals that the recipe does not name, so that they can be
 /// saved.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
+
+/// The name that recipes give to the global that holds the end of the C stack.
+const STACK_POINTER: &str = "__stack_pointer";
 
 /// The type of a global that can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +60,21 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let counts = sections.counts()?;
     let mut exports = Exports::of(&sections)?;
 
-    let wanted = list.functions.iter().map(String::as_str).filter(|name| !exports.has(name, ExportKind::Func));
-    let wanted: BTreeSet<String> = wanted.map(str::to_owned).collect();
-    let found = function_indices(&sections, &wanted)?;
+    let wanted = list.functions.iter().filter(|name| !exports.has(name, ExportKind::Func));
+    let wanted: BTreeSet<&str> = wanted.map(String::as_str).collect();
+    let framed = list.framed.iter().map(String::as_str);
+    let found = function_indices(&sections, &wanted.iter().copied().chain(framed).collect())?;
     // In the recipe's order; a list has no duplicates.
-    for name in list.functions.iter().filter(|name| wanted.contains(*name)) {
+    for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
         if index >= counts.functions {
             return Err(RewriteError::NoFunction(name.clone()));
+        }
+        exports.add(name, ExportKind::Func, index)?;
+    }
+    for (name, &index) in &list.indices {
+        if index >= counts.functions {
+            return Err(RewriteError::NoItem { kind: "function", index, name: name.clone() });
         }
         exports.add(name, ExportKind::Func, index)?;
     }
@@ -84,7 +94,18 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let globals = export_mutable_globals(&sections, &mut exports)?;
     let mut changed = callbacks::add(&sections, &list.callbacks, &mut exports)?;
     changed.push(Changed::to(exports.section()));
-    let bytes = sections.rebuild(changed);
+    let mut bytes = sections.rebuild(changed);
+    if !list.framed.is_empty() {
+        let functions = list
+            .framed
+            .iter()
+            .map(|name| found.get(name.as_str()).copied().ok_or_else(|| RewriteError::NoFunction(name.clone())));
+        let stack_pointer = list
+            .globals
+            .get(STACK_POINTER)
+            .ok_or_else(|| RewriteError::Unsupported(format!("no global is named `{STACK_POINTER}`")))?;
+        bytes = framed::frame(&bytes, &functions.collect::<Result<_, _>>()?, *stack_pointer)?;
+    }
     Ok(Bootable { bytes, globals })
 }
 
@@ -121,7 +142,7 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
 }
 
 /// Name to index of the functions in `wanted`, from the `name` section.
-fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<String>) -> Result<BTreeMap<String, u32>, RewriteError> {
+fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
     let mut found = BTreeMap::new();
     let Some(names) = sections.names().filter(|_| !wanted.is_empty()) else {
         return Ok(found);

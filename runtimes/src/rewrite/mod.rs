@@ -9,6 +9,7 @@ mod callbacks;
 mod error;
 mod export_section;
 mod exports;
+mod framed;
 mod image;
 mod inspect;
 mod longer;

@@ -16,6 +16,8 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
     let map = |pairs: &[(&str, u32)]| pairs.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect();
     ExportList {
         functions: functions.iter().map(|name| (*name).to_owned()).collect(),
+        indices: BTreeMap::new(),
+        framed: Vec::new(),
         globals: map(globals),
         tables: map(tables),
         callbacks: BTreeMap::new(),
@@ -101,6 +103,19 @@ fn exports_are_added_and_every_mutable_global_is_reachable() {
     // A second time changes nothing: what is exported already stays as it is.
     let again = rewrite::with_exports(&bootable.bytes, &list(&["hidden"], &[("sp", 1)], &[("table", 0)])).unwrap();
     assert_eq!(again, bootable);
+}
+
+#[test]
+fn a_function_is_exported_by_its_index_where_its_name_does_not_tell() {
+    let module = wasm(MODULE);
+    let with = |index| {
+        let indices = BTreeMap::from([("twice".to_owned(), index)]);
+        rewrite::with_exports(&module, &ExportList { indices, ..ExportList::default() })
+    };
+    let info = rewrite::inspect(&with(2).unwrap().bytes).unwrap();
+    let exported = info.exports.iter().find(|export| export.name == "twice").unwrap();
+    assert_eq!((exported.kind, exported.index), (ItemKind::Function, 2));
+    assert!(with(4).unwrap_err().to_string().contains("no function 4 to export as `twice`"));
 }
 
 #[test]

@@ -89,9 +89,16 @@ fn rewrite_all(module: &[u8]) {
     let valid = Validator::new().validate_all(module).is_ok();
     let list = ExportList {
         functions: vec!["named".to_owned()],
+        indices: [("numbered".to_owned(), 0)].into(),
         globals: [("__stack_pointer".to_owned(), 0)].into(),
         tables: [("__table".to_owned(), 0)].into(),
+        framed: Vec::new(),
         callbacks: BTreeMap::new(),
+    };
+    let framed = ExportList {
+        framed: vec!["named".to_owned()],
+        globals: [("__stack_pointer".to_owned(), 0)].into(),
+        ..ExportList::default()
     };
     let callbacks = ExportList {
         callbacks: [("one".to_owned(), Callback::LoadWord), ("two".to_owned(), Callback::LoadWord)].into(),
@@ -105,6 +112,7 @@ fn rewrite_all(module: &[u8]) {
         rewrite::with_exports(module, &list).map(|bootable| bootable.bytes),
         rewrite::with_exports(module, &ExportList::default()).map(|bootable| bootable.bytes),
         rewrite::with_exports(module, &callbacks).map(|bootable| bootable.bytes),
+        rewrite::with_exports(module, &framed).map(|bootable| bootable.bytes),
         rewrite::with_image(module, &Image { memory: &memory, globals: &[(0, GlobalValue::I32(1))] }),
         rewrite::with_image(module, &Image { memory: &memory, globals: &[] }),
     ];

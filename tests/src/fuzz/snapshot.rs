@@ -18,7 +18,9 @@ pub fn snapshot(data: &[u8]) {
 
     let mut tail = Bytes(data.get(data.len().saturating_sub(8)..).unwrap_or(data));
     let exports = ExportList {
+        indices: BTreeMap::from([("i".into(), u32::from(tail.byte()))]),
         functions: vec!["f".into(), "memory".into()],
+        framed: Vec::new(),
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
         callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),
