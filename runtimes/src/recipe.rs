@@ -13,6 +13,8 @@ use crate::Digest;
 pub enum DriverKind {
     /// CPython as a WASI command.
     Cpython,
+    /// CPython as a WASI reactor, entered through the C API that its `name` section names.
+    CpythonReactor,
     /// QuickJS-NG as a WASI reactor.
     QuickjsReactor,
     /// QuickJS-NG as a WASI command, entered through the C API that its `name` section names.
@@ -24,6 +26,7 @@ impl DriverKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cpython => "cpython",
+            Self::CpythonReactor => "cpython-reactor",
             Self::QuickjsReactor => "quickjs-reactor",
             Self::QuickjsCommand => "quickjs-command",
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::manifest::MAX_BINARY_BYTES;
+use crate::manifest::{MAX_BINARY_BYTES, Pinned};
 use crate::trusted::TrustedDir;
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe,
@@ -108,7 +108,24 @@ impl Runtimes {
 
     /// Whether a runtime's file is present, trusted and of the right length. It is not hashed.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        Ok(self.open(&self.binaries()?, entry)?.is_some())
+        self.is_present(&self.binaries()?, entry)
+    }
+
+    fn is_present(&self, binaries: &TrustedDir, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
+        let files = [Some(entry.binary()), entry.library()];
+        for pinned in files.iter().flatten() {
+            if self.open(binaries, &entry.name, pinned)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A runtime's library, fetched where it is missing; none where it needs none. It is not hashed.
+    pub fn library(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Option<File>, RuntimeError> {
+        let Some(pinned) = entry.library() else { return Ok(None) };
+        self.fetch(entry, progress)?;
+        self.open(&self.binaries()?, &entry.name, &pinned)
     }
 
     /// Ensures that a runtime's file is present. Once it is, this never uses the network.
@@ -116,7 +133,7 @@ impl Runtimes {
     /// If several processes call it at once, one fetches it and the others wait.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         let binaries = self.binaries()?;
-        if self.open(&binaries, entry)?.is_some() {
+        if self.is_present(&binaries, entry)? {
             return Ok(Fetched::AlreadyThere);
         }
         let _lock = match self.cache.lock(&entry.file_name(), progress) {
@@ -125,7 +142,7 @@ impl Runtimes {
             }
             other => other?,
         };
-        if self.open(&binaries, entry)?.is_some() {
+        if self.is_present(&binaries, entry)? {
             return Ok(Fetched::AlreadyThere);
         }
         binaries.remove_leftovers()?;
@@ -138,12 +155,13 @@ impl Runtimes {
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
-        let mut file = self.open(&self.binaries()?, entry)?.ok_or_else(missing)?;
+        let pinned = entry.binary();
+        let mut file = self.open(&self.binaries()?, &entry.name, &pinned)?.ok_or_else(missing)?;
         let bytes = read_at_most(&mut file, entry.size_bytes)
             .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
         let sha256 = Digest::of(&bytes);
         if sha256 != entry.sha256 {
-            return Err(self.corrupt(entry, format!("sha256 {}", entry.sha256), format!("sha256 {sha256}")));
+            return Err(self.corrupt(&entry.name, &pinned, sha256));
         }
         let recipe = self.recipe_of(entry)?;
         Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
@@ -182,20 +200,30 @@ impl Runtimes {
 
     /// Hashes a fetched runtime and compares it with its pin, without keeping it in memory.
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
-        let path = self.path(entry);
-        let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
-        let mut file = self.open(&self.binaries()?, entry)?.ok_or_else(missing)?;
-        let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(entry.size_bytes.saturating_add(1)))
-            .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
-        if sha256 != entry.sha256 {
-            return Err(self.corrupt(entry, format!("sha256 {}", entry.sha256), format!("sha256 {sha256}")));
+        let binaries = self.binaries()?;
+        for pinned in [Some(entry.binary()), entry.library()].iter().flatten() {
+            let path = binaries.path_of(&pinned.file_name);
+            let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
+            let mut file = self.open(&binaries, &entry.name, pinned)?.ok_or_else(missing)?;
+            let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(pinned.size_bytes.saturating_add(1)))
+                .map_err(|source| RuntimeError::Read { path: path.clone(), source })?;
+            if sha256 != pinned.sha256 {
+                return Err(self.corrupt(&entry.name, pinned, sha256));
+            }
         }
         Ok(())
     }
 
-    /// Removes a fetched runtime; `false` if it was not present. Its prepared images stay.
-    pub fn remove(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        Ok(self.binaries()?.remove(&entry.file_name())?)
+    /// Removes a fetched runtime's files and returns the bytes freed. Its prepared images stay.
+    pub fn remove(&self, entry: &RuntimeEntry) -> Result<u64, RuntimeError> {
+        let binaries = self.binaries()?;
+        let mut freed = 0u64;
+        for pinned in [Some(entry.binary()), entry.library()].iter().flatten() {
+            if binaries.remove(&pinned.file_name)? {
+                freed = freed.saturating_add(pinned.size_bytes);
+            }
+        }
+        Ok(freed)
     }
 
     pub(crate) fn binaries(&self) -> Result<TrustedDir, CacheError> {
@@ -210,18 +238,28 @@ impl Runtimes {
             .ok_or_else(|| RuntimeError::NoRecipe { name: entry.name.clone(), recipe: entry.recipe.clone() })
     }
 
-    fn open(&self, binaries: &TrustedDir, entry: &RuntimeEntry) -> Result<Option<File>, RuntimeError> {
-        let Some((file, bytes)) = binaries.open_file(&entry.file_name())? else {
+    fn open(&self, binaries: &TrustedDir, name: &str, pinned: &Pinned) -> Result<Option<File>, RuntimeError> {
+        let Some((file, bytes)) = binaries.open_file(&pinned.file_name)? else {
             return Ok(None);
         };
-        if bytes != entry.size_bytes {
-            return Err(self.corrupt(entry, format!("{} bytes", entry.size_bytes), format!("{bytes} bytes")));
+        if bytes != pinned.size_bytes {
+            return Err(RuntimeError::Corrupt {
+                name: name.to_owned(),
+                path: binaries.path_of(&pinned.file_name),
+                expected: format!("{} bytes", pinned.size_bytes),
+                got: format!("{bytes} bytes"),
+            });
         }
         Ok(Some(file))
     }
 
-    fn corrupt(&self, entry: &RuntimeEntry, expected: String, got: String) -> RuntimeError {
-        RuntimeError::Corrupt { name: entry.name.clone(), path: self.path(entry), expected, got }
+    fn corrupt(&self, name: &str, pinned: &Pinned, sha256: Digest) -> RuntimeError {
+        RuntimeError::Corrupt {
+            name: name.to_owned(),
+            path: self.cache.path().join("binaries").join(&pinned.file_name),
+            expected: format!("sha256 {}", pinned.sha256),
+            got: format!("sha256 {sha256}"),
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::digest::Hashing;
+use crate::manifest::Pinned;
 use crate::trusted::TrustedDir;
-use crate::{CacheError, Digest, PackageEntry, Progress, RuntimeEntry};
+use crate::{CacheError, Digest, PackageEntry, Progress};
 
 /// The number of bytes between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -41,7 +42,7 @@ pub(crate) enum WheelError {
 pub(crate) fn take(
     dir: &Path,
     file: &str,
-    entry: &RuntimeEntry,
+    pinned: &Pinned,
     into: &TrustedDir,
     progress: &dyn Progress,
 ) -> Result<(), WheelError> {
@@ -54,7 +55,7 @@ pub(crate) fn take(
         Err(ZipError::FileNotFound) => return Err(WheelError::NoFile(file.to_owned())),
         Err(e) => return Err(unreadable(&e)),
     };
-    let expected = entry.size_bytes;
+    let expected = pinned.size_bytes;
     let temp = into.create()?;
     let mut hashing = Hashing::new(temp);
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -80,10 +81,10 @@ pub(crate) fn take(
         return Err(WheelError::Length { expected, got: copied.to_string() });
     }
     let (temp, got) = hashing.finish();
-    if got != entry.sha256 {
-        return Err(WheelError::Checksum { expected: entry.sha256, got });
+    if got != pinned.sha256 {
+        return Err(WheelError::Checksum { expected: pinned.sha256, got });
     }
-    temp.persist(&entry.file_name())?;
+    temp.persist(&pinned.file_name)?;
     Ok(())
 }
 

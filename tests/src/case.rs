@@ -38,6 +38,8 @@ pub struct Case {
     pub smoke: bool,
     /// Whether it needs the Python packages, which providers do not contain.
     pub packages: bool,
+    /// The runtime that it needs: one of this name, or with a name that goes on after it and a hyphen.
+    pub runtime: Option<String>,
     /// Its policy.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
@@ -56,6 +58,7 @@ impl Case {
             session: session.to_owned(),
             action,
             expect: Expect::default(),
+            expect_on: BTreeMap::new(),
         };
         Self {
             name: name.to_owned(),
@@ -68,11 +71,35 @@ impl Case {
             golden: false,
             smoke: false,
             packages: false,
+            runtime: None,
             policy,
             files: BTreeMap::new(),
             steps: steps.into_iter().map(step).collect(),
         }
     }
+
+    /// The case as it is on a runtime; none if it needs another one.
+    #[must_use]
+    pub fn on_runtime(&self, runtime: &str) -> Option<Self> {
+        let is_of =
+            |name: &str| runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        if self.language.name() != runtime_language(runtime) || !self.runtime.as_deref().is_none_or(is_of) {
+            return None;
+        }
+        let mut case = self.clone();
+        for step in &mut case.steps {
+            // The longest name says most about it.
+            if let Some((_, expect)) = step.expect_on.iter().rfind(|(name, _)| is_of(name)) {
+                step.expect = expect.clone();
+            }
+        }
+        Some(case)
+    }
+}
+
+/// Runtimes are called after their language.
+fn runtime_language(runtime: &str) -> &str {
+    runtime.split('-').next().unwrap_or(runtime)
 }
 
 #[derive(Deserialize)]
@@ -98,6 +125,7 @@ struct CaseFile {
     smoke: bool,
     #[serde(default)]
     packages: bool,
+    runtime: Option<String>,
     #[serde(default)]
     policy: toml::Table,
     #[serde(default)]
@@ -113,8 +141,19 @@ pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
 
-/// Reads every case, in every language for which it has scripts. A mistake anywhere is an error that names the file.
+/// Reads the cases that every runtime of their language runs, in every language for which they have scripts.
+///
+/// # Errors
+/// A mistake in any case, with the file's name.
 pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
+    Ok(load_all_cases(dir)?.into_iter().filter(|case| case.runtime.is_none()).collect())
+}
+
+/// Reads every case, those that need a certain runtime among them.
+///
+/// # Errors
+/// As [`load_cases`].
+pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for path in sorted(dir)? {
         if path.file_name().is_some_and(|name| name == "README.md") {
@@ -200,6 +239,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             golden: file.golden,
             smoke: file.smoke,
             packages: file.packages,
+            runtime: file.runtime.clone(),
             policy: policy.clone(),
             files: files.clone(),
             steps: Vec::new(),
@@ -226,12 +266,13 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
                 (None, None) if step.runs() => return Err(wrong("there is no source in this language".into())),
                 (None, None) => None,
             };
-            let expect = match &step.expect {
+            let (expect, expect_on) = match &step.expect {
                 Some(expect) => for_language(expect, language, step.runs()).map_err(wrong)?,
                 None if step.runs() => return Err(wrong("there is no `expect`".into())),
-                None => Expect::default(),
+                None => (Expect::default(), BTreeMap::new()),
             };
             let mut step = step.step(number, source, expect, file.kept).map_err(wrong)?;
+            step.expect_on = expect_on;
             if let Action::Run { request, .. } = &mut step.action {
                 request.name = request.name.take().or(named);
             }
@@ -245,27 +286,43 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
     }
 }
 
-/// The expectations for one language: the general ones, overridden key by key by its own table.
-fn for_language(general: &toml::Table, language: Language, runs: bool) -> Result<Expect, String> {
-    let mut merged = general.clone();
-    let mut own = toml::Table::new();
-    for each in Language::ALL {
-        if let Some(table) = merged.remove(each.name()) {
-            let toml::Value::Table(table) = table else {
-                return Err(format!("`expect.{each}` is no table"));
-            };
-            // The other language's table is read too, so that a mistake in it cannot hide.
-            Expect::deserialize(toml::Value::Table(table.clone()))
-                .map_err(|error| format!("expect.{each}: {error}"))?;
-            if each == language {
-                own = table;
-            }
-        }
+/// The expectations for one language: the general ones, overridden key by key by its own table; and those for runtimes that differ,
+/// overridden further by their tables, `expect.python-3.15`.
+fn for_language(
+    general: &toml::Table,
+    language: Language,
+    runs: bool,
+) -> Result<(Expect, BTreeMap<String, Expect>), String> {
+    let mut common = general.clone();
+    let mut tables = BTreeMap::new();
+    for name in general.keys().filter(|key| Language::ALL.iter().any(|each| each.name() == runtime_language(key))) {
+        let Some(toml::Value::Table(table)) = common.remove(name) else {
+            return Err(format!("`expect.{name}` is no table"));
+        };
+        // The other language's table is read too, so that a mistake in it cannot hide.
+        Expect::deserialize(toml::Value::Table(table.clone())).map_err(|error| format!("expect.{name}: {error}"))?;
+        tables.insert(name.as_str(), table);
     }
-    merged.extend(own);
-    let expect = Expect::deserialize(toml::Value::Table(merged)).map_err(|error| error.to_string())?;
-    let answers = [expect.outcome.is_some(), expect.error.is_some(), expect.diagnostics.is_some()];
-    let given = answers.iter().filter(|given| **given).count();
+    if let Some(own) = tables.remove(language.name()) {
+        common.extend(own);
+    }
+    let mut on = BTreeMap::new();
+    for (name, table) in tables.into_iter().filter(|(name, _)| runtime_language(name) == language.name()) {
+        // What says how it ends says all about it.
+        let mut merged =
+            if ANSWERS.iter().any(|key| table.contains_key(*key)) { toml::Table::new() } else { common.clone() };
+        merged.extend(table);
+        on.insert(name.to_owned(), checked(merged, runs)?);
+    }
+    Ok((checked(common, runs)?, on))
+}
+
+/// Exactly one of them says how an execution ends.
+const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
+
+fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
+    let given = ANSWERS.iter().filter(|key| table.contains_key(**key)).count();
+    let expect = Expect::deserialize(toml::Value::Table(table)).map_err(|error| error.to_string())?;
     if given > 1 || (runs && given == 0) {
         return Err("expect exactly one of `outcome`, `error` and `diagnostics`".into());
     }

@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{Engine, EngineConfig, FileEntry, Files, Language, Packages, Sandbox, Tool, ToolError};
+use glovebox::{Engine, EngineConfig, FileEntry, Files, Language, Packages, RuntimeInfo, Sandbox, Tool, ToolError};
 
 use crate::{
     Action, Backend, Case, DiagnosticSeen, Operation, Step, StepResult,
     engine_sessions::EngineSessions,
     engine_steps::{request, seen},
+    programs::whole_matrix,
 };
 
 /// The cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
@@ -60,6 +61,22 @@ pub struct EngineBackend {
     is_bare: bool,
     /// Loading a runtime maps its code, so sandboxes without files of their own are shared.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
+}
+
+/// Runtimes larger than this take minutes to fetch and compile the first time.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// The runtimes that every push tests, and where all is tested, or they are prepared, the large ones too.
+#[must_use]
+pub fn tested_runtimes() -> Vec<RuntimeInfo> {
+    let runtimes = engine().runtimes().expect("the manifest is read").into_iter();
+    runtimes.filter(|runtime| !is_large(runtime) || runtime.prepared || whole_matrix()).collect()
+}
+
+/// Whether it takes minutes to fetch and compile a runtime.
+#[must_use]
+pub fn is_large(runtime: &RuntimeInfo) -> bool {
+    runtime.size_bytes > LARGE_BYTES
 }
 
 impl EngineBackend {

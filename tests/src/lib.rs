@@ -53,10 +53,12 @@ mod scenarios;
 mod step;
 
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
-pub use case::{Case, cases_dir, load_cases};
+pub use case::{Case, cases_dir, load_all_cases, load_cases};
 pub use check::check;
 pub use component_backend::ComponentBackend;
-pub use engine_backend::{EngineBackend, bare_engine, engine, lone_engine, shared_cache_dir};
+pub use engine_backend::{
+    EngineBackend, bare_engine, engine, is_large, lone_engine, shared_cache_dir, tested_runtimes,
+};
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::Goldens;

@@ -84,6 +84,8 @@ pub struct Step {
     pub action: Action,
     /// The expectations.
     pub expect: Expect,
+    /// Those on runtimes that differ, by the runtime's name or its beginning.
+    pub expect_on: BTreeMap<String, Expect>,
 }
 
 /// A step in the format of `case.toml`.
@@ -187,6 +189,7 @@ impl StepFile {
             session: self.session.clone().unwrap_or_else(|| FIRST_SESSION.into()),
             action,
             expect,
+            expect_on: BTreeMap::new(),
         })
     }
 }

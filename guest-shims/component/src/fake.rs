@@ -305,7 +305,7 @@ impl Driver for FakeDriver {
     }
 
     fn interrupt(&self, _anchors: &Anchors, _interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(vec![Poke { at: ASKED_AT, word: 1 }])
+        Ok(vec![Poke::word(ASKED_AT, 1)])
     }
 
     fn get_variable(

@@ -48,7 +48,8 @@ impl Runtime {
         };
         let language = guest.language.parse().map_err(|_| unknown("language", &guest.language))?;
         let driver: Box<dyn Driver> = match guest.driver.as_str() {
-            "cpython" => Box::new(Python),
+            "cpython" => Box::new(Python::command()),
+            "cpython-reactor" => Box::new(Python::reactor()),
             "quickjs-reactor" => Box::new(JavaScript::reactor()),
             "quickjs-command" => Box::new(JavaScript::command()),
             other => return Err(unknown("driver", other)),

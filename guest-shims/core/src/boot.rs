@@ -6,27 +6,30 @@ use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
 
 use crate::{
-    Clock, Entropy, Limits, PACKAGES_PATH,
+    Clock, Entropy, Limits,
     boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS},
 };
 
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
-/// A file system with an empty workspace, and the WASI state over it in which an image boots and resumes. With
-/// `packages` these are mounted at [`PACKAGES_PATH`].
+/// A file system with an empty workspace, and the WASI state over it in which an image boots and resumes. The
+/// sources are mounted at their paths, read-only.
 ///
 /// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for every possible mount, the virtual
 /// directory `/` as descriptor 4. Instances of the image must have the same ones.
 pub fn boot_wasi(
     args: Vec<String>,
     env: Vec<(String, String)>,
-    packages: Option<Arc<dyn MountSource>>,
+    mounts: Vec<(String, Arc<dyn MountSource>)>,
 ) -> Result<Wasi, WasiError> {
     let mut vfs = Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
-    let packages = packages.map(|packages| vfs.add_mount(packages, Access::ReadOnly)).transpose();
-    let packages = packages.map_err(|_| WasiError::UnknownRoot(PACKAGES_PATH.to_owned()))?;
+    let add = |(path, source): (String, Arc<dyn MountSource>)| match vfs.add_mount(source, Access::ReadOnly) {
+        Ok(root) => Ok(Mount::new(path, root)),
+        Err(_) => Err(WasiError::UnknownRoot(path)),
+    };
+    let mounts = mounts.into_iter().map(add).collect::<Result<Vec<_>, _>>()?;
     let mut config = WasiConfig::new(vfs);
     config.mounts = vec![Mount::new(WORKSPACE, root)];
     config.root_preopen = true;
@@ -35,9 +38,9 @@ pub fn boot_wasi(
     config.clock = WasiClock::Fixed { realtime_ns: BOOT_REALTIME_NS, monotonic_ns: BOOT_MONOTONIC_NS };
     config.entropy = WasiEntropy::seeded(0);
     let mut wasi = Wasi::new(config)?;
-    if let Some(root) = packages {
-        // Not a preopen, because instances must have the same preopens.
-        wasi.add_mount(Mount::new(PACKAGES_PATH, root))?;
+    for mount in mounts {
+        // Not preopens, because instances must have the same preopens.
+        wasi.add_mount(mount)?;
     }
     wasi.allow_parking(true);
     Ok(wasi)
@@ -67,7 +70,7 @@ pub struct GuestWorld<'a> {
 impl GuestWorld<'_> {
     /// The WASI state of a new instance.
     pub fn wasi(self) -> Result<Wasi, WasiError> {
-        let mut wasi = boot_wasi(self.args, self.env, None)?;
+        let mut wasi = boot_wasi(self.args, self.env, Vec::new())?;
         wasi.allow_parking(false);
         wasi.set_file_system(self.vfs, self.mounts)?;
         wasi.set_limits(self.limits.wasi());

@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn concluded(spent: &Usage<'_>, result: Result<Report, DriverError>, asked: Option<Interrupt>) -> CallResult {
-        spent.conclude(CallEnd { driver: Some(&Python), result, asked }).unwrap()
+        spent.conclude(CallEnd { driver: Some(&Python::command()), result, asked }).unwrap()
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let limits = Limits::default();
         let spent = spent(&limits);
         let unfit = || Err(DriverError::Anchor("a".into()));
-        assert!(spent.conclude(CallEnd { driver: Some(&Python), result: unfit(), asked: None }).is_err());
+        assert!(spent.conclude(CallEnd { driver: Some(&Python::command()), result: unfit(), asked: None }).is_err());
         let report = Err(DriverError::Report("?".into()));
         assert!(
             spent.conclude(CallEnd { driver: None, result: report, asked: None }).is_err(),

@@ -140,7 +140,7 @@ impl SoftStop {
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));
-        pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at) == Some(poke.word))
+        pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at).is_some_and(|now| poke.is_pending(now)))
     }
 
     fn pokes(&self, interrupt: Interrupt) -> Option<&[Poke]> {
@@ -165,7 +165,9 @@ impl SoftStop {
 
 fn write(pokes: &[Poke], memory: &mut (impl LinearMemory + ?Sized)) {
     for poke in pokes {
-        memory.set_word(poke.at, poke.word);
+        if let Some(old) = memory.word(poke.at) {
+            memory.set_word(poke.at, poke.apply(old));
+        }
     }
 }
 
@@ -176,8 +178,8 @@ mod tests {
     const RESERVE: Duration = Duration::from_millis(100);
 
     fn pokes() -> InterruptWords {
-        let at = |word| vec![Poke { at: 4, word }, Poke { at: 8, word: 1 }];
-        InterruptWords { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke { at: 12, word: 1 }] }
+        let at = |word| vec![Poke::word(4, word), Poke::flag(8)];
+        InterruptWords { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke::flag(12)] }
     }
 
     fn armed() -> SoftStop {
@@ -272,7 +274,7 @@ mod tests {
     fn words_outside_memory_are_not_written() {
         let mut soft = SoftStop::new(1000, RESERVE);
         soft.arm(InterruptWords {
-            fuel: vec![Poke { at: 13, word: 7 }, Poke { at: u32::MAX, word: 7 }],
+            fuel: vec![Poke::word(13, 7), Poke::word(u32::MAX, 7)],
             ..InterruptWords::default()
         });
         let mut memory = [0; 16];

@@ -71,13 +71,47 @@ pub enum Interrupt {
     Cancelled,
 }
 
-/// A word to write into guest memory.
+/// A word of guest memory to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poke {
     /// The address.
     pub at: u32,
-    /// The value.
+    /// The bits to set.
     pub word: u32,
+    /// The bits to change; the others stay.
+    pub mask: u32,
+}
+
+impl Poke {
+    /// Replaces the whole word.
+    #[must_use]
+    pub fn word(at: u32, word: u32) -> Self {
+        Self { at, word, mask: u32::MAX }
+    }
+
+    /// Sets these bits.
+    #[must_use]
+    pub fn bits(at: u32, bits: u32) -> Self {
+        Self { at, word: bits, mask: bits }
+    }
+
+    /// Sets the lowest bit.
+    #[must_use]
+    pub fn flag(at: u32) -> Self {
+        Self::bits(at, 1)
+    }
+
+    /// The word after this, where it is `old` now.
+    #[must_use]
+    pub fn apply(self, old: u32) -> u32 {
+        old & !self.mask | self.word & self.mask
+    }
+
+    /// Whether the word is still as this left it.
+    #[must_use]
+    pub fn is_pending(self, now: u32) -> bool {
+        now & self.mask == self.word & self.mask
+    }
 }
 
 /// An exception that ended a script.
@@ -144,6 +178,9 @@ pub enum DriverError {
     /// At preparation, the interpreter did not behave as its recipe says.
     #[error("the interpreter did not boot as its recipe describes: {0}")]
     Boot(String),
+    /// An image's own code failed in the booted interpreter.
+    #[error("the image's setup failed: {0}")]
+    Setup(String),
     /// The guest returned something its driver never returns: it damaged itself.
     #[error("the guest's driver returned no usable report: {name}", name = escaped_text(.0))]
     Report(String),
@@ -223,6 +260,12 @@ pub trait Boot: Driver {
         None
     }
 
+    /// Runs the unprepared binary, in an instance with [`compiler_args`](Self::compiler_args), so that it compiles the packages.
+    fn compile_packages(&self, machine: &mut dyn Machine) -> Result<(), DriverError> {
+        let _ = machine;
+        Ok(())
+    }
+
     /// Decodes the output of a run with [`compiler_args`](Self::compiler_args) into files to be mounted beside the
     /// packages.
     fn compiled_packages(&self, _written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
@@ -230,6 +273,7 @@ pub trait Boot: Driver {
     }
 
     /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, with its memory ready to
-    /// be saved. Called once, at preparation, under a fixed clock and seeded entropy.
-    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
+    /// be saved. `setup` runs in it first, and what it leaves in memory every script finds: modules and global variables. Called once,
+    /// at preparation, under a fixed clock and seeded entropy.
+    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError>;
 }

@@ -20,13 +20,18 @@ pub struct RuntimeInfo {
     pub aliases: Vec<String>,
     /// Its language.
     pub language: Language,
-    /// Whether it is its language's default.
+    /// Whether its language's scripts run on it where nobody names a runtime: of those that were [added](Engine::add_runtime) it is the last
+    /// in this list, or none was and it is the manifest's default.
     pub default: bool,
+    /// Whether it was added.
+    pub added: bool,
+    /// Whether components may name it: those that take minutes to fetch and compile only if they were added.
+    pub offered: bool,
     /// The interpreter's version.
     pub version: String,
     /// The SHA-256 its binary must have, in hexadecimal.
     pub sha256: String,
-    /// The size of its binary.
+    /// The size of its binary, and of its library where that is a file of its own.
     pub size_bytes: u64,
     /// Its licence, as an SPDX expression.
     pub licence: String,
@@ -90,10 +95,12 @@ impl Engine {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             language: language(entry.language),
-            default: entry.default,
+            default: self.0.preferred(language(entry.language)).is_ok_and(|name| name == entry.name),
+            added: self.0.runtimes.is_added(entry).unwrap_or(false),
+            offered: self.0.is_offered(entry),
             version: entry.version.clone(),
             sha256: entry.sha256.to_string(),
-            size_bytes: entry.size_bytes,
+            size_bytes: entry.total_bytes(),
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
@@ -171,7 +178,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a runtime's binary and all its prepared images from the cache; says how many bytes that freed.
+    /// Removes a runtime's binary and all its prepared images from the cache, or, of one that is an image of another, that image; says how
+    /// many bytes that freed.
     /// Running sandboxes are not disturbed.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
@@ -179,15 +187,30 @@ impl Engine {
             let was_there = self.0.runtimes.remove_tool(tool)?;
             return Ok(freed + if was_there { tool.size_bytes } else { 0 });
         }
-        let entry = self.0.runtimes.manifest().find(name)?;
         let runtimes = &self.0.runtimes;
+        let entry = runtimes.manifest().find(name)?;
+        runtimes.withdraw(entry)?;
+        if entry.image.is_some() {
+            // Its binary and code are another runtime's.
+            return Ok(runtimes.prepared().remove_labelled(&entry.label())?);
+        }
+        for image in runtimes.manifest().images_of(entry) {
+            runtimes.withdraw(image)?;
+        }
         let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code()];
         let removed = stores.iter().map(|store| store.remove(&entry.sha256));
-        let mut freed = removed.sum::<Result<u64, _>>()?;
-        if self.0.runtimes.remove(entry)? {
-            freed += entry.size_bytes;
-        }
-        Ok(freed)
+        let freed = removed.sum::<Result<u64, _>>()?;
+        Ok(freed.saturating_add(runtimes.remove(entry)?))
+    }
+
+    /// Prepares a runtime and makes it the one for its language's scripts, in every engine with this cache that is made from now on,
+    /// wherever nobody names a runtime. Of several that were added it is the last that [`runtimes`](Self::runtimes) lists.
+    /// [`remove`](Self::remove) takes it back.
+    pub fn add_runtime(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
+        let entry = self.0.runtimes.manifest().find(name)?;
+        let prepared = self.prepare(name)?;
+        self.0.runtimes.add(entry)?;
+        Ok(prepared)
     }
 
     /// Removes every prepared image, those of binaries that were run by path too, and every compiled component; says how many

@@ -123,6 +123,9 @@ impl Default for CacheLimits {
     }
 }
 
+/// What an instance may take beside its memory and tables: CPython 3.15 has 47,000 functions whose address is taken.
+const MAX_INSTANCE_BYTES: usize = 4 << 20;
+
 /// Images that are loaded at once, each with an instance that is never entered: what others are compared with and restored from. They
 /// are no instances in the sense of [`PoolConfig::instance_count`].
 const MAX_IMAGES: u32 = 8;
@@ -136,9 +139,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
         .max_wasm_stack(stack::GUEST_STACK_BYTES)
         // Not used, since guests run on stacks of our own, but never allowed to be less.
         .async_stack_size(stack::GUEST_STACK_BYTES)
-        // Interpreters throw no WebAssembly exceptions and have no collected objects; applications are compiled by an
-        // engine of their own.
-        .gc_support(false)
+        // CPython 3.15 is compiled with exceptions, which are collected objects. Others throw none.
+        .wasm_exceptions(true)
         // A guest's traceback is its interpreter's; frames of the interpreter tell nobody anything, and cost time.
         .wasm_backtrace_max_frames(None)
         // An image is mostly filled: always map it copy-on-write, whatever its size.
@@ -152,6 +154,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Eng
             .total_core_instances(places.saturating_mul(2))
             .total_memories(places)
             .total_tables(places)
+            .total_gc_heaps(places)
+            .max_core_instance_size(MAX_INSTANCE_BYTES)
             .max_memory_size(usize::try_from(Limits::MAX_MEMORY_BYTES).unwrap_or(usize::MAX))
             .table_elements(MAX_TABLE_ELEMENTS)
             // Less than an instance may have that is used again: else one made in such a place might have too much from the beginning.

@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) cache: CacheLimits,
     /// Loaded with the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
+    /// The runtimes for Python and for JavaScript, once somebody has asked.
+    pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
     /// Keep [`EngineConfig::private_dirs`] from guests.
     _guards: Vec<Guard>,
@@ -100,6 +102,7 @@ impl Engine {
             pool: config.pool,
             cache: config.cache,
             stripper: OnceLock::new(),
+            preferred: Default::default(),
             loaded: Mutex::default(),
             _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
         })))

@@ -82,6 +82,7 @@ mod files;
 mod guest;
 mod hibernate;
 mod imports;
+mod library;
 mod load;
 mod machine;
 #[cfg(feature = "store")]

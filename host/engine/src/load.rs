@@ -11,6 +11,7 @@ use wasmtime::Module;
 use crate::{
     Language, RuntimeError, aot,
     engine::{Inner, compile_digest},
+    library::LibraryMount,
     packages::SharedPackages,
     prepare::{self, Booted},
     recycled::RecycledInstances,
@@ -31,6 +32,10 @@ struct Plan<'a> {
     recipe: Option<&'a Recipe>,
     /// The recipe's name, under which its code is kept.
     recipe_name: String,
+    /// What of the manifest has its standard library in a file of its own.
+    library: Option<RuntimeEntry>,
+    /// What runs in the booted interpreter before it becomes the image.
+    setup: Option<String>,
     /// As a plain command: arguments before the script's path.
     flags: &'static [&'static str],
 }
@@ -58,7 +63,9 @@ impl Plan<'_> {
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
                 let arguments = format!("{arguments}{compiler:?}");
                 let recipe = recipe.digest();
-                Digest::of_fields(&[recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version])
+                let common = [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version];
+                let setup = self.setup.as_ref().map(|setup| setup.as_bytes());
+                Digest::of_fields(&common.into_iter().chain(setup).collect::<Vec<_>>())
             }
             None => Digest::of(b"a plain command"),
         };
@@ -92,6 +99,28 @@ impl Inner {
         self.load(&plan, || Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
     }
 
+    /// The name of the runtime for scripts in a language. What is added later counts in the next engine.
+    pub(crate) fn preferred(&self, language: Language) -> Result<&str, RuntimeError> {
+        let of_manifest = match language {
+            Language::Python => glovebox_runtimes::Language::Python,
+            Language::JavaScript => glovebox_runtimes::Language::JavaScript,
+        };
+        let preferred = match language {
+            Language::Python => &self.preferred.0,
+            Language::JavaScript => &self.preferred.1,
+        };
+        if let Some(name) = preferred.get() {
+            return Ok(name);
+        }
+        let found = self.runtimes.preferred(of_manifest)?;
+        Ok(preferred.get_or_init(|| found.map_or_else(|| language.name().to_owned(), |entry| entry.name.clone())))
+    }
+
+    /// Whether components may name a runtime.
+    pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
+        entry.library.is_none() || self.runtimes.is_added(entry).unwrap_or(false)
+    }
+
     /// Loads any other binary; one that the manifest knows by its digest gets that entry's recipe.
     pub(crate) fn load_path(
         &self,
@@ -111,6 +140,8 @@ impl Inner {
             sha256: binary.sha256,
             recipe: None,
             recipe_name: String::new(),
+            library: None,
+            setup: None,
             flags: &[],
         };
         self.load(&plan, || Ok(binary.clone()))
@@ -127,6 +158,8 @@ impl Inner {
             sha256: entry.sha256,
             recipe: recipe.filter(|_| prepared),
             recipe_name: entry.recipe.clone(),
+            library: entry.library.is_some().then(|| entry.clone()),
+            setup: entry.image.as_ref().map(|image| image.setup.clone()),
             flags: if is_qjs { &["--std"] } else { &[] },
         }
     }
@@ -211,8 +244,16 @@ impl Inner {
             template,
             drive,
             recycled,
+            library: self.library(plan)?,
         };
         Ok(self.keep(id, runtime))
+    }
+
+    /// A runtime's library, fetched where it is missing.
+    fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
+        let Some(entry) = &plan.library else { return Ok(None) };
+        let file = self.runtimes.library(entry, &*self.progress)?;
+        Ok(entry.library.as_ref().zip(file).map(|(library, file)| LibraryMount::new(library, file)))
     }
 
     /// An interpreter's code, compiled if it has not been.
@@ -225,7 +266,7 @@ impl Inner {
         let key = plan.code_key(self, recipe);
         let built = self.open_or_build(CacheKind::Code, &key, || {
             let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
-            self.progress.message(&format!("compiling `{}`", plan.name));
+            self.progress.message(&compiling(&plan.name, parts.apart.code.len()));
             // Compiling recurses deeply, and the caller may be a thread with a small stack.
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &parts.apart.code));
             let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| plan.wrong(&error))?;
@@ -288,8 +329,11 @@ impl Inner {
     ) -> Result<Booted, RuntimeError> {
         let code = self.code(plan, recipe, binary)?;
         let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+        let library = self.library(plan)?;
         // Booting needs a deep stack, and the caller may be a thread with a small one.
-        self.stacks.run(|| prepare::boot(self, &plan.name, parts, code, recipe)).map_err(RuntimeError::Stack)?
+        self.stacks
+            .run(|| prepare::boot(self, &plan.name, parts, code, recipe, (library.as_ref(), plan.setup.as_deref())))
+            .map_err(RuntimeError::Stack)?
     }
 
     fn build_command(&self, plan: &Plan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
@@ -301,6 +345,19 @@ impl Inner {
         Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&stripped)) })
     }
 }
+
+/// What is said as code is compiled: of much of it, how long that takes about.
+fn compiling(name: &str, code_bytes: usize) -> String {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match code_bytes / BYTES_COMPILED_A_SECOND / threads {
+        0..SECONDS_WORTH_SAYING => format!("compiling `{name}`"),
+        seconds => format!("compiling `{name}`, once: about {seconds} s on {threads} threads"),
+    }
+}
+
+/// What one thread compiles in a second on an ordinary machine.
+const BYTES_COMPILED_A_SECOND: usize = 600_000;
+const SECONDS_WORTH_SAYING: usize = 10;
 
 /// The manifest's word for a language in ours.
 pub(crate) fn language(language: glovebox_runtimes::Language) -> Language {

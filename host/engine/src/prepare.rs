@@ -3,24 +3,27 @@
 //! Deterministic: fixed clock, seeded entropy, the same environment and an empty file system at boot, so that the same
 //! binary and the same boot code give the same image, byte for byte. Fuel equality, resuming elsewhere and replay rest on that.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use glovebox_core::{WORKSPACE, boot_wasi};
-use glovebox_interpreters::{Boot, COMPILED_FILE, Callee, DriverError, Machine, MachineError};
+use glovebox_core::{PACKAGES_PATH, WORKSPACE, boot_wasi};
+use glovebox_interpreters::{Boot, COMPILED_FILE, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
     Binary, Digest, ImageRecord, Recipe,
     rewrite::{self, Apart, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
-use glovebox_wasi::Stop;
+use glovebox_vfs::MountSource;
 use wasmtime::{Module, Val};
 
 use crate::{
-    Limits, RuntimeError, engine::Inner, guest, machine::GuestMachine, packages::SharedPackages,
+    Limits, RuntimeError, engine::Inner, guest, library::LibraryMount, machine::GuestMachine, packages::SharedPackages,
     platform::EnginePlatform, runtime::driver, template::Template,
 };
 
 /// Long enough for any boot on any machine, short enough to end.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How much of what an interpreter wrote is quoted when it does not boot: the end of it.
+const EXPLAINED_CHARS: usize = 2000;
 
 /// A binary with what its driver needs, taken apart.
 pub(crate) struct Parts {
@@ -54,6 +57,7 @@ pub(crate) fn boot(
     parts: Parts,
     code: Module,
     recipe: &Recipe,
+    (library, setup): (Option<&LibraryMount>, Option<&str>),
 ) -> Result<Booted, RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
@@ -70,18 +74,23 @@ pub(crate) fn boot(
         (Some(packages), Some(args)) => {
             inner.runtimes.fetch_packages(&*inner.progress)?;
             inner.progress.message("compiling the Python packages");
-            let compiled = compile_packages(inner, &template, &*driver, args, packages).map_err(booting)?;
+            let compiled = compile_packages(inner, &template, &*driver, args, (packages, library)).map_err(booting)?;
             inner.progress.message(&format!("booting `{name}`"));
             Some(packages.source_with(compiled)?)
         }
         _ => None,
     };
-    let wasi =
-        boot_wasi(driver.boot_args(), driver.boot_env(), packages).map_err(|error| booting(error.to_string()))?;
+    let mounts = mounts(library, packages);
+    let wasi = boot_wasi(driver.boot_args(), driver.boot_env(), mounts).map_err(|error| booting(error.to_string()))?;
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, &template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| booting(error.to_string()))?;
-    let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
+    let anchors = driver.boot(&mut machine, setup).map_err(|error| booting(explain(&error, &mut machine)))?;
+
+    let open = machine.wasi().open_files();
+    if open > 0 {
+        return Err(booting(format!("it has {open} files open, and an image has none: close them in its setup")));
+    }
 
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
     let values =
@@ -121,6 +130,16 @@ fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     })
 }
 
+/// What is mounted as an interpreter boots.
+fn mounts(
+    library: Option<&LibraryMount>,
+    packages: Option<Arc<dyn MountSource>>,
+) -> Vec<(String, Arc<dyn MountSource>)> {
+    let library = library.map(|library| (library.directory.clone(), Arc::clone(&library.source)));
+    let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));
+    library.into_iter().chain(packages).collect()
+}
+
 /// Has the interpreter itself compile the packages, in an instance that is dropped: what compiling takes of memory does not
 /// become part of the image.
 fn compile_packages(
@@ -128,19 +147,16 @@ fn compile_packages(
     template: &Template,
     driver: &dyn Boot,
     args: Vec<String>,
-    packages: &SharedPackages,
+    (packages, library): (&SharedPackages, Option<&LibraryMount>),
 ) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let mut wasi =
-        boot_wasi(args, driver.boot_env(), Some(packages.source_with(Vec::new()).map_err(|error| error.to_string())?))
-            .map_err(|error| error.to_string())?;
+    let packages = packages.source_with(Vec::new()).map_err(|error| error.to_string())?;
+    let mounts = mounts(library, Some(packages));
+    let mut wasi = boot_wasi(args, driver.boot_env(), mounts).map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
         .map_err(|error| error.to_string())?;
-    match machine.call(Callee::Export("_start"), &[]) {
-        Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => {}
-        Err(error) => return Err(explain(&error.into(), &mut machine)),
-    }
+    driver.compile_packages(&mut machine).map_err(|error| explain(&error, &mut machine))?;
     let wasi = machine.wasi();
     let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is gone")?;
     let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MAX_MEMORY_BYTES);
@@ -170,8 +186,10 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     }
     let output = machine.wasi().take_output();
     for captured in [output.stdout, output.stderr] {
+        let wrote = captured.text();
+        let start = wrote.char_indices().rev().nth(EXPLAINED_CHARS).map_or(0, |(at, _)| at);
         if !captured.bytes.is_empty() {
-            text.push_str(&format!("; it wrote: {}", captured.text().trim_end()));
+            text.push_str(&format!("; it wrote: {}", wrote.get(start..).unwrap_or_default().trim_end()));
         }
     }
     text

@@ -27,6 +27,9 @@ impl Engine {
     /// Python, whether or not its image is in the cache, since an image is compiled code only.
     pub fn prepared_module(&self, name: &str) -> Result<PreparedModule, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
+        if entry.library.is_some() {
+            return Err(RuntimeError::NotPortable { name: entry.name.clone() });
+        }
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,

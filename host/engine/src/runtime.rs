@@ -7,7 +7,9 @@ use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe};
 use wasmtime::Module;
 
-use crate::{ExecuteError, Language, recycled::RecycledInstances, session::Pristine, template::Template};
+use crate::{
+    ExecuteError, Language, library::LibraryMount, recycled::RecycledInstances, session::Pristine, template::Template,
+};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
@@ -17,6 +19,8 @@ pub(crate) struct Runtime {
     pub(crate) version: Option<String>,
     pub(crate) template: Template,
     pub(crate) drive: Drive,
+    /// Its standard library, where that is a file of its own.
+    pub(crate) library: Option<LibraryMount>,
     /// Instances that have run a script and are to run another, where they can be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }
@@ -90,7 +94,8 @@ impl Runtime {
 /// The driver a recipe asks for, for images that are `lean` or hold the libraries for scripts as well.
 pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
-        DriverKind::Cpython => Box::new(Python),
+        DriverKind::Cpython => Box::new(Python::command()),
+        DriverKind::CpythonReactor => Box::new(Python::reactor()),
         DriverKind::QuickjsReactor => Box::new(JavaScript::reactor().lean(lean)),
         DriverKind::QuickjsCommand => Box::new(JavaScript::command().lean(lean)),
     }

@@ -12,6 +12,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     BuildError, Commit, ExecuteError, Policy,
+    library::LibraryMount,
     mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError},
     own_commits::OwnCommits,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Workspace {
     library: Option<RootId>,
     /// Where the packages are.
     packages: Option<RootId>,
+    /// Where an interpreter's standard library is that is a file of its own, with its directory.
+    standard_library: Option<(String, RootId)>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
@@ -100,6 +103,7 @@ impl Workspace {
         policy: &Policy,
         files: &[(String, Vec<u8>)],
         packages: Option<Arc<dyn MountSource>>,
+        standard_library: Option<&LibraryMount>,
     ) -> Result<Self, BuildError> {
         let mut vfs = Vfs::new(policy.limits.vfs());
         let mut mounted = Vec::new();
@@ -119,6 +123,10 @@ impl Workspace {
             false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
         };
         let packages = packages.and_then(|packages| vfs.add_mount(packages, Access::ReadOnly).ok());
+        let standard_library = standard_library.and_then(|library| {
+            let root = vfs.add_mount(Arc::clone(&library.source), Access::ReadOnly).ok()?;
+            Some((library.directory.clone(), root))
+        });
         for mount in &policy.mounts {
             mounted.push(Mounted {
                 guest: mount.guest.clone(),
@@ -133,7 +141,16 @@ impl Workspace {
                 .ok_or_else(|| wrong("files are for a workspace in memory; put it into the host directory".into()))?;
             vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
         }
-        Ok(Self { vfs, root, library, packages, mounted, path: policy.workspace.clone(), commit: policy.commit })
+        Ok(Self {
+            vfs,
+            root,
+            library,
+            packages,
+            standard_library,
+            mounted,
+            path: policy.workspace.clone(),
+            commit: policy.commit,
+        })
     }
 
     /// The files of a new execution or session.
@@ -158,6 +175,7 @@ impl Workspace {
         if let Some(packages) = self.packages {
             roots.push((PACKAGES_PATH.to_owned(), packages));
         }
+        roots.extend(self.standard_library.clone());
         vfs.mark();
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }

@@ -46,7 +46,7 @@ fn fetched_once_verified_and_then_offline() {
     assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
     assert_eq!(asked(&world), ["first==1"]);
-    assert!(runtimes.remove(entry).unwrap() && !runtimes.remove(entry).unwrap());
+    assert_eq!((runtimes.remove(entry).unwrap(), runtimes.remove(entry).unwrap()), (entry.size_bytes, 0));
     assert!(!runtimes.present(entry).unwrap());
 }
 

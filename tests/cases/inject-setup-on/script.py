@@ -1,4 +1,4 @@
 import urllib3; print('OK')
 import sys
 
-print(sys.path[-1])
+print("/app/site-packages" in sys.path)

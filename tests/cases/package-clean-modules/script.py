@@ -1,7 +1,7 @@
 import sys
 
 NAMES = "attr certifi htmlparser jinja2 markupsafe openpyxl sandbox_utils six urllib3".split()
-print([name for name in NAMES if name in sys.modules], len(sys.meta_path), sys.path[-1])
+print([name for name in NAMES if name in sys.modules], len(sys.meta_path), "/app/site-packages" in sys.path)
 import openpyxl
 
 # Its 174 modules come as they are imported; each is the one that the package itself uses.

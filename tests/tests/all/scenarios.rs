@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use glovebox::Language;
-use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_cases, lost_citations};
+use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_all_cases, lost_citations};
 
 const PAGE: &str = "docs/scenarios.md";
 
@@ -25,7 +25,7 @@ fn the_page_names_every_scenario_and_what_shows_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let scenarios = Scenarios::load().unwrap();
     let mut claims = Claims::default();
-    load_cases(&cases_dir()).unwrap().iter().for_each(|case| claims.add_case(case));
+    load_all_cases(&cases_dir()).unwrap().iter().for_each(|case| claims.add_case(case));
     TESTS.iter().for_each(|place| claims.add_tests(&root.join(place), place).unwrap());
 
     assert_eq!(scenarios.counts(), BTreeMap::from(COUNTS));
@@ -66,7 +66,13 @@ fn no_binary_of_a_runtime_can_be_committed() {
 #[test]
 fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runtimes.md")).unwrap();
-    for entry in glovebox_runtimes::Manifest::builtin().unwrap().runtimes() {
+    let manifest = glovebox_runtimes::Manifest::builtin().unwrap();
+    let (images, runtimes): (Vec<_>, Vec<_>) = manifest.runtimes().iter().partition(|entry| entry.image.is_some());
+    for image in images {
+        let named = format!("| `{}` | CPython {}", image.name, image.version);
+        assert!(page.contains(&named), "the page does not say `{named}`");
+    }
+    for entry in runtimes {
         let checksum = entry.sha256.to_string();
         let line = page.lines().find(|line| line.contains(&checksum));
         let line = line.unwrap_or_else(|| panic!("the page lacks the checksum of `{}`", entry.name));
@@ -127,7 +133,7 @@ fn the_boundaries_are_tested_in_both_languages() {
         ("network-python", "network-javascript"),
         ("subprocess-python", "subprocess-javascript"),
     ];
-    let cases = load_cases(&cases_dir()).unwrap();
+    let cases = load_all_cases(&cases_dir()).unwrap();
     let has = |name: &str, language| cases.iter().any(|case| case.name == name && case.language == language);
     for case in cases.iter().filter(|case| case.language == Language::Python) {
         if !BOUNDARIES.iter().any(|beginning| case.name.starts_with(beginning)) {

@@ -1,17 +1,18 @@
 //! Every case in `cases/`, in every language it has scripts for, on every runtime of the manifest, through the Rust engine.
 //!
-//! One trial each, named `conformance/python/<case>` and so on after the runtime.
+//! One trial each, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to fetch and compile are
+//! tested in the whole matrix, and where they are prepared.
 
 use std::sync::Arc;
 
-use glovebox_tests::{Backend, Case, EngineBackend, check, engine};
+use glovebox_tests::{Backend, Case, EngineBackend, check, tested_runtimes};
 use libtest_mimic::{Failed, Trial};
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for runtime in engine().runtimes().expect("the manifest is read") {
+    for runtime in tested_runtimes() {
         let backend = Arc::new(EngineBackend::of_runtime(&runtime.name));
-        for case in cases.iter().filter(|case| case.language == runtime.language).cloned() {
+        for case in cases.iter().filter_map(|case| case.on_runtime(&runtime.name)) {
             let backend = Arc::clone(&backend);
             let name = format!("conformance/{}/{}", runtime.name, case.name);
             trials.push(Trial::test(name, move || show(&case, &backend)));

@@ -16,7 +16,7 @@ use glovebox::Language;
 use glovebox_tests::{
     Backend, Case, ComponentBackend, EngineBackend, StepResult, check,
     compare::{comparable, depends_on_time},
-    engine, fixed, missing_trial, program_path, whole_matrix,
+    engine, fixed, is_large, missing_trial, program_path, whole_matrix,
 };
 use libtest_mimic::{Failed, Trial};
 
@@ -40,7 +40,12 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");
-        return known.into_iter().map(|runtime| (runtime.language, runtime.name)).collect();
+        // Components do not find the large ones.
+        return known
+            .into_iter()
+            .filter(|runtime| !is_large(runtime))
+            .map(|runtime| (runtime.language, runtime.name))
+            .collect();
     };
     let one = |pair: &str| {
         let (language, name) = pair.split_once('=').expect("`CASES_RUNTIMES` is `LANGUAGE=NAME,…`");

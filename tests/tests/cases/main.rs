@@ -28,27 +28,43 @@ mod programs;
 
 use std::process::ExitCode;
 
-use glovebox_tests::{Case, build_components, cases_dir, everywhere::run_here, load_cases, process};
+use glovebox_tests::{Case, build_components, cases_dir, everywhere::run_here, load_all_cases, process};
 use libtest_mimic::{Arguments, Trial};
 
-/// A suite: its name, whether it needs components, and its trials.
+/// A suite: its name, whether it needs components, whether it runs cases of certain runtimes, and its trials.
 struct Suite {
     name: &'static str,
     needs_components: bool,
+    has_all_runtimes: bool,
     trials: fn(&[Case]) -> Vec<Trial>,
 }
 
 const SUITES: [Suite; 10] = [
-    Suite { name: "conformance", needs_components: false, trials: conformance::trials },
-    Suite { name: "hostile", needs_components: false, trials: hostile::trials },
-    Suite { name: "everywhere", needs_components: true, trials: everywhere::trials },
-    Suite { name: "everywhere_hostile", needs_components: true, trials: everywhere_hostile::trials },
-    Suite { name: "everywhere_providers", needs_components: true, trials: everywhere_providers::trials },
-    Suite { name: "conformance_component", needs_components: true, trials: conformance_component::trials },
-    Suite { name: "budgets", needs_components: true, trials: budgets::trials },
-    Suite { name: "pooled", needs_components: true, trials: pooled::trials },
-    Suite { name: "programs", needs_components: true, trials: programs::trials },
-    Suite { name: "pages", needs_components: true, trials: pages::trials },
+    Suite { name: "conformance", needs_components: false, has_all_runtimes: true, trials: conformance::trials },
+    Suite { name: "hostile", needs_components: false, has_all_runtimes: false, trials: hostile::trials },
+    Suite { name: "everywhere", needs_components: true, has_all_runtimes: false, trials: everywhere::trials },
+    Suite {
+        name: "everywhere_hostile",
+        needs_components: true,
+        has_all_runtimes: false,
+        trials: everywhere_hostile::trials,
+    },
+    Suite {
+        name: "everywhere_providers",
+        needs_components: true,
+        has_all_runtimes: false,
+        trials: everywhere_providers::trials,
+    },
+    Suite {
+        name: "conformance_component",
+        needs_components: true,
+        has_all_runtimes: false,
+        trials: conformance_component::trials,
+    },
+    Suite { name: "budgets", needs_components: true, has_all_runtimes: false, trials: budgets::trials },
+    Suite { name: "pooled", needs_components: true, has_all_runtimes: false, trials: pooled::trials },
+    Suite { name: "programs", needs_components: true, has_all_runtimes: false, trials: programs::trials },
+    Suite { name: "pages", needs_components: true, has_all_runtimes: false, trials: pages::trials },
 ];
 
 fn main() -> ExitCode {
@@ -70,10 +86,11 @@ fn main() -> ExitCode {
     if !args.list && suites.iter().any(|suite| suite.needs_components) {
         build_components();
     }
-    let cases = load_cases(&cases_dir()).expect("the cases are well formed");
+    let cases = load_all_cases(&cases_dir()).expect("the cases are well formed");
+    let common: Vec<Case> = cases.iter().filter(|case| case.runtime.is_none()).cloned().collect();
     let mut trials = Vec::new();
     for suite in suites {
-        trials.extend((suite.trials)(&cases));
+        trials.extend((suite.trials)(if suite.has_all_runtimes { &cases } else { &common }));
     }
     libtest_mimic::run(&args, trials).exit_code()
 }

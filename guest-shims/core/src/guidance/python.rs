@@ -90,6 +90,27 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
 
+/// What the runtime `python-3.15-data` has.
+const IN_DATA_RUNTIME: &[&str] = &[
+    "PIL",
+    "bs4",
+    "html5lib",
+    "lxml",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pypdf",
+    "regex",
+    "scipy",
+    "seaborn",
+    "sklearn",
+    "tqdm",
+    "xlrd",
+    "yaml",
+];
+
+const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script as it is.";
+
 /// Advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     match failure.raised.type_name.as_str() {
@@ -113,12 +134,14 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     }
     let top = name.split('.').next().unwrap_or(name);
     let missing = format!("There is no module {} here.", quoted(name));
-    if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&top)) {
+    // Of a module in a package that is there another one is meant.
+    if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice { summary: format!("{missing} Nor is there a network."), ..network() },
             AdviceKind::Subprocess => {
                 Advice { summary: format!("{missing} Nor are there other processes."), ..subprocess() }
             }
+            _ if IN_DATA_RUNTIME.contains(&name) => Advice::new(*kind, missing, &[instead, DATA_RUNTIME]),
             _ => Advice::new(*kind, missing, &[instead]),
         };
     }

@@ -145,6 +145,21 @@ fn a_correction_is_of_a_line_that_the_script_has() {
 }
 
 #[test]
+fn the_runtime_that_has_a_package_is_named_where_the_package_itself_is_missing() {
+    let names_it = |module: &str| {
+        let advice = python("", "ModuleNotFoundError", &format!("No module named '{module}'")).unwrap();
+        advice.steps.iter().any(|step| step.contains("`glovebox runtimes add python-3.15-data`"))
+    };
+    for module in ["numpy", "pandas", "matplotlib", "sklearn", "yaml"] {
+        assert!(names_it(module), "{module}");
+    }
+    // A package that lacks a module is there; and what nobody has cannot be added.
+    for module in ["numpy.missing", "scipy.missing.more", "polars", "jsno", "requests"] {
+        assert!(!names_it(module), "{module}");
+    }
+}
+
+#[test]
 fn what_a_script_chose_is_quoted_short_and_on_one_line() {
     let name = format!("a`b\n\u{1b}[31m{}", "é".repeat(10_000));
     let advice = python("", "ModuleNotFoundError", &format!("No module named '{name}'")).unwrap();

@@ -25,7 +25,7 @@ const ASK_NOW: u32 = 1;
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
-    Ok(vec![Poke { at: anchors.get("interrupt")?, word }, Poke { at: counter, word: ASK_NOW }])
+    Ok(vec![Poke::word(anchors.get("interrupt")?, word), Poke::word(counter, ASK_NOW)])
 }
 
 impl Booted<'_> {
@@ -79,7 +79,7 @@ mod tests {
         for kind in [Interrupt::Fuel, Interrupt::Time, Interrupt::Cancelled] {
             let pokes = pokes(&anchors, kind).unwrap();
             let [word, counter] = pokes.as_slice() else { panic!("{pokes:?}") };
-            assert_eq!((word.at, *counter), (8, Poke { at: 16, word: 1 }));
+            assert_eq!((word.at, *counter), (8, Poke::word(16, 1)));
             assert!(word.word != 0 && !words.contains(&word.word));
             words.push(word.word);
         }

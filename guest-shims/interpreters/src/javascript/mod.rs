@@ -80,7 +80,10 @@ impl Boot for JavaScript {
         if self.lean { boot::CODE.as_bytes() } else { boot::WHOLE_CODE.as_bytes() }
     }
 
-    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError> {
+        if setup.is_some() {
+            return Err(DriverError::Setup("images of JavaScript have none".to_owned()));
+        }
         boot::boot(machine, self.build, self.lean)
     }
 }

@@ -1,46 +1,70 @@
 //! Boots the unprepared module into a parked interpreter.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use glovebox_wasi::{Stop, Stream};
 
-use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
-use super::wire::DEFAULT_NAME;
-use crate::{Anchors, Callee, Driver, DriverError, Interrupt, Machine, MachineError, Script, SourceKind};
+use super::form::Form;
+use super::object::{IMMORTAL, IMMORTAL_SINCE_3_14, Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
+use super::packages::{self, COMPILER};
+use super::wire::{DEFAULT_NAME, decode_report};
+use crate::{Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, Script, SourceKind, Value};
 
-/// Runs inside the interpreter, as one module.
-pub(super) const BOOT: &str = concat!(
-    include_str!("boot/library.py"),
-    include_str!("boot/world.py"),
-    include_str!("boot/interrupt.py"),
-    include_str!("boot/report.py"),
-    include_str!("boot/value.py"),
-    include_str!("boot/text.py"),
-    include_str!("boot/tools.py"),
-    include_str!("boot/packages.py"),
-    include_str!("boot/globals.py"),
-    include_str!("boot/driver.py"),
-    include_str!("boot/settle.py"),
-);
+/// What runs inside every interpreter, as one module, and what `$own` adds to it.
+macro_rules! boot_code {
+    ($($own:literal),*) => {
+        concat!(
+            include_str!("boot/library.py"),
+            include_str!("boot/world.py"),
+            include_str!("boot/interrupt.py"),
+            include_str!("boot/report.py"),
+            include_str!("boot/value.py"),
+            include_str!("boot/text.py"),
+            include_str!("boot/tools.py"),
+            include_str!("boot/packages.py"),
+            include_str!("boot/globals.py"),
+            include_str!("boot/driver.py"),
+            include_str!("boot/settle.py"),
+            $(include_str!($own)),*
+        )
+    };
+}
 
-/// Runs [`BOOT`] in its own module, so that `__main__` stays the user's, and with its own builtins, so that a script
+/// Runs inside a command.
+pub(super) const COMMAND: &str = boot_code!("boot/park.py");
+/// Runs inside a reactor.
+pub(super) const REACTOR: &str = boot_code!();
+
+/// Runs [`COMMAND`] in its own module, so that `__main__` stays the user's, and with its own builtins, so that a script
 /// may replace the common ones.
 const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
                       exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
 
-/// CPython's stack after boot. The build's own 512 KiB overflow at 60 nested constructors, because its code is not
+/// Does what [`LOADER`] does, in a namespace that is dropped. `HEX` is the boot code: as hexadecimal digits it needs no quotes. The
+/// interpreter was made without a directory of the script's, which the path begins with elsewhere.
+const REACTOR_LOADER: &str = "import sys\n\
+    sys.dont_write_bytecode = True\n\
+    sys.argv = ['']\n\
+    sys.path.insert(0, '')\n\
+    driver = type(sys)('glovebox_driver')\n\
+    driver.__builtins__ = dict(vars(__import__('builtins')))\n\
+    exec(compile(bytes.fromhex('HEX'), '<glovebox>', 'exec'), driver.__dict__)\n";
+
+/// The stack of a command after boot. The build's own 512 KiB overflow at 60 nested constructors, because its code is not
 /// optimised.
 ///
 /// An overflow of this stack would run into the heap instead of trapping, so another limit must come first. Recursion
 /// that CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash`
 /// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
 /// engine grants 16 MiB: that is exhausted first, and traps.
-pub(super) const C_STACK_BYTES: u32 = 24 << 20;
+const C_STACK_BYTES: u32 = 24 << 20;
+/// The stack of a reactor lies below everything else. It uses the upper 128 KiB, and raises an exception at their end.
+const REACTOR_STACK_BYTES: u32 = 16 << 20;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as named in settle.py.
-const FUNCTIONS: [&str; 14] = [
+const FUNCTIONS: [&str; 15] = [
     "run",
     "run_with",
     "validate",
@@ -54,11 +78,12 @@ const FUNCTIONS: [&str; 14] = [
     "close",
     "grow",
     "withdraw_packages",
+    "setup",
     "settle",
 ];
 
 pub(super) fn args() -> Vec<String> {
-    ["python", "-c", LOADER, BOOT].map(str::to_owned).to_vec()
+    ["python", "-c", LOADER, COMMAND].map(str::to_owned).to_vec()
 }
 
 pub(super) fn env() -> Vec<(String, String)> {
@@ -80,14 +105,24 @@ pub(super) fn env() -> Vec<(String, String)> {
     .to_vec()
 }
 
-pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
-    machine.wasi().allow_parking(true);
-    match machine.call(Callee::Export("_start"), &[]) {
-        Err(MachineError::Stopped(Stop::Parked)) => {}
-        Err(error) => return Err(failure(machine, &error.to_string())),
-        Ok(_) => return Err(failure(machine, "it returned")),
+pub(super) fn boot(
+    python: &dyn Boot,
+    form: Form,
+    machine: &mut dyn Machine,
+    setup: Option<&str>,
+) -> Result<Anchors, DriverError> {
+    match form {
+        Form::Command => boot_command(machine)?,
+        Form::Reactor => {
+            start_reactor(machine)?;
+            let hex: String = REACTOR.bytes().map(|byte| format!("{byte:02x}")).collect();
+            run_in_reactor(machine, &REACTOR_LOADER.replace("HEX", &hex))?;
+        }
     }
     let mut notes = notes(machine.wasi().output(Stream::Stdout));
+    if !notes.contains_key("state") {
+        return Err(failure(machine, "it did not finish"));
+    }
     let sample = notes.remove("state").unwrap_or_default();
     let mut anchors = BTreeMap::new();
     for (name, words) in notes {
@@ -96,8 +131,15 @@ pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anc
         };
         anchors.insert(name, address);
     }
-    let top = move_stack(machine)?;
-    anchors.insert("scratch".to_owned(), top);
+    let (stack, scratch) = match form {
+        Form::Command => move_stack(machine)?,
+        Form::Reactor => (0..REACTOR_STACK_BYTES, allocate(machine, SCRATCH_BYTES)?),
+    };
+    let (immortal, interrupt_words) = match form {
+        Form::Command => (IMMORTAL, 4),
+        Form::Reactor => (IMMORTAL_SINCE_3_14, 3),
+    };
+    anchors.insert("scratch".to_owned(), scratch);
     let mut anchors = Anchors(anchors);
 
     let mut interpreter = Interpreter::new(machine, &anchors);
@@ -107,24 +149,27 @@ pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anc
         if interpreter.vectorcall_slot(address)? != slot {
             return Err(DriverError::Boot(format!("`{function}` is called otherwise than `run`")));
         }
-        interpreter.immortalise(address)?;
+        interpreter.immortalise(address, immortal)?;
     }
     for object in ["buffer", "interrupted", "reason"] {
-        interpreter.immortalise(anchors.get(object)?)?;
+        interpreter.immortalise(anchors.get(object)?, immortal)?;
     }
     let generator = anchors.get("generator")?;
     let state = interpreter.find_state(generator, sample.first_chunk::<TWISTER_SAMPLE>().map_or(&[], |s| s))?;
     let state = state.ok_or_else(|| DriverError::Boot("`random` keeps its state elsewhere".to_owned()))?;
-    interpreter.immortalise(generator)?;
+    interpreter.immortalise(generator, immortal)?;
     let reason = interpreter.bytes_of(anchors.get("reason")?)?;
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
 
     let mut interpreter = Interpreter::new(machine, &anchors);
+    if let Some(source) = setup {
+        run_setup(&mut interpreter, source)?;
+    }
     interpreter.call("settle")?;
     let files = interpreter.files()?;
-    let words = interpreter.find_interrupt()?;
+    let words = interpreter.find_interrupt(&stack, interrupt_words)?;
     anchors.0.insert("files".to_owned(), files);
     anchors.0.extend(words);
     for pokes in [python.interrupt(&anchors, Interrupt::Cancelled)?, python.nudge(&anchors)?] {
@@ -147,26 +192,38 @@ pub(super) fn boot(python: &dyn Driver, machine: &mut dyn Machine) -> Result<Anc
         python.execute(machine, &anchors, &script)?;
     }
     // What the samples left on the stack is dead; zeros take no space in the image.
-    let bottom = top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES);
     let zeros = [0; 4096];
-    for page in (bottom..top).step_by(zeros.len()) {
-        let length = usize::try_from(top.saturating_sub(page)).unwrap_or(0).min(zeros.len());
+    for page in stack.clone().step_by(zeros.len()) {
+        let length = usize::try_from(stack.end.saturating_sub(page)).unwrap_or(0).min(zeros.len());
         machine.write(page, zeros.get(..length).unwrap_or_default())?;
     }
-    wipe_source(machine)?;
+    wipe_source(machine, python.boot_code())?;
     let wasi = machine.wasi();
     wasi.begin_execution(); // forgets what the samples printed, and allows no more parking
     wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
     Ok(anchors)
 }
 
+/// Runs an image's own code.
+fn run_setup(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
+    if !interpreter.send(source.as_bytes())? {
+        return Err(DriverError::Boot("the setup does not fit into its memory".to_owned()));
+    }
+    match interpreter.call("setup")?.map(|reply| decode_report(&reply)).transpose()? {
+        None | Some(Report::Completed(_)) => Ok(()),
+        Some(Report::Raised(raised)) => Err(DriverError::Setup(raised.traceback)),
+        Some(other) => Err(DriverError::Setup(format!("it ended with {other:?}"))),
+    }
+}
+
 /// Zeroes the remains of the boot code: it was an argument, which the C library keeps, and CPython in wide characters
 /// too. Nobody reads it any more, and zeros take no space in the image.
-fn wipe_source(machine: &mut dyn Machine) -> Result<(), DriverError> {
+fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
-    let wide: Vec<u8> = BOOT.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
-    for text in [BOOT.as_bytes(), &wide] {
+    let wide: Vec<u8> =
+        String::from_utf8_lossy(source).chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+    for text in [source, &wide] {
         let Some(head) = text.get(..SOURCE_HEAD_BYTES) else { continue };
         let mut from = 0;
         while let Some(found) = memory.get(from..).and_then(|rest| position(rest, head)) {
@@ -198,13 +255,64 @@ fn too_large() -> DriverError {
     DriverError::Boot("its memory is too large".to_owned())
 }
 
-/// Places the C stack in new memory above everything else, and returns its top; the scratch area lies above that.
-fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
+/// Runs the boot code in a command, which is unwound at its end.
+fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    machine.wasi().allow_parking(true);
+    match machine.call(Callee::Export("_start"), &[]) {
+        Err(MachineError::Stopped(Stop::Parked)) => Ok(()),
+        Err(error) => Err(failure(machine, &error.to_string())),
+        Ok(_) => Err(failure(machine, "it returned instead of parking")),
+    }
+}
+
+/// Makes the interpreter of a reactor.
+fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    machine.wasi().allow_parking(false);
+    // Until it is entered for the first time this build answers itself what the clock, random numbers and a file's status are: with zeros
+    // and one date. `shutdown` counts as entering, and has nothing to shut down. 1: `PYTHONHASHSEED=0`. The image would not be
+    // deterministic otherwise.
+    let calls = [("_initialize", &[][..]), ("shutdown", &[]), ("init_interpreter", &[Value::I32(1)])];
+    for (function, args) in calls {
+        let called = machine.call(Callee::Export(function), args);
+        called.map_err(|error| failure(machine, &error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Runs code in a reactor's interpreter.
+fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverError> {
+    let length = u32::try_from(code.len()).map_err(|_| too_large())?;
+    let at = allocate(machine, length.checked_add(1).ok_or_else(too_large)?)?;
+    machine.write(at, code.as_bytes())?;
+    machine.write(at.saturating_add(length), &[0])?;
+    let ran = machine.call(Callee::Export("run_private"), &[Value::I32(at)]);
+    ran.map_err(|error| failure(machine, &error.to_string()))?;
+    machine.write(at, &vec![0; code.len()]).map_err(DriverError::from)
+}
+
+/// Has a reactor allocate memory that is never freed.
+fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
+    match machine.call(Callee::Export("host_alloc"), &[Value::I32(bytes)])? {
+        Some(Value::I32(at)) if at != 0 => Ok(at),
+        _ => Err(DriverError::Boot(format!("it has no {bytes} bytes of memory"))),
+    }
+}
+
+/// Compiles the packages in a reactor.
+pub(super) fn compile_in_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    start_reactor(machine)?;
+    let args: Vec<String> = packages::compiler_args().into_iter().skip(3).map(|arg| format!("'{arg}'")).collect();
+    let prelude = format!("import sys\nsys.dont_write_bytecode = True\nsys.argv = ['', {}]\n", args.join(", "));
+    run_in_reactor(machine, &format!("{prelude}{COMPILER}"))
+}
+
+/// Places the C stack in new memory above everything else; returns where it lies, and the scratch area above it.
+fn move_stack(machine: &mut dyn Machine) -> Result<(Range<u32>, u32), DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
     let top = top.ok_or_else(too_large)?;
     machine.set_global("__stack_pointer", top)?;
-    Ok(top)
+    Ok((top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES)..top, top))
 }
 
 /// The output of settle.py: a name and numbers on each line.
@@ -223,7 +331,7 @@ fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
 fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
     let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
     let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);
-    DriverError::Boot(format!("{how} instead of parking: {}", said.get(start..).unwrap_or_default().trim_end()))
+    DriverError::Boot(format!("{how}: {}", said.get(start..).unwrap_or_default().trim_end()))
 }
 
 #[cfg(test)]

@@ -1,22 +1,28 @@
 //! Asking a running CPython to stop: like Ctrl-C, without a signal.
 //!
 //! What a signal's C handler does (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c)
-//! is in this build exactly four stores of 1: to `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending` and
-//! `interp->ceval.eval_breaker`. The evaluation loop checks the last one at each function entry, call and backward
+//! is exactly a few stores. In 3.12 four of 1: to `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending` and
+//! `interp->ceval.eval_breaker`. In 3.15 three: of 1 to the first two, and of the
+//! bit `_PY_SIGNALS_PENDING_BIT` to `tstate->eval_breaker`, whose other bits mean something else. The evaluation loop checks the last one at each function entry, call and backward
 //! jump, clears them all, and calls the Python function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py.
 //! Regular expressions, the arithmetic of huge integers, and a system call that ends with `EINTR` check `is_tripped`
 //! themselves. Other long-running C code (`sum(range(10**12))`, `list.sort`, a large `join`) checks nothing until it
 //! returns.
 //!
-//! The four addresses are located at boot: CPython itself stores the words, once, and memory before and after is
+//! The addresses are located at boot: CPython itself stores the words, once, and memory before and after is
 //! compared.
 
-use super::boot::C_STACK_BYTES;
-use super::object::{Interpreter, SCRATCH_BYTES};
+use std::ops::Range;
+
+use super::object::Interpreter;
 use crate::{Anchors, DriverError, Interrupt, Poke};
 
-/// The anchors of the words, in the order in which CPython sets them.
+/// The anchors of the words that become 1, in the order in which CPython sets them. 3.15 has two of them, and the breaker.
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
+/// The anchor of a word of which one bit is set, last of all.
+const BREAKER: &str = "interrupt_breaker";
+/// `_PY_SIGNALS_PENDING_BIT` (Include/internal/pycore_ceval.h).
+const SIGNALS_PENDING: u32 = 1 << 1;
 /// The anchor of `Handlers[SIGINT].func`, which follows `tripped`.
 const FUNCTION: &str = "interrupt_function";
 /// The offset by which `tripped` precedes it.
@@ -31,17 +37,22 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
         Interrupt::Time => 2,
         Interrupt::Cancelled => 3,
     };
-    let mut pokes = vec![Poke { at: anchors.get(REASON)?, word: reason }];
-    for word in WORDS {
-        pokes.push(Poke { at: anchors.get(word)?, word: 1 });
-    }
+    let mut pokes = vec![Poke::word(anchors.get(REASON)?, reason)];
+    pokes.extend(flags(anchors)?);
     Ok(pokes)
 }
 
 /// The words to write to make the evaluation loop check for signals and find none: `while True: pass` leaves it for
 /// nothing else.
 pub(super) fn nudge(anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
-    WORDS.iter().skip(1).map(|word| Ok(Poke { at: anchors.get(word)?, word: 1 })).collect()
+    Ok(flags(anchors)?.skip(1).collect())
+}
+
+/// What a signal sets, in that order.
+fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
+    anchors.get(WORDS[0])?;
+    let breaker = anchors.get(BREAKER).ok().map(|at| Poke::bits(at, SIGNALS_PENDING));
+    Ok(WORDS.iter().map_while(|word| anchors.get(word).ok()).map(Poke::flag).chain(breaker))
 }
 
 impl Interpreter<'_> {
@@ -62,29 +73,40 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Locates the words, as anchors.
-    pub(super) fn find_interrupt(&mut self) -> Result<Vec<(String, u32)>, DriverError> {
-        let stack_top = self.anchor("scratch")?;
-        let stack = stack_top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES)..stack_top;
+    /// Locates the words, as anchors. `count` of them change, outside the `stack`.
+    pub(super) fn find_interrupt(
+        &mut self,
+        stack: &Range<u32>,
+        count: usize,
+    ) -> Result<Vec<(String, u32)>, DriverError> {
         let before = self.memory()?;
         self.call_object("interrupt_main", "no_arguments")?;
         let after = self.memory()?;
-        let mut words = Vec::new();
+        let (mut words, mut breaker) = (Vec::new(), None);
         for (at, (old, new)) in (0_u32..).step_by(4).zip(before.chunks_exact(4).zip(after.chunks_exact(4))) {
-            if old != new && !stack.contains(&at) {
-                if (old, new) != (&[0; 4], &1_u32.to_le_bytes()) {
+            if old == new || stack.contains(&at) {
+                continue;
+            }
+            match [old, new].map(|word| word.first_chunk().map_or(0, |word| u32::from_le_bytes(*word))) {
+                [0, 1] => words.push(at),
+                [old, new] if breaker.is_none() && old & SIGNALS_PENDING == 0 && new == old | SIGNALS_PENDING => {
+                    breaker = Some(at);
+                }
+                [old, new] => {
                     return Err(DriverError::Boot(format!(
-                        "an interrupt changes its memory at {at:#x} by more than 1"
+                        "an interrupt changes its memory at {at:#x} from {old:#x} to {new:#x}"
                     )));
                 }
-                words.push(at);
             }
         }
         let function = words.first().copied().unwrap_or_default().wrapping_add(TRIPPED);
-        if words.len() != WORDS.len() || self.word(function, 0)? != self.anchor("interrupted")? {
-            return Err(DriverError::Boot(format!("an interrupt changes its memory at {words:x?}")));
+        if words.len() + usize::from(breaker.is_some()) != count
+            || self.word(function, 0)? != self.anchor("interrupted")?
+        {
+            return Err(DriverError::Boot(format!("an interrupt changes its memory at {words:x?} and {breaker:x?}")));
         }
         let mut anchors: Vec<_> = WORDS.into_iter().map(str::to_owned).zip(words).collect();
+        anchors.extend(breaker.map(|at| (BREAKER.to_owned(), at)));
         anchors.push((FUNCTION.to_owned(), function));
         Ok(anchors)
     }
@@ -94,11 +116,12 @@ impl Interpreter<'_> {
     pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
         self.settle_interrupts()?; // what finding them left behind
         for poke in pokes {
-            self.write_word(poke.at, 0, poke.word)?;
+            let old = self.word(poke.at, 0)?;
+            self.write_word(poke.at, 0, poke.apply(old))?;
         }
         self.call("flush")?;
         for poke in pokes {
-            if self.word(poke.at, 0)? != 0 {
+            if self.word(poke.at, 0)? & poke.mask != 0 {
                 return Err(DriverError::Boot(format!("it ignores an interrupt at {:#x}", poke.at)));
             }
         }

@@ -1,4 +1,4 @@
-//! CPython 3.12 as a 32-bit WASI command.
+//! CPython as a 32-bit WASI program: 3.12 as a command, 3.15 as a reactor.
 //!
 //! The files in `boot/` run inside the interpreter at preparation and leave functions there; [`boot`] parks the
 //! interpreter and records their addresses. From then on a call is one indirect call through the vectorcall slot of
@@ -7,6 +7,7 @@
 //! Request and reply go through guest memory ([`object`]).
 
 mod boot;
+mod form;
 mod globals;
 mod interrupt;
 mod object;
@@ -19,17 +20,37 @@ use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
     persist::Persisting,
 };
+use form::Form;
 use object::Interpreter;
 pub use packages::EMBEDDED_PACKAGES;
 use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, framed};
 
-/// Drives CPython 3.12.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Python;
+/// Drives CPython.
+#[derive(Clone, Copy, Debug)]
+pub struct Python {
+    form: Form,
+}
+
+impl Python {
+    /// Drives CPython 3.12, a command.
+    #[must_use]
+    pub fn command() -> Self {
+        Self { form: Form::Command }
+    }
+
+    /// Drives CPython 3.15, a reactor.
+    #[must_use]
+    pub fn reactor() -> Self {
+        Self { form: Form::Reactor }
+    }
+}
 
 impl Boot for Python {
     fn boot_args(&self) -> Vec<String> {
-        boot::args()
+        match self.form {
+            Form::Command => boot::args(),
+            Form::Reactor => Vec::new(),
+        }
     }
 
     /// The image keeps these as its `os.environ`.
@@ -38,19 +59,29 @@ impl Boot for Python {
     }
 
     fn boot_code(&self) -> &[u8] {
-        boot::BOOT.as_bytes()
+        match self.form {
+            Form::Command => boot::COMMAND.as_bytes(),
+            Form::Reactor => boot::REACTOR.as_bytes(),
+        }
     }
 
     fn compiler_args(&self) -> Option<Vec<String>> {
         Some(packages::compiler_args())
     }
 
+    fn compile_packages(&self, machine: &mut dyn Machine) -> Result<(), DriverError> {
+        match self.form {
+            Form::Command => packages::compile(machine),
+            Form::Reactor => boot::compile_in_reactor(machine),
+        }
+    }
+
     fn compiled_packages(&self, written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
         packages::compiled(written)
     }
 
-    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
-        boot::boot(self, machine)
+    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError> {
+        boot::boot(self, self.form, machine, setup)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The parts of CPython's objects that the driver accesses in guest memory.
 //!
-//! The layouts are those of a 32-bit CPython 3.12 without debug fields (Include/object.h, Include/cpython/*.h). The
+//! The layouts are those of a 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h). The
 //! addresses come from preparation. A guest that damages this memory harms only itself: every access is checked against
 //! its memory, and sizes from the guest are clamped.
 
@@ -18,8 +18,11 @@ const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
 /// `PyBytesObject.ob_sval`, after the head (12) and the hash.
 const BYTES_START: u32 = 16;
-/// `_Py_IMMORTAL_REFCNT` where pointers have 32 bits (Include/object.h): counts from here on do not change.
-const IMMORTAL: u32 = u32::MAX >> 2;
+/// `_Py_IMMORTAL_REFCNT` of 3.12 where pointers have 32 bits (Include/object.h): this count does not change. In later versions
+/// larger ones do not, `_Py_IMMORTAL_MINIMUM_REFCNT` and above. Nothing else has so many references.
+pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
+/// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).
+pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
 
 /// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
@@ -197,8 +200,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Keeps `object` alive for ever, without a reference in Python.
-    pub(super) fn immortalise(&mut self, object: u32) -> Result<(), DriverError> {
-        self.write_word(object, 0, IMMORTAL)
+    pub(super) fn immortalise(&mut self, object: u32, count: u32) -> Result<(), DriverError> {
+        self.write_word(object, 0, count)
     }
 
     /// The address of the words of the generator `object`, located by their first values.

@@ -1,7 +1,9 @@
 //! Packages available to scripts in addition to the standard library.
 
+use glovebox_wasi::Stop;
+
 use super::wire::fields;
-use crate::{COMPILED_FILE, DriverError};
+use crate::{COMPILED_FILE, Callee, DriverError, Machine, MachineError};
 
 /// Packages of this project, by path below `/app/site-packages`, sorted.
 pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
@@ -17,11 +19,19 @@ pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
 ];
 
 /// Compiles the packages mounted at their path.
-const COMPILER: &str = include_str!("compile.py");
+pub(super) const COMPILER: &str = include_str!("compile.py");
 
 /// The arguments of the compiling interpreter. It may write to the workspace.
 pub(super) fn compiler_args() -> Vec<String> {
     ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
+}
+
+/// Runs [`COMPILER`] in a command that was given [`compiler_args`].
+pub(super) fn compile(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    match machine.call(Callee::Export("_start"), &[]) {
+        Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Decodes the output of [`COMPILER`].

@@ -187,7 +187,12 @@ impl SandboxCtx {
         Ok(match runtime {
             types::Runtime::Python => builder.language(Language::Python),
             types::Runtime::Javascript => builder.language(Language::JavaScript),
-            types::Runtime::Named(name) => builder.runtime(name),
+            types::Runtime::Named(name) => {
+                let found = host.engine.0.runtimes.manifest().find(name).ok();
+                let offered = found.filter(|entry| host.info.runtimes.iter().any(|each| each.name == entry.name));
+                // One that is not offered is refused like one that is not there.
+                builder.runtime(offered.map_or("", |entry| &entry.name))
+            }
         })
     }
 

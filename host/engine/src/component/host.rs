@@ -116,8 +116,9 @@ impl SandboxHost {
 }
 
 fn info(engine: &Engine) -> types::ProviderInfo {
-    let mut entries: Vec<_> = engine.0.runtimes.manifest().runtimes().iter().collect();
-    entries.sort_by_key(|entry| !entry.default);
+    let entries = engine.0.runtimes.manifest().runtimes().iter();
+    let mut entries: Vec<_> = entries.filter(|entry| engine.0.is_offered(entry)).collect();
+    entries.sort_by_key(|entry| !engine.0.preferred(language(entry.language)).is_ok_and(|name| name == entry.name));
     let runtimes = entries.into_iter().map(|entry| types::RuntimeInfo {
         name: entry.name.clone(),
         language: language(entry.language).into(),

@@ -117,7 +117,9 @@ impl SandboxBuilder {
         let runtime = match (&self.runtime_path, &self.runtime) {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
             (None, Some(name)) => inner.load_named(name, self.prepared)?,
-            (None, None) => inner.load_named(self.language.unwrap_or(Language::Python).name(), self.prepared)?,
+            (None, None) => {
+                inner.load_named(inner.preferred(self.language.unwrap_or(Language::Python))?, self.prepared)?
+            }
         };
         if let Some(wanted) = self.language.filter(|wanted| *wanted != runtime.language) {
             return Err(BuildError::Language { name: runtime.name.clone(), has: runtime.language, wanted });
@@ -145,7 +147,7 @@ impl SandboxBuilder {
             inner.runtimes.fetch_packages(&*inner.progress).map_err(RuntimeError::from)?;
         }
         let packages = packages.map(SharedPackages::source);
-        let workspace = Workspace::open(&self.policy, &self.files, packages)?;
+        let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
         let Self { engine, policy, keeps, .. } = self;
         Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))
     }

@@ -17,19 +17,29 @@ import importlib.machinery as machinery
 import sys
 import zipimport
 
-LIBRARY = next(path for path in sys.path if path.endswith("/python312.zip"))
-_module_code = zipimport._get_module_code
+VERSION = "python3.%d" % sys.version_info.minor
+ARCHIVE = VERSION.replace(".", "") + ".zip"
+LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
+_module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
 
 
 def module_code(self, fullname):
     # The library is a zip of bytecode that names files of the machine it was built on.
     code, is_package, path = _module_code(self, fullname)
     if code is not None and self.archive == LIBRARY:
-        _imp._fix_co_filename(code, path.replace("python312.zip", "python3.12").removesuffix("c"))
+        _imp._fix_co_filename(code, path.replace(ARCHIVE, VERSION).removesuffix("c"))
     return code, is_package, path
 
 
-zipimport._get_module_code = module_code  # before anything else is imported
+def exec_module(self, module):
+    # It opens its data as files, beside its own. The host has put them where they would be in a directory.
+    if module.__name__ == "matplotlib" and self.archive == LIBRARY:
+        module.__file__ = module.__file__.replace(ARCHIVE, VERSION)
+    _exec_module(self, module)
+
+
+# Before anything else is imported.
+zipimport._get_module_code, zipimport.zipimporter.exec_module = module_code, exec_module
 
 import _thread
 import ast
@@ -103,3 +113,4 @@ def replace(owner, name, function):
 
 
 functools.update_wrapper(module_code, _module_code)
+functools.update_wrapper(exec_module, _exec_module)

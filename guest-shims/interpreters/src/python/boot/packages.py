@@ -2,6 +2,10 @@
 
 SITE = WORKSPACE + "/site-packages"
 
+# Whether packages lie in the library's zip file too. Those in `SITE` come before them then: they are the ones of a known version, or
+# the user's own. Names of the standard library are not looked for there, and so stay the library's, as everywhere.
+LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
+
 # All modules that are worth having at once. Importing a package brings those of its own that are named here, and those that they
 # import. What is there and not named is compiled when it is imported.
 PRELOADED = """
@@ -10,6 +14,10 @@ PRELOADED = """
     markdown.extensions.nl2br markdown.extensions.sane_lists markdown.extensions.toc markupsafe openpyxl PyPDF2 sandbox_utils six
     tabulate tomli urllib3 xlsxwriter
 """.split()
+
+if LIBRARY_HAS_PACKAGES:
+    # It imports numpy, lxml and Pillow where there are any: such modules are loaded once, and not put aside.
+    PRELOADED.remove("openpyxl")
 
 # A package of more modules does not bring them all: each costs a script a page.
 MODULES_MOST = 64
@@ -71,6 +79,8 @@ class PackageFinder(WorkspaceFinder):
     """Looks on the shelf, after what the workspace itself has in a directory of this name."""
 
     def find_spec(self, fullname, target=None):
+        if LIBRARY_HAS_PACKAGES and fullname in sys.stdlib_module_names:
+            return None
         if fullname not in shelf:
             return super().find_spec(fullname, target)
         if not is_mounted():
@@ -111,6 +121,8 @@ def preload():
         __import__(wanted)
         for name in set(sys.modules) - before:
             owner = name.partition(".")[0]
+            if name in sys.builtin_module_names and owner not in sys.stdlib_module_names:
+                raise ImportError(f"`{wanted}` imports `{name}`, which can be loaded only once", name=name)
             if owner not in sys.stdlib_module_names:
                 # What a package makes under another name is its own.
                 modules, _ = shelf.setdefault(owner if owner in tops else top, ({}, []))

@@ -58,12 +58,12 @@ def trace_of(error):
 _format_frame = traceback.StackSummary.format_frame_summary
 
 
-def format_frame_summary(self, frame_summary):
+def format_frame_summary(self, frame_summary, **settings):
     # traceback parses a frame's line each time to place its carets: once will do for a thousand equal frames.
     frame = frame_summary
     key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
     if getattr(self, "last_key", None) != key or frame.locals is not None:
-        self.last_key, self.last_text = key, _format_frame(self, frame)
+        self.last_key, self.last_text = key, _format_frame(self, frame, **settings)
     return self.last_text
 
 
@@ -85,6 +85,17 @@ def distance(a, b, max_cost):
 replace(traceback, "_levenshtein_distance", distance)
 
 
+if hasattr(traceback.FrameSummary, "_lines"):  # since 3.13
+
+    def quote(frame, lines):
+        frame._lines = "".join(line.rstrip() + "\n" for line in lines[frame.lineno - 1 : frame.end_lineno])
+
+else:
+
+    def quote(frame, lines):
+        frame._line = lines[frame.lineno - 1]
+
+
 def requote(rendered, seen):
     """Drops the driver's own frames, and gives those of earlier scripts the source their names carry."""
     if rendered is None or id(rendered) in seen:
@@ -97,7 +108,7 @@ def requote(rendered, seen):
             if type(lines) is str:
                 lines = frame.filename.source = split_lines(lines)
             if 0 < frame.lineno <= len(lines):
-                frame._line = lines[frame.lineno - 1]
+                quote(frame, lines)
     for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):
         requote(other, seen)
 
@@ -212,16 +223,25 @@ def failed(error, name, silent=False):
     except BaseException:  # no memory to describe it, or an exception class made to resist
         pass
     try:
+        message, line = in_short(error, name)
         reserve = error.__traceback__ = None  # and with the traceback what its frames hold
         kind = clip(type(error).__name__, NAME_CHARS)
         text = f"{kind}: the traceback could not be formatted\n"
         if not silent:
             display(text)
-        return reply(b"R", kind, "", text, "0")
+        return reply(b"R", kind, message, text, line)
     except MemoryError:
         return last_resort
     except BaseException:
         return indescribable
+
+
+def in_short(error, name):
+    """The message and the line of an exception whose traceback cannot be formatted, as far as there is memory for them."""
+    try:
+        return clip(str(error), MESSAGE_CHARS), str(line_of(error, trace_of(error), name))
+    except BaseException:
+        return "", "0"
 
 
 last_resort = b"R" + frame("MemoryError", "", "MemoryError\n", "0")

@@ -1,4 +1,4 @@
-"""Warm every path, settle, and ask to be parked."""
+"""Warm every path, and settle."""
 
 # Each takes a path through the interpreter and the driver whose first use is dear: caches fill, code
 # specialises, modules load. What they print is thrown away by the host.
@@ -96,6 +96,19 @@ def settle():
     gc.freeze()  # a script's collections never walk, and never copy, the boot's pages
 
 
+def setup():
+    """Runs the image's own code, whose names every script finds. The host calls it before `settle`, if there is such code."""
+    try:
+        exec(compile(buffer.decode(), "<setup>", "exec", 0, True), namespace)
+    except BaseException as error:
+        return failed(error, "<setup>", True)
+    # What is to run at the interpreter's end would run at that of the first script.
+    atexit._clear()
+    threading._threading_atexits.clear()
+    kept.update(namespace)
+    return None
+
+
 def fill_holes():
     """Takes the small pieces of free memory that importing packages leaves everywhere, so that what scripts allocate lies together:
     each page that they write to is one to be copied for them. Ends for each size where pieces come out of one large one."""
@@ -122,7 +135,7 @@ for _key in [key for key in namespace if not key.startswith("__")]:
 kept = set(namespace)
 sys.argv, sys.orig_argv = [""], ["python"]
 sys.path[0] = WORKSPACE
-sys.path.append(SITE)
+sys.path.insert(sys.path.index(LIBRARY) if LIBRARY_HAS_PACKAGES else len(sys.path), SITE)
 usual_path[:] = sys.path
 sys.path_hooks.insert(0, workspace_hook)
 sys.path_importer_cache.clear()
@@ -131,7 +144,7 @@ atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
 for _name in """
     run run_with validate get_variable set_variable restore_globals next_global complain rearm flush close grow
-    withdraw_packages settle
+    withdraw_packages setup settle
 """.split():
     print(_name, id(globals()[_name]))
 print("interrupted", id(interrupted))
@@ -146,5 +159,3 @@ print("file_type", id(io.FileIO))
 print("generator", id(random._inst))
 print("state", *random.getstate()[1][:8])
 out.flush()
-os.putenv("PYTHONINSPECT", "1")  # the interpreter asks isatty(0) after this, before it finalizes
-os.write(2, b"\0park")  # and is unwound there

@@ -20,6 +20,7 @@ Examples:
   glovebox runtimes                     list interpreters and tools, and the content of the cache
   glovebox runtimes fetch               fetch what scripts need by default, as in an image build
   glovebox runtimes prepare --all       fetch and prepare all: later runs need no network and no compiler
+  glovebox runtimes add python-3.15-data  have Python scripts run on it: numpy, pandas, matplotlib and much else
   glovebox runtimes path python         print the path of the binary
   glovebox runtimes remove quickjs      remove one
   glovebox runtimes prune --older-than 7d
@@ -47,6 +48,9 @@ enum RuntimesCommand {
     /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default and what TypeScript
     /// needs, or those named
     Prepare(NameArgs),
+    /// Prepare interpreters and have their language's scripts run on them wherever no --runtime is named: of several that were
+    /// added, on the last that `glovebox runtimes list` shows. `remove` takes it back
+    Add(AddArgs),
     /// Print the paths of binaries: each language's default, or those named
     Path(NameArgs),
     /// Remove interpreters, those named or all, and their prepared images; with --all also compiled components
@@ -83,6 +87,18 @@ struct NameArgs {
     json: bool,
 }
 
+/// Which interpreters to add.
+#[derive(Args, Debug)]
+struct AddArgs {
+    /// Names or aliases, as `glovebox runtimes list` prints them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
@@ -91,6 +107,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
         Some(RuntimesCommand::List(names)) => list(&host, names),
         Some(RuntimesCommand::Fetch(names)) => fetch(&host, names),
         Some(RuntimesCommand::Prepare(names)) => prepare(&host, names),
+        Some(RuntimesCommand::Add(args)) => add(&host, args),
         Some(RuntimesCommand::Path(names)) => path(&host, names),
         Some(RuntimesCommand::Remove(names)) => remove(&host, names),
         Some(RuntimesCommand::Cache(args)) => cache::show(&host, args),
@@ -149,6 +166,7 @@ impl Known {
         };
         let name = if self.is_default() { format!("{} (default)", self.name()) } else { self.name().to_owned() };
         let state = match (fetched, self.is_prepared()) {
+            (_, true) if matches!(self, Self::Runtime(it) if it.added) => "added",
             (_, true) => "prepared",
             (true, false) => "fetched",
             (false, false) => "not here",
@@ -286,6 +304,28 @@ fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
                 format!("prepared in {:.1} s", info.took.as_secs_f64())
             };
             out(&format!("{name}: {how}, image {}\n", info.image_sha256))?;
+        }
+    }
+    Ok(0)
+}
+
+fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
+    let known = known(host)?;
+    // All of them are known before the first is prepared.
+    let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
+    for known in &found {
+        let Known::Runtime(runtime) = known else {
+            let hint = "it is used wherever a script needs it; name an interpreter";
+            return Err(Hinted::new(format!("`{}` is not an interpreter", known.name()), hint).into());
+        };
+        let name = &runtime.name;
+        let info =
+            host.with_progress(|engine| engine.add_runtime(name)).with_context(|| format!("cannot add `{name}`"))?;
+        if args.json {
+            let (was_prepared, took_ms) = (runtime.prepared, info.took.as_secs_f64() * 1000.0);
+            out_json(&Prepared { name, was_prepared, took_ms, info: &info })?;
+        } else {
+            out(&format!("{name}: added, prepared in {:.1} s\n", info.took.as_secs_f64()))?;
         }
     }
     Ok(0)

@@ -1,0 +1,95 @@
+//! Archives in an interpreter's standard library.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Cursor, Read},
+};
+
+use glovebox_vfs::escaped;
+use zip::ZipArchive;
+
+/// What such an archive may have in it, so that a damaged one cannot take more memory.
+const MAX_BYTES: u64 = 64 << 20;
+const MAX_FILES: usize = 10_000;
+
+/// The files of an archive in a library, by their paths in it.
+///
+/// # Errors
+/// If there is no such archive, or it is damaged or larger than one may be.
+pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("`{archive}`: {what}"));
+    let mut library = ZipArchive::new(library)?;
+    let inner = read(&mut library.by_name(archive)?, MAX_BYTES)?;
+    let mut inner = ZipArchive::new(Cursor::new(inner))?;
+    if inner.len() > MAX_FILES {
+        return Err(invalid(format!("it has more than {MAX_FILES} files")));
+    }
+    let (mut files, mut left) = (BTreeMap::new(), MAX_BYTES);
+    for at in 0..inner.len() {
+        let mut file = inner.by_index(at)?;
+        if file.is_dir() {
+            continue;
+        }
+        let path = file.enclosed_name().and_then(|path| path.to_str().map(str::to_owned));
+        let path =
+            path.ok_or_else(|| invalid(format!("`{}` is no path in it", escaped(&*file.name().unwrap_or_default()))))?;
+        let bytes = read(&mut file, left)?;
+        left = left.saturating_sub(bytes.len() as u64);
+        files.insert(path, bytes);
+    }
+    Ok(files)
+}
+
+fn read(file: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use zip::{ZipWriter, write::SimpleFileOptions};
+
+    use super::*;
+
+    fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in files {
+            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(bytes).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    fn library(files: &[(&str, &[u8])]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&zipped(&[("a/data.zip", &zipped(files)), ("b.pyc", b"code")])).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_files_of_an_archive_are_found_by_their_paths() {
+        let files = unpack(&library(&[("x", b"1"), ("y/z", b"22")]), "a/data.zip").unwrap();
+        assert_eq!(files, BTreeMap::from([("x".into(), b"1".to_vec()), ("y/z".into(), b"22".to_vec())]));
+    }
+
+    #[test]
+    fn what_is_no_archive_or_leaves_it_is_refused() {
+        unpack(&library(&[]), "a/other.zip").unwrap_err();
+        unpack(&library(&[]), "b.pyc").unwrap_err();
+        let error = unpack(&library(&[("../x", b"1")]), "a/data.zip").unwrap_err().to_string();
+        assert!(error.contains("../x"), "{error}");
+    }
+
+    #[test]
+    fn a_file_may_have_as_much_as_is_left_and_no_more() {
+        assert_eq!(read(&mut &b"1234"[..], 4).unwrap(), b"1234");
+        read(&mut &b"12345"[..], 4).unwrap_err();
+    }
+}

@@ -1,0 +1,20 @@
+import numpy as np
+
+a = np.arange(12).reshape(3, 4)
+print(a, a.T.shape, a[1:, ::2].tolist(), a[a % 3 == 0])
+print(a.mean(axis=0), a.std().round(3), np.median(a), np.percentile(a, [25, 75]))
+print(a + np.array([[10], [20], [30]]), np.where(a > 5, a, -1).sum())
+print(np.unique([3, 1, 2, 3], return_counts=True), np.argsort([3, 1, 2]), np.cumsum([1, 2, 3]))
+rng = np.random.default_rng(12345)
+print(rng.integers(0, 100, 5), rng.permutation(5), rng.random(2).round(4))
+np.random.seed(0)
+print(np.random.rand(2).round(4), np.random.randint(0, 10, 3))
+with np.errstate(divide="ignore", invalid="ignore"):
+    print(np.array([1.0, 0.0, -1.0]) / 0, np.isnan(np.nan))
+print(np.array([2**31 - 1], dtype=np.int32) + np.int32(1), np.float32(0.1).item() == 0.1, np.int64(2) ** 62)
+print(np.arange(100_000, dtype=np.int64).sum(), np.array([2**40]).dtype, np.prod(np.array([100_000, 100_000], dtype="int64")))
+np.savetxt("a.csv", a, delimiter=",", fmt="%d")
+np.save("a.npy", a)
+print(np.array_equal(np.loadtxt("a.csv", delimiter=","), np.load("a.npy")), np.load("a.npy", mmap_mode=None).dtype.kind)
+print(np.datetime64("2024-02-28") + np.arange(3), np.dot([1, 2], [3, 4]), np.meshgrid([1, 2], [3])[0].tolist())
+print(np.array(["a", "bb"]).dtype, np.char.upper(["a", "b"]), np.array([True, False]).sum(), np.iinfo(np.int64).bits)

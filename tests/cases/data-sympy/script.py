@@ -1,0 +1,16 @@
+import sympy as sp
+
+x, y, t = sp.symbols("x y t")
+print(sp.solve(x**2 - 5 * x + 6, x), sp.solve([x + y - 3, x - y - 1], [x, y]))
+print(sp.integrate(x * sp.exp(-x), x), sp.integrate(sp.exp(-x**2), (x, -sp.oo, sp.oo)))
+print(sp.diff(sp.sin(x) * x**2, x), sp.limit(sp.sin(x) / x, x, 0))
+print(sp.expand((x + 1) ** 3), sp.factor(x**3 - 1), sp.simplify(sp.sin(x) ** 2 + sp.cos(x) ** 2))
+print(sp.series(sp.cos(x), x, 0, 6), sp.apart(1 / (x * (x + 1))))
+f = sp.Function("f")
+print(sp.dsolve(f(t).diff(t) + f(t), f(t)))
+M = sp.Matrix([[2, 1], [1, 2]])
+print(M.eigenvals(), M.inv(), M.det())
+print(sp.N(sp.pi, 30), sp.sqrt(8), sp.Rational(1, 3) + sp.Rational(1, 6), sp.factorint(2**32 - 1), sp.isprime(2**31 - 1))
+print(sp.latex(sp.Integral(x**2, (x, 0, 1))), sp.nsolve(sp.cos(x) - x, 1).round(6))
+g = sp.lambdify(x, x**2 + 1, "numpy")
+print(g(3), sp.parse_expr("2*x + 3").subs(x, 4))
