@@ -436,6 +436,7 @@ fn bench_prints_the_cases_of_the_contract() {
         "live",
         "instantiate",
         "process",
+        "work",
         "checkpoint",
         "checkpoint_512k",
         "checkpoint_1m",

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::Context;
-use glovebox::{Language, RuntimeInfo, Sandbox};
+use glovebox::{Engine, Language, RuntimeInfo, Sandbox};
 use indicatif::ProgressBar;
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     rival::{Rival, time_process},
     samples::{Samples, block, timed},
     sessions::{SessionCases, SessionSamples, curve},
+    work,
 };
 use crate::{args::GlobalArgs, engine::Host, interrupt};
 
@@ -63,11 +64,14 @@ const LIVE_PER_TURN: usize = 50;
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,
-    pub(crate) component: Samples,
+    /// None of a runtime that components do not find.
+    pub(crate) component: Option<Samples>,
     pub(crate) live: Samples,
     pub(crate) instantiate: Samples,
     pub(crate) process: Samples,
+    pub(crate) work: Samples,
     pub(crate) rival: Samples,
+    pub(crate) rival_work: Samples,
     pub(crate) sessions: SessionSamples,
     pub(crate) parallel_1: Throughput,
     pub(crate) parallel_n: Throughput,
@@ -81,12 +85,13 @@ impl Measured {
         let sessions = &self.sessions;
         let mut cases = vec![
             ("fresh", &self.fresh),
-            ("component", &self.component),
             ("live", &self.live),
             ("instantiate", &self.instantiate),
             ("process", &self.process),
+            ("work", &self.work),
             ("checkpoint", &sessions.checkpoint),
         ];
+        cases.extend(self.component.as_ref().map(|samples| ("component", samples)));
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
         cases.extend([
             ("fork", &sessions.fork),
@@ -108,9 +113,10 @@ pub(crate) struct Subject<'a> {
     saving: &'a Sandbox,
     /// The same on an engine of its own, whose memory no other case has used.
     apart: &'a Sandbox,
-    component: ComponentCase,
+    component: Option<ComponentCase>,
     rival: Option<&'a Rival>,
     source: &'static str,
+    work: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
     cache_dir: Option<PathBuf>,
@@ -135,7 +141,8 @@ impl<'a> Subject<'a> {
             arguments.extend(["--language".to_owned(), runtime.language.name().to_owned()]);
         }
         arguments.extend(["-e".to_owned(), source.to_owned()]);
-        let component = host.with_progress(|engine| ComponentCase::new(engine, runtime, source, sandbox.policy()))?;
+        let component = |engine: &Engine| ComponentCase::new(engine, runtime, source, sandbox.policy());
+        let component = runtime.offered.then(|| host.with_progress(component)).transpose()?;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         Ok(Self {
             sandbox,
@@ -144,6 +151,7 @@ impl<'a> Subject<'a> {
             component,
             rival,
             source,
+            work: work::source(runtime.language),
             program,
             arguments,
             cache_dir: global.cache_dir.clone(),
@@ -168,7 +176,13 @@ impl<'a> Subject<'a> {
                 self.spawn_rival(&mut measured)?;
             }
             block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
-            self.component.turn(&mut measured.component, FRESH_PER_TURN)?;
+            if let Some(component) = &self.component {
+                component.turn(measured.component.get_or_insert_default(), FRESH_PER_TURN)?;
+            }
+            measured.work.push(work::run(self.sandbox, self.work)?);
+            if let Some(rival) = self.rival {
+                measured.rival_work.push(rival.work(self.work)?);
+            }
             block(&mut measured.live, LIVE_PER_TURN, || timed(|| session.execute(self.source)))?;
             block(&mut measured.instantiate, FRESH_PER_TURN, || Ok(self.sandbox.instantiate()?))?;
             sessions.turn(&mut measured.sessions)?;
@@ -203,7 +217,7 @@ impl<'a> Subject<'a> {
 
     fn spawn_rival(&self, measured: &mut Measured) -> anyhow::Result<()> {
         if let Some(rival) = self.rival {
-            measured.rival.push(rival.spawn()?);
+            measured.rival.push(rival.spawn(self.source)?);
         }
         Ok(())
     }

@@ -87,18 +87,25 @@ impl Report {
             for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_RIVAL.contains(case)) {
                 self.ratio(case, &runtime.name, rival.name, theirs, samples.percentile_ms(50));
             }
+            if !self.results.iter().any(|line| line.runtime == rival.name && line.case == "work") {
+                self.result("work", rival.name, &measured.rival_work);
+            }
+            let (theirs, ours) = (measured.rival_work.percentile_ms(50), measured.work.percentile_ms(50));
+            self.ratio("work", &runtime.name, rival.name, theirs, ours);
         }
         let live = measured.live.percentile_ms(50);
         for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_LIVE.contains(case)) {
             self.ratio(case, &runtime.name, "live", live, samples.percentile_ms(50));
         }
-        let (fresh, component) = (measured.fresh.percentile_ms(50), measured.component.percentile_ms(50));
-        self.differences.push(Difference {
-            case: "component",
-            runtime: runtime.name.clone(),
-            against: "fresh",
-            difference_us: rounded((component - fresh) * 1000.0, 1),
-        });
+        if let Some(component) = &measured.component {
+            let difference_ms = component.percentile_ms(50) - measured.fresh.percentile_ms(50);
+            self.differences.push(Difference {
+                case: "component",
+                runtime: runtime.name.clone(),
+                against: "fresh",
+                difference_us: rounded(difference_ms * 1000.0, 1),
+            });
+        }
         let (rate_1, rate_n) = (measured.parallel_1.rate(), measured.parallel_n.rate());
         self.ratio("parallel_n", &runtime.name, "parallel_1", rate_n, rate_1);
         let threads = self.machine.threads;

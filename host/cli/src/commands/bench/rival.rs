@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, ensure};
 use glovebox::Language;
 
+use super::work;
+
 /// An interpreter that is spawned for every script.
 #[derive(Debug)]
 pub(crate) struct Rival {
@@ -16,22 +18,19 @@ pub(crate) struct Rival {
     /// Its version and where it is.
     pub(crate) description: String,
     program: PathBuf,
-    arguments: &'static [&'static str],
+    /// What comes before the script.
+    options: &'static [&'static str],
 }
 
 impl Rival {
     /// The one for a language, where it is installed.
     pub(crate) fn find(language: Language) -> Option<Self> {
         // What `PATH` finds may be a version manager's shell script, which would make us look good: ask for the real thing.
-        let (name, ask, arguments): (_, &[&str], &'static [&'static str]) = match language {
-            Language::Python => (
-                "python3",
-                &["-c", "import sys; print(sys.executable); print(sys.version.split()[0])"],
-                &["-I", "-c", "print(1)"],
-            ),
-            Language::JavaScript => {
-                ("node", &["-p", "process.execPath + '\\n' + process.version"], &["-e", "console.log(1)"])
+        let (name, ask, options): (_, &[&str], &'static [&'static str]) = match language {
+            Language::Python => {
+                ("python3", &["-c", "import sys; print(sys.executable); print(sys.version.split()[0])"], &["-I", "-c"])
             }
+            Language::JavaScript => ("node", &["-p", "process.execPath + '\\n' + process.version"], &["-e"]),
         };
         let answer = Command::new(name).args(ask).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         let answer = String::from_utf8(answer.stdout).ok()?;
@@ -41,13 +40,22 @@ impl Rival {
             name,
             description: format!("{version} ({})", program.display()),
             program,
-            arguments,
+            options,
         })
     }
 
-    /// Runs the script once, from nothing to exit.
-    pub(crate) fn spawn(&self) -> anyhow::Result<Duration> {
-        time_process(Command::new(&self.program).args(self.arguments))
+    /// Runs a script once, from nothing to exit.
+    pub(crate) fn spawn(&self, source: &str) -> anyhow::Result<Duration> {
+        time_process(Command::new(&self.program).args(self.options).arg(source))
+    }
+
+    /// Runs the script for the processor, which says itself how long it took.
+    pub(crate) fn work(&self, source: &str) -> anyhow::Result<Duration> {
+        let mut command = Command::new(&self.program);
+        command.args(self.options).arg(source).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+        ensure!(output.status.success(), "{command:?} failed: {}", output.status);
+        work::took(&String::from_utf8_lossy(&output.stdout))
     }
 }
 

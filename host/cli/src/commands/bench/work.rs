@@ -1,0 +1,54 @@
+//! Work for the processor: a script that says itself how long it took, here and in an installed interpreter.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use glovebox::{Language, Outcome, Sandbox};
+
+/// 28,657 calls of a function, after which it prints the milliseconds they took.
+pub(super) const fn source(language: Language) -> &'static str {
+    match language {
+        Language::Python => {
+            "import time\n\
+             def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n\
+             begun = time.perf_counter()\n\
+             fib(21)\n\
+             print((time.perf_counter() - begun) * 1000)"
+        }
+        Language::JavaScript => {
+            "function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }\n\
+             const begun = performance.now()\n\
+             fib(21)\n\
+             console.log(performance.now() - begun)"
+        }
+    }
+}
+
+/// Runs it in a fresh sandbox.
+pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
+    let execution = sandbox.execute(source)?;
+    ensure!(
+        execution.outcome == Outcome::Completed,
+        "the script for the processor ended otherwise: {}",
+        execution.stderr.text()
+    );
+    took(&execution.stdout.text())
+}
+
+/// The time that the script printed.
+pub(super) fn took(printed: &str) -> anyhow::Result<Duration> {
+    let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is no time", printed.trim()))?;
+    Duration::try_from_secs_f64(millis / 1000.0).context("it took no time that there is")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::took;
+
+    #[test]
+    fn a_time_is_read_as_the_script_prints_it() {
+        assert_eq!(took("1.5\n").unwrap().as_micros(), 1500);
+        assert!(took("soon\n").unwrap_err().to_string().contains("`soon`"));
+        took("-1\n").unwrap_err();
+    }
+}
