@@ -39,6 +39,8 @@ pub enum Guarded {
     Seals,
     /// The user's own packages.
     Packages,
+    /// The user's own images.
+    Images,
     /// Stored sessions.
     Sessions,
     /// Named by the program, such as the command's state directory.
@@ -53,6 +55,7 @@ impl Guarded {
             Self::Cache => "keep the cache elsewhere (`--cache-dir`, `XDG_CACHE_HOME`)",
             Self::Seals => "keep the seals elsewhere (`XDG_DATA_HOME`)",
             Self::Packages => "keep the packages elsewhere (`XDG_STATE_HOME`)",
+            Self::Images => "keep the images elsewhere (`XDG_STATE_HOME`)",
             Self::Sessions => "keep the sessions elsewhere (`--store`, `XDG_STATE_HOME`)",
             Self::Private => "keep the state elsewhere (`XDG_STATE_HOME`)",
         }
@@ -65,6 +68,7 @@ impl fmt::Display for Guarded {
             Self::Cache => "the cache of prepared images",
             Self::Seals => "the seals of prepared images",
             Self::Packages => "the packages directory",
+            Self::Images => "the images directory",
             Self::Sessions => "the session store",
             Self::Private => "Glovebox's own state",
         })

@@ -39,6 +39,7 @@ pub mod guard;
 mod library;
 mod manifest;
 mod npm;
+mod own_images;
 mod own_packages;
 mod package_list;
 mod packages;
@@ -62,8 +63,12 @@ pub use eviction::{CacheEntry, Evicted, Eviction};
 pub use fetch::Fetcher;
 pub use library::unpack;
 pub use manifest::{
-    ImageEntry, Language, LibraryEntry, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, Source, ToolEntry,
-    ToolSource, UnpackedEntry,
+    ImageEntry, ImageOf, Language, LibraryEntry, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, SetupStep,
+    Source, ToolEntry, ToolSource, UnpackedEntry,
+};
+pub use own_images::{
+    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
+    MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, OwnImage, OwnImageError, OwnImages,
 };
 pub use own_packages::{
     MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,

@@ -118,6 +118,25 @@ pub struct ImageEntry {
     pub setup: String,
 }
 
+/// What makes a runtime another image of another runtime's interpreter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageOf {
+    /// The runtime that it is an image of.
+    pub runtime: String,
+    /// What runs in the booted interpreter, in this order.
+    pub steps: Vec<SetupStep>,
+}
+
+/// One setup of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetupStep {
+    /// Modules that are imported first.
+    pub preload: Vec<String>,
+    /// A script in the runtime's language.
+    pub code: String,
+}
+
 /// A file in the cache, and what it is held to.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
@@ -160,7 +179,7 @@ pub struct RuntimeEntry {
     pub library: Option<LibraryEntry>,
     /// What makes it another image of another runtime's interpreter, whose files are its own.
     #[serde(skip)]
-    pub image: Option<ImageEntry>,
+    pub image: Option<ImageOf>,
     /// Its sources, tried in order.
     pub sources: Vec<Source>,
 }
@@ -326,11 +345,14 @@ impl Manifest {
                 return Err(invalid(&format!("image[{at}].setup"), "code is needed"));
             }
             let entry = RuntimeEntry {
-                name: image.name.clone(),
+                name: image.name,
                 aliases: Vec::new(),
                 default: false,
-                origin: image.origin.clone(),
-                image: Some(image),
+                origin: image.origin,
+                image: Some(ImageOf {
+                    runtime: image.runtime,
+                    steps: vec![SetupStep { preload: Vec::new(), code: image.setup }],
+                }),
                 ..base
             };
             self.runtimes.insert(of + 1, entry);

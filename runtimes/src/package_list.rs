@@ -8,6 +8,9 @@ use crate::{Digest, ManifestError};
 /// The built-in list.
 const BUILTIN: &str = include_str!("../packages.toml");
 
+/// The package of this project, which is not a wheel.
+const EMBEDDED: &str = "sandbox_utils";
+
 /// One pinned package.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +72,17 @@ impl PackageList {
     /// Every package.
     pub fn packages(&self) -> &[PackageEntry] {
         &self.packages
+    }
+
+    /// The modules that no other package may have, each with its owner: those of the packages, and of the sandbox's own.
+    pub fn modules(&self) -> Vec<(String, String)> {
+        let owned = |package: &PackageEntry| {
+            let owner = format!("the bundled `{}`", package.name);
+            let modules = package.imports.iter().map(|module| (module.clone(), owner.clone()));
+            modules.collect::<Vec<_>>()
+        };
+        let own = (EMBEDDED.to_owned(), "the sandbox itself".to_owned());
+        self.packages.iter().flat_map(owned).chain([own]).collect()
     }
 
     /// Equal for lists of the same files, whatever else they say.

@@ -13,18 +13,24 @@ use crate::{
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
-/// A file system with an empty workspace, and the WASI state over it in which an image boots and resumes. The
-/// sources are mounted at their paths, read-only.
+/// A file system, and the WASI state over it in which an image boots and resumes. The workspace is empty, or has the files that are
+/// given, which the guest may change; the other sources are mounted at their paths, read-only.
 ///
 /// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for every possible mount, the virtual
 /// directory `/` as descriptor 4. Instances of the image must have the same ones.
 pub fn boot_wasi(
     args: Vec<String>,
     env: Vec<(String, String)>,
+    workspace: Option<Arc<dyn MountSource>>,
     mounts: Vec<(String, Arc<dyn MountSource>)>,
 ) -> Result<Wasi, WasiError> {
     let mut vfs = Vfs::new(VfsLimits::default());
-    let root = vfs.add_root(Access::ReadWrite);
+    let root = match workspace {
+        Some(files) => {
+            vfs.add_mount(files, Access::ReadWrite).map_err(|_| WasiError::UnknownRoot(WORKSPACE.to_owned()))?
+        }
+        None => vfs.add_root(Access::ReadWrite),
+    };
     let add = |(path, source): (String, Arc<dyn MountSource>)| match vfs.add_mount(source, Access::ReadOnly) {
         Ok(root) => Ok(Mount::new(path, root)),
         Err(_) => Err(WasiError::UnknownRoot(path)),
@@ -70,7 +76,7 @@ pub struct GuestWorld<'a> {
 impl GuestWorld<'_> {
     /// The WASI state of a new instance.
     pub fn wasi(self) -> Result<Wasi, WasiError> {
-        let mut wasi = boot_wasi(self.args, self.env, Vec::new())?;
+        let mut wasi = boot_wasi(self.args, self.env, None, Vec::new())?;
         wasi.allow_parking(false);
         wasi.set_file_system(self.vfs, self.mounts)?;
         wasi.set_limits(self.limits.wasi());

@@ -19,6 +19,13 @@ pub trait LibraryFiles: Send + Sync {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
+/// Files that stay as they are.
+impl LibraryFiles for Vec<(String, Vec<u8>)> {
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        Ok(self)
+    }
+}
+
 /// The library as a directory tree.
 #[derive(Debug)]
 pub struct Library<F>(pub F);

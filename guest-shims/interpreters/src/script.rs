@@ -141,6 +141,19 @@ pub enum Report {
     Interrupted(Raised),
 }
 
+impl Report {
+    /// What came of an image's own code, which must run to its end.
+    pub(crate) fn of_setup(self) -> Result<(), DriverError> {
+        match self {
+            Self::Completed(_) => Ok(()),
+            Self::Exited(code) => {
+                Err(DriverError::Setup(format!("it exited with code {code}, and must run to its end")))
+            }
+            Self::Raised(raised) | Self::Interrupted(raised) => Err(DriverError::Setup(raised.traceback)),
+        }
+    }
+}
+
 /// One message of the guest's own parser about a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
@@ -272,8 +285,19 @@ pub trait Boot: Driver {
         Ok(Vec::new())
     }
 
-    /// Boots the interpreter in a new instance of the unprepared module and leaves it parked, with its memory ready to
-    /// be saved. `setup` runs in it first, and what it leaves in memory every script finds: modules and global variables. Called once,
-    /// at preparation, under a fixed clock and seeded entropy.
-    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError>;
+    /// Boots the interpreter in a new instance of the unprepared module. Called once, at preparation, under a fixed clock and seeded
+    /// entropy.
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError>;
+
+    /// Runs an image's own code in the booted interpreter: what it leaves in memory every script finds, modules and global variables.
+    ///
+    /// # Errors
+    /// [`DriverError::Setup`] where the code fails.
+    fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError>;
+
+    /// Code that loads modules and names none of them, for [`set_up`](Self::set_up).
+    fn preload_code(&self, modules: &[String]) -> String;
+
+    /// Leaves the booted interpreter parked, with its memory ready to be saved.
+    fn settle(&self, machine: &mut dyn Machine, anchors: Anchors) -> Result<Anchors, DriverError>;
 }

@@ -8,7 +8,9 @@ use clap::{
 };
 
 use crate::args::GlobalArgs;
-use crate::commands::{bench, doctor, packages, policy, repl, run, run_component, runtimes, session, validate, weave};
+use crate::commands::{
+    bench, doctor, image, packages, policy, repl, run, run_component, runtimes, session, validate, weave,
+};
 use crate::source::STDIN;
 
 const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS]...";
@@ -97,6 +99,7 @@ pub(crate) enum Command {
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),
     Packages(packages::PackagesArgs),
+    Image(image::ImageArgs),
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),

@@ -48,8 +48,9 @@ impl Host {
         if global.no_packages {
             config.packages = Packages::None;
         }
-        // If no packages were added, the directory does not exist and is not created.
+        // If no packages were added, or images built, the directory does not exist and is not created.
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
+        config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
         // Whether or not this command uses a session or packages: a script must not reach those of others.
         config.private_dirs.extend(state::dir().ok());
@@ -112,6 +113,11 @@ impl Host {
 /// The directory of the user's own packages: beside the sessions, so that cleaning the cache does not remove them.
 pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
     Ok(state::dir()?.join("packages"))
+}
+
+/// The directory of the user's own images, for the same reason.
+pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
+    Ok(state::dir()?.join("images"))
 }
 
 /// Whether a runtime has this name or alias.

@@ -5,10 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_runtimes::{RuntimeEntry, ToolEntry};
+use glovebox_runtimes::{Artefact, RuntimeEntry, ToolEntry};
 use serde::Serialize;
 
-use crate::{Engine, Language, RuntimeError, load::language};
+use crate::{
+    Engine, Language, RuntimeError,
+    engine::Inner,
+    load::{Found, language},
+};
 
 /// A runtime of the manifest and its state in the cache.
 #[derive(Clone, Debug, Serialize)]
@@ -84,6 +88,25 @@ pub struct PreparedInfo {
     pub took: Duration,
 }
 
+impl Inner {
+    /// Prepares a runtime where that has not been done.
+    pub(crate) fn prepare(&self, found: &Found<'_>) -> Result<PreparedInfo, RuntimeError> {
+        prepared(|| self.artefact(found))
+    }
+}
+
+/// What came of preparing something.
+fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
+    let begun = Instant::now();
+    let artefact = prepare()?;
+    Ok(PreparedInfo {
+        image_sha256: artefact.record.sha256.to_string(),
+        path: artefact.aot_path,
+        memory_bytes: artefact.record.memory_bytes,
+        took: begun.elapsed(),
+    })
+}
+
 impl Engine {
     /// The runtimes of the manifest.
     pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
@@ -107,7 +130,7 @@ impl Engine {
             // What is damaged or not to be trusted counts as not there, so that it can be listed and removed.
             // Running it, and `verify`, say what is wrong with it.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
-            prepared: self.0.is_prepared(entry).unwrap_or(false),
+            prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
         }
     }
 
@@ -138,25 +161,17 @@ impl Engine {
             self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
             return Ok(self.0.runtimes.tool_path(tool));
         }
-        let entry = self.0.runtimes.manifest().find(name)?;
-        self.0.runtimes.fetch(entry, &*self.0.progress)?;
-        Ok(self.0.runtimes.path(entry))
+        let entry = self.0.find(name)?.entry;
+        self.0.runtimes.fetch(&entry, &*self.0.progress)?;
+        Ok(self.0.runtimes.path(&entry))
     }
 
     /// Prepares a runtime where that has not been done, fetching it first where it is missing.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
-        let begun = Instant::now();
-        let manifest = self.0.runtimes.manifest();
-        let artefact = match manifest.tool(name) {
-            Some(tool) => self.0.tool_artefact(tool)?,
-            None => self.0.artefact(manifest.find(name)?)?,
-        };
-        Ok(PreparedInfo {
-            image_sha256: artefact.record.sha256.to_string(),
-            path: artefact.aot_path,
-            memory_bytes: artefact.record.memory_bytes,
-            took: begun.elapsed(),
-        })
+        match self.0.runtimes.manifest().tool(name) {
+            Some(tool) => prepared(|| self.0.tool_artefact(tool)),
+            None => self.0.prepare(&self.0.find(name)?),
+        }
     }
 
     /// Compares the full digests of a runtime's binary and of its compiled image with what they must be, where they are there.
@@ -170,11 +185,11 @@ impl Engine {
             }
             return Ok(());
         }
-        let entry = self.0.runtimes.manifest().find(name)?;
-        if self.0.runtimes.present(entry)? {
-            self.0.runtimes.verify(entry)?;
+        let found = self.0.find(name)?;
+        if self.0.runtimes.present(&found.entry)? {
+            self.0.runtimes.verify(&found.entry)?;
         }
-        self.0.verify_prepared(entry)?;
+        self.0.verify_prepared(&found)?;
         Ok(())
     }
 

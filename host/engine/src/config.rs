@@ -36,6 +36,8 @@ pub struct EngineConfig {
     /// A directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts find beside the bundled ones. Default: none.
     /// They are imported from source; an engine without packages has none of these either.
     pub own_packages: Option<PathBuf>,
+    /// A directory of the user's own images ([`ImageBuilder`](crate::ImageBuilder)), whose names are runtimes' as well. Default: none.
+    pub own_images: Option<PathBuf>,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -51,6 +53,7 @@ impl Default for EngineConfig {
             cache: CacheLimits::default(),
             packages: Packages::default(),
             own_packages: None,
+            own_images: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -67,6 +70,7 @@ impl fmt::Debug for EngineConfig {
             .field("cache", &self.cache)
             .field("packages", &self.packages)
             .field("own_packages", &self.own_packages)
+            .field("own_images", &self.own_images)
             .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use glovebox_core::session::SessionLedger;
 use glovebox_runtimes::{
-    CacheDir, Digest, Manifest, Progress, Runtimes,
+    CacheDir, Digest, Manifest, OwnImages, Progress, Runtimes,
     guard::{Guard, Guarded},
 };
 use wasmtime::Linker;
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) runtimes: Arc<Runtimes>,
     /// What Python scripts find at `/app/site-packages`; none where that is nothing.
     pub(crate) packages: Option<SharedPackages>,
+    /// The user's own images, where they have a directory.
+    pub(crate) own_images: Option<OwnImages>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
@@ -89,6 +91,7 @@ impl Engine {
         };
         let runtimes = Runtimes::new(Manifest::builtin()?, cache);
         let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
+        let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?;
         Ok(Self(Arc::new(Inner {
             wasmtime,
             linker,
@@ -96,6 +99,7 @@ impl Engine {
             ticker: Ticker::default(),
             packages,
             runtimes,
+            own_images,
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
@@ -116,8 +120,7 @@ impl Engine {
 
     /// Where a runtime's binary is, or goes when it is fetched.
     pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
-        let entry = self.0.runtimes.manifest().find(name)?;
-        Ok(self.0.runtimes.path(entry))
+        Ok(self.0.runtimes.path(&self.0.find(name)?.entry))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 
 use glovebox_core::{RequestError, session::TooMany};
 use glovebox_interpreters::DriverError;
-use glovebox_runtimes::{CacheError, ManifestError, rewrite::RewriteError};
+use glovebox_runtimes::{CacheError, ManifestError, OwnImageError, rewrite::RewriteError};
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
 
@@ -78,6 +78,20 @@ pub enum RuntimeError {
         /// What happened.
         reason: String,
     },
+    /// An image of the user's own cannot be had.
+    #[error(transparent)]
+    Image(#[from] OwnImageError),
+    /// The engine has no directory for images of the user's own.
+    #[error("this engine has no directory for images of your own; name one in `EngineConfig::own_images`")]
+    NoImages,
+    /// An image's own code failed. Nothing was stored.
+    #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]
+    Setup {
+        /// The image.
+        name: String,
+        /// What the interpreter says, or which limit it met.
+        reason: String,
+    },
     /// The operating system gave no stack to run on.
     #[error("no stack to run a guest on")]
     Stack(#[source] io::Error),
@@ -87,6 +101,12 @@ pub enum RuntimeError {
         /// The feature of this crate.
         feature: &'static str,
     },
+}
+
+/// A traceback: its lines stay lines, and what is in them is escaped.
+fn lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| escaped_text(line).to_string()).collect();
+    lines.join("\n")
 }
 
 /// A sandbox could not be built.

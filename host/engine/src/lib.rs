@@ -81,6 +81,7 @@ mod execution;
 mod files;
 mod guest;
 mod hibernate;
+mod images;
 mod imports;
 mod library;
 mod load;
@@ -143,6 +144,7 @@ pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
 };
+pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
 #[cfg(feature = "store")]
 pub use manager::{
     AwakeSession, IdleThread, KeptInfo, NewSession, RestReport, Save, SessionGuard, Sessions, SessionsBuilder,

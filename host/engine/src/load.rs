@@ -1,11 +1,12 @@
 //! From a runtime's name or path to a [`Runtime`] that is ready to run: fetched, prepared, compiled, cached, loaded.
 
-use std::{path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageRecord, KeyParts, NewArtefact,
-    Recipe, RuntimeEntry, rewrite,
+    Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
+    ManifestError, NewArtefact, OwnImage, OwnImageError, Recipe, RuntimeEntry, rewrite,
 };
+use glovebox_vfs::MountSource;
 use wasmtime::Module;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     engine::{Inner, compile_digest},
     library::LibraryMount,
     packages::SharedPackages,
-    prepare::{self, Booted},
+    prepare::{self, Booted, Setup},
     recycled::RecycledInstances,
     runtime::{Drive, Image, Runtime, display_name, driver},
     template::Template,
@@ -35,9 +36,24 @@ struct Plan<'a> {
     /// What of the manifest has its standard library in a file of its own.
     library: Option<RuntimeEntry>,
     /// What runs in the booted interpreter before it becomes the image.
-    setup: Option<String>,
+    image: Option<ImageOf>,
+    /// Where that is the user's own: what it is made of.
+    own: Option<Arc<OwnImage>>,
     /// As a plain command: arguments before the script's path.
     flags: &'static [&'static str],
+}
+
+/// A runtime by its name: of the manifest, or an image of the user's own.
+pub(crate) struct Found<'a> {
+    pub(crate) entry: Cow<'a, RuntimeEntry>,
+    /// What an image of the user's own is made of.
+    pub(crate) own: Option<Arc<OwnImage>>,
+}
+
+impl<'a> From<&'a RuntimeEntry> for Found<'a> {
+    fn from(entry: &'a RuntimeEntry) -> Self {
+        Self { entry: Cow::Borrowed(entry), own: None }
+    }
 }
 
 impl Plan<'_> {
@@ -57,19 +73,28 @@ impl Plan<'_> {
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code, nor is what the interpreter
                 // finds of our WASI as it boots: they change with the version.
-                let version = concat!(env!("CARGO_PKG_VERSION"), " with its memory apart").as_bytes();
+                let version = concat!(env!("CARGO_PKG_VERSION"), " with its memory apart, settled at last").as_bytes();
                 let compiler = driver.compiler_args();
                 let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
                 let arguments = format!("{arguments}{compiler:?}");
                 let recipe = recipe.digest();
                 let common = [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version];
-                let setup = self.setup.as_ref().map(|setup| setup.as_bytes());
-                Digest::of_fields(&common.into_iter().chain(setup).collect::<Vec<_>>())
+                let made_of = self.image.as_ref().map(|image| self.made_of(image));
+                let made_of = made_of.as_ref().map(|digest| digest.as_bytes().as_slice());
+                Digest::of_fields(&common.into_iter().chain(made_of).collect::<Vec<_>>())
             }
             None => Digest::of(b"a plain command"),
         };
         self.keyed(inner, label, recipe)
+    }
+
+    /// The digest of what determines an image beside its interpreter.
+    fn made_of(&self, image: &ImageOf) -> Digest {
+        match &self.own {
+            Some(own) => own.definition().digest(),
+            None => Digest::of_fields(&image.steps.iter().map(|step| step.code.as_bytes()).collect::<Vec<_>>()),
+        }
     }
 
     /// What the code is kept under, which all images of a binary and recipe share.
@@ -94,9 +119,27 @@ impl Plan<'_> {
 impl Inner {
     /// Loads a runtime of the manifest.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
-        let entry = self.runtimes.manifest().find(name)?;
-        let plan = self.plan(entry, prepared);
-        self.load(&plan, || Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+        let found = self.find(name)?;
+        let plan = self.plan(&found, prepared);
+        self.load(&plan, || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?))
+    }
+
+    /// The runtime of this name: one of the manifest, or an image of the user's own.
+    pub(crate) fn find(&self, name: &str) -> Result<Found<'_>, RuntimeError> {
+        let unknown = match self.runtimes.manifest().find(name) {
+            Ok(entry) => return Ok(entry.into()),
+            Err(unknown) => unknown,
+        };
+        let Some(own) = &self.own_images else { return Err(unknown.into()) };
+        match own.find(name)? {
+            Some(image) => self.found(Arc::new(image)),
+            None => Err(with_own(unknown, own.names().unwrap_or_default()).into()),
+        }
+    }
+
+    /// An image of the user's own as a runtime.
+    pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<Found<'_>, RuntimeError> {
+        Ok(Found { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
     /// The name of the runtime for scripts in a language. What is added later counts in the next engine.
@@ -130,7 +173,7 @@ impl Inner {
     ) -> Result<Arc<Runtime>, RuntimeError> {
         let binary = self.runtimes.load_custom(path)?;
         if let Some(entry) = &binary.entry {
-            let plan = self.plan(entry, prepared);
+            let plan = self.plan(&entry.into(), prepared);
             return self.load(&plan, || Ok(binary.clone()));
         }
         let plan = Plan {
@@ -141,13 +184,14 @@ impl Inner {
             recipe: None,
             recipe_name: String::new(),
             library: None,
-            setup: None,
+            image: None,
+            own: None,
             flags: &[],
         };
         self.load(&plan, || Ok(binary.clone()))
     }
 
-    fn plan(&self, entry: &RuntimeEntry, prepared: bool) -> Plan<'_> {
+    fn plan(&self, Found { entry, own }: &Found<'_>, prepared: bool) -> Plan<'_> {
         let recipe = self.runtimes.manifest().recipe(&entry.recipe);
         // Scripts expect `std` and `os`, as they are there in the prepared image.
         let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
@@ -158,20 +202,21 @@ impl Inner {
             sha256: entry.sha256,
             recipe: recipe.filter(|_| prepared),
             recipe_name: entry.recipe.clone(),
-            library: entry.library.is_some().then(|| entry.clone()),
-            setup: entry.image.as_ref().map(|image| image.setup.clone()),
+            library: entry.library.is_some().then(|| entry.clone().into_owned()),
+            image: entry.image.clone(),
+            own: own.clone(),
             flags: if is_qjs { &["--std"] } else { &[] },
         }
     }
 
     /// What a runtime's prepared image is kept under.
-    pub(crate) fn image_key(&self, entry: &RuntimeEntry) -> ArtefactKey {
-        self.plan(entry, true).key(self)
+    pub(crate) fn image_key(&self, found: &Found<'_>) -> ArtefactKey {
+        self.plan(found, true).key(self)
     }
 
     /// Whether a runtime's code and prepared image are in the cache.
-    pub(crate) fn is_prepared(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        let plan = self.plan(entry, true);
+    pub(crate) fn is_prepared(&self, found: &Found<'_>) -> Result<bool, RuntimeError> {
+        let plan = self.plan(found, true);
         let has_code = match plan.recipe {
             Some(recipe) => self.runtimes.code().open(&plan.code_key(self, recipe))?.is_some(),
             None => true,
@@ -179,18 +224,18 @@ impl Inner {
         Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
     }
 
-    /// The prepared image of a runtime of the manifest, made if there is none, with the code that it belongs to.
-    pub(crate) fn artefact(&self, entry: &RuntimeEntry) -> Result<Artefact, RuntimeError> {
-        let plan = self.plan(entry, true);
-        let binary = || Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?);
+    /// The prepared image of a runtime, made if there is none, with the code that it belongs to.
+    pub(crate) fn artefact(&self, found: &Found<'_>) -> Result<Artefact, RuntimeError> {
+        let plan = self.plan(found, true);
+        let binary = || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?);
         // As in `load`.
         let _code = plan.recipe.map(|recipe| self.code(&plan, recipe, &binary)).transpose()?;
         self.image_of(&plan, &plan.key(self), &binary)
     }
 
     /// Compares the full digests of a runtime's code and image with what they must be.
-    pub(crate) fn verify_prepared(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
-        let plan = self.plan(entry, true);
+    pub(crate) fn verify_prepared(&self, found: &Found<'_>) -> Result<(), RuntimeError> {
+        let plan = self.plan(found, true);
         let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
         let code = code.map(|key| self.runtimes.code().open(&key)).transpose()?.flatten();
         if let Some(code) = code {
@@ -245,6 +290,7 @@ impl Inner {
             drive,
             recycled,
             library: self.library(plan)?,
+            packages: self.packages_of(plan)?,
         };
         Ok(self.keep(id, runtime))
     }
@@ -254,6 +300,16 @@ impl Inner {
         let Some(entry) = &plan.library else { return Ok(None) };
         let file = self.runtimes.library(entry, &*self.progress)?;
         Ok(entry.library.as_ref().zip(file).map(|(library, file)| LibraryMount::new(library, file)))
+    }
+
+    /// What the scripts of an image with wheels find of packages.
+    fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
+        let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
+        let without = || OwnImageError::Invalid {
+            name: plan.name.clone(),
+            problem: "it has packages, and this engine is set up without any (`--no-packages`)".to_owned(),
+        };
+        Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }
 
     /// An interpreter's code, compiled if it has not been.
@@ -316,7 +372,7 @@ impl Inner {
 
     /// Boots a runtime of the manifest.
     pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
-        let plan = self.plan(entry, true);
+        let plan = self.plan(&entry.into(), true);
         let recipe = self.runtimes.recipe_of(entry)?;
         self.boot(&plan, &recipe, &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
     }
@@ -329,10 +385,12 @@ impl Inner {
     ) -> Result<Booted, RuntimeError> {
         let code = self.code(plan, recipe, binary)?;
         let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+        self.packages_of(plan)?;
+        let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
         let library = self.library(plan)?;
         // Booting needs a deep stack, and the caller may be a thread with a small one.
         self.stacks
-            .run(|| prepare::boot(self, &plan.name, parts, code, recipe, (library.as_ref(), plan.setup.as_deref())))
+            .run(|| prepare::boot(self, &plan.name, parts, code, recipe, (library.as_ref(), setup)))
             .map_err(RuntimeError::Stack)?
     }
 
@@ -343,6 +401,17 @@ impl Inner {
         Module::validate(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
         let aot = aot::compile(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
         Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&stripped)) })
+    }
+}
+
+/// Names the user's own images as well.
+fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
+    match unknown {
+        ManifestError::UnknownRuntime { name, mut known } => {
+            known.extend(own.iter().map(|name| format!(", `{name}`")));
+            ManifestError::UnknownRuntime { name, known }
+        }
+        other => other,
     }
 }
 

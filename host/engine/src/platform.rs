@@ -1,12 +1,16 @@
 //! What the engine gives executions of time and of the outside.
 
 use std::{
-    sync::mpsc::{self, TryRecvError},
+    sync::{
+        Arc,
+        mpsc::{self, TryRecvError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use glovebox_core::{LinearMemory, Platform, Woken};
+use glovebox_runtimes::Progress;
 use glovebox_wasi::{Stop, Stream};
 
 use crate::{
@@ -36,12 +40,14 @@ pub(crate) struct EnginePlatform {
     pub(crate) on_output: Option<OnOutput>,
     /// Read when the guest reads its standard input.
     pub(crate) stdin: Option<StdinSource>,
+    /// Asked whether to give up, where an image is made.
+    pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
 impl EnginePlatform {
     /// Cancelled by this token.
     pub(crate) fn new(cancel: CancelToken) -> Self {
-        Self { cancel, budget: Budget::default(), used_fuel: 0, on_output: None, stdin: None }
+        Self { cancel, ..Self::default() }
     }
 
     /// Begins an execution now.
@@ -73,7 +79,7 @@ impl Platform for EnginePlatform {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel.is_cancelled() || self.progress.as_ref().is_some_and(|progress| progress.cancelled())
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {

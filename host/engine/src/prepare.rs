@@ -5,13 +5,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use glovebox_core::{PACKAGES_PATH, WORKSPACE, boot_wasi};
-use glovebox_interpreters::{Boot, COMPILED_FILE, DriverError, Machine, MachineError};
+use glovebox_core::{Library, PACKAGES_PATH, WORKSPACE, boot_wasi};
+use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
-    Binary, Digest, ImageRecord, Recipe,
+    Binary, Digest, ImageDefinition, ImageInputs, ImageOf, ImageRecord, OwnImage, Recipe,
     rewrite::{self, Apart, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_vfs::MountSource;
+use glovebox_wasi::Stop;
 use wasmtime::{Module, Val};
 
 use crate::{
@@ -24,6 +25,10 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How much of what an interpreter wrote is quoted when it does not boot: the end of it.
 const EXPLAINED_CHARS: usize = 2000;
+
+/// The note of an image's record that says what its setup wrote, and how much of its end is kept.
+pub(crate) const SETUP_OUTPUT: &str = "setup_output";
+const NOTED_CHARS: usize = 16_000;
 
 /// A binary with what its driver needs, taken apart.
 pub(crate) struct Parts {
@@ -39,6 +44,86 @@ impl Parts {
         let apart = rewrite::apart(&bootable.bytes).map_err(rewriting)?;
         Ok(Self { bootable, apart })
     }
+}
+
+/// What runs in a booted interpreter before it becomes an image.
+pub(crate) struct Setup<'a> {
+    image: &'a ImageOf,
+    own: Option<&'a ImageDefinition>,
+    inputs: ImageInputs,
+    packages: Vec<(String, Vec<u8>)>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn of(image: &'a ImageOf, own: Option<&'a OwnImage>) -> Result<Self, RuntimeError> {
+        let (inputs, packages) = match own {
+            Some(own) => (own.inputs()?, own.packages()?),
+            None => Default::default(),
+        };
+        Ok(Self { image, own: own.map(OwnImage::definition), inputs, packages })
+    }
+
+    /// The files that it finds in the workspace.
+    fn workspace(&mut self) -> Option<Arc<dyn MountSource>> {
+        let mut files = std::mem::take(&mut self.inputs.files);
+        files.sort();
+        (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
+    }
+
+    /// How much memory the interpreter may have, and how long each step may take.
+    fn limits(&self) -> (u64, Duration) {
+        match self.own {
+            Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
+            None => (Limits::MAX_MEMORY_BYTES, BOOT_TIMEOUT),
+        }
+    }
+
+    /// Runs it. Says what it wrote.
+    fn run(
+        &self,
+        driver: &dyn Boot,
+        machine: &mut GuestMachine,
+        anchors: &Anchors,
+        inner: &Inner,
+    ) -> Result<String, String> {
+        let (memory_bytes, timeout) = self.limits();
+        let mut wrote = String::new();
+        for step in &self.image.steps {
+            for code in [driver.preload_code(&step.preload), step.code.clone()] {
+                if code.trim().is_empty() {
+                    continue;
+                }
+                let progress = Some(Arc::clone(&inner.progress) as _);
+                let platform = EnginePlatform { progress, ..EnginePlatform::default() };
+                machine.store.data_mut().host.ctx = platform.begin(timeout);
+                driver.set_up(machine, anchors, &code).map_err(|error| match error {
+                    DriverError::Setup(raised) => with_memory(raised, machine, memory_bytes),
+                    DriverError::Machine(MachineError::Stopped(Stop::Deadline)) => {
+                        format!(
+                            "it did not end within {} ms; give it longer (`--timeout-ms`), or have it do less",
+                            timeout.as_millis()
+                        )
+                    }
+                    DriverError::Machine(MachineError::Stopped(Stop::Cancelled)) => "it was cancelled".to_owned(),
+                    error => with_memory(explain(&error, machine), machine, memory_bytes),
+                })?;
+                let output = machine.wasi().take_output();
+                for captured in [output.stdout, output.stderr] {
+                    wrote.push_str(&captured.text());
+                }
+            }
+        }
+        Ok(wrote)
+    }
+}
+
+/// Says which limit was met, where memory was refused.
+fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
+    if machine.store.data().host.limiter.refused_bytes().is_some() {
+        reason.truncate(reason.trim_end().len());
+        reason.push_str(&format!("\nit may use {memory_bytes} bytes of memory; give it more (`--memory-bytes`)"));
+    }
+    reason
 }
 
 /// An interpreter that was booted and parked.
@@ -57,7 +142,7 @@ pub(crate) fn boot(
     parts: Parts,
     code: Module,
     recipe: &Recipe,
-    (library, setup): (Option<&LibraryMount>, Option<&str>),
+    (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),
 ) -> Result<Booted, RuntimeError> {
     let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
@@ -76,20 +161,36 @@ pub(crate) fn boot(
             inner.progress.message("compiling the Python packages");
             let compiled = compile_packages(inner, &template, &*driver, args, (packages, library)).map_err(booting)?;
             inner.progress.message(&format!("booting `{name}`"));
-            Some(packages.source_with(compiled)?)
+            let own = setup.as_ref().map(|setup| setup.packages.clone()).unwrap_or_default();
+            Some(packages.source_with(compiled.into_iter().chain(own).collect())?)
         }
         _ => None,
     };
     let mounts = mounts(library, packages);
-    let wasi = boot_wasi(driver.boot_args(), driver.boot_env(), mounts).map_err(|error| booting(error.to_string()))?;
+    let workspace = setup.as_mut().and_then(Setup::workspace);
+    let wasi = boot_wasi(driver.boot_args(), driver.boot_env(), workspace, mounts);
+    let wasi = wasi.map_err(|error| booting(error.to_string()))?;
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
-    let mut machine = guest::instantiate(inner, &template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
+    let memory_bytes = setup.as_ref().map_or(Limits::MAX_MEMORY_BYTES, |setup| setup.limits().0);
+    let mut machine = guest::instantiate(inner, &template, Box::new(wasi), memory_bytes.into(), run)
         .map_err(|error| booting(error.to_string()))?;
-    let anchors = driver.boot(&mut machine, setup).map_err(|error| booting(explain(&error, &mut machine)))?;
+    let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
+    let mut notes = BTreeMap::new();
+    let failed = |reason| RuntimeError::Setup { name: name.to_owned(), reason };
+    let has_setup = setup.is_some();
+    if let Some(setup) = setup {
+        inner.progress.message(&format!("running the setup of `{name}`"));
+        let ran = setup.run(&*driver, &mut machine, &anchors, inner);
+        let wrote = ran.map_err(failed)?;
+        notes.insert(SETUP_OUTPUT.to_owned(), end_of(&wrote, NOTED_CHARS).to_owned());
+    }
+    machine.store.data_mut().host.ctx = EnginePlatform::default().begin(BOOT_TIMEOUT);
+    let anchors = driver.settle(&mut machine, anchors).map_err(|error| booting(explain(&error, &mut machine)))?;
 
     let open = machine.wasi().open_files();
     if open > 0 {
-        return Err(booting(format!("it has {open} files open, and an image has none: close them in its setup")));
+        let reason = format!("it left {open} files open, and an image has none: close them in the setup");
+        return Err(if has_setup { failed(reason) } else { booting(reason) });
     }
 
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
@@ -105,7 +206,7 @@ pub(crate) fn boot(
         values: values.collect(),
         globals: bootable.globals,
         restorable: rewrite::changes_only_memory_and_globals(&module).map_err(rewriting)?,
-        notes: BTreeMap::new(),
+        notes,
     };
     let memory = rewrite::memory_of(&bootable.bytes, machine.memory()).map_err(rewriting)?;
     Ok(Booted { module, memory, record })
@@ -151,7 +252,7 @@ fn compile_packages(
 ) -> Result<Vec<(String, Vec<u8>)>, String> {
     let packages = packages.source_with(Vec::new()).map_err(|error| error.to_string())?;
     let mounts = mounts(library, Some(packages));
-    let mut wasi = boot_wasi(args, driver.boot_env(), mounts).map_err(|error| error.to_string())?;
+    let mut wasi = boot_wasi(args, driver.boot_env(), None, mounts).map_err(|error| error.to_string())?;
     wasi.allow_parking(false);
     let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
     let mut machine = guest::instantiate(inner, template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
@@ -186,11 +287,15 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     }
     let output = machine.wasi().take_output();
     for captured in [output.stdout, output.stderr] {
-        let wrote = captured.text();
-        let start = wrote.char_indices().rev().nth(EXPLAINED_CHARS).map_or(0, |(at, _)| at);
         if !captured.bytes.is_empty() {
-            text.push_str(&format!("; it wrote: {}", wrote.get(start..).unwrap_or_default().trim_end()));
+            text.push_str(&format!("; it wrote: {}", end_of(&captured.text(), EXPLAINED_CHARS).trim_end()));
         }
     }
     text
+}
+
+/// The last characters of a text.
+fn end_of(text: &str, chars: usize) -> &str {
+    let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
+    text.get(start..).unwrap_or_default()
 }

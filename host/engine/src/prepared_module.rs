@@ -51,7 +51,7 @@ impl Inner {
     /// The module from the cache, made if it is not there. `None`: its file has other bytes than were written.
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
-        let built = self.open_or_build(CacheKind::Modules, &self.image_key(entry), || {
+        let built = self.open_or_build(CacheKind::Modules, &self.image_key(&entry.into()), || {
             let booted = self.boot_named(entry)?;
             Ok(NewArtefact { aot: booted.module, record: booted.record })
         });

@@ -160,6 +160,7 @@ impl<'a> PreparedRequest<'a> {
             used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
             on_output: self.on_output.take(),
             stdin,
+            progress: None,
         };
         let ctx = platform.begin(limits.timeout());
         let ctx = match &self.translation {

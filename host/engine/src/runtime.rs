@@ -1,10 +1,14 @@
 //! A runtime that is ready to run: its compiled module and how to drive it.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use glovebox_core::{ImageDriver, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe};
+use glovebox_vfs::MountSource;
 use wasmtime::Module;
 
 use crate::{
@@ -21,6 +25,8 @@ pub(crate) struct Runtime {
     pub(crate) drive: Drive,
     /// Its standard library, where that is a file of its own.
     pub(crate) library: Option<LibraryMount>,
+    /// What its scripts find at `/app/site-packages`, where that is not what others find.
+    pub(crate) packages: Option<Arc<dyn MountSource>>,
     /// Instances that have run a script and are to run another, where they can be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }

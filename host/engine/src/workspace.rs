@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH, WORKSPACE};
+use glovebox_core::{LIBRARY_PATH, Library, PACKAGES_PATH, WORKSPACE};
 use glovebox_interpreters::library;
-use glovebox_vfs::{Access, CommitStep, MountSource, RootId, SourceError, Vfs, VfsLimits, escaped};
+use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits, escaped};
 use glovebox_wasi::Wasi;
 
 use crate::{
@@ -27,15 +27,7 @@ struct Mounted {
 }
 
 /// The library, for all guests of the process.
-static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Files(library()))));
-
-struct Files(Vec<(String, Vec<u8>)>);
-
-impl LibraryFiles for Files {
-    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
-        Ok(&self.0)
-    }
-}
+static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(library())));
 
 /// What a policy's executions see of files before they begin.
 #[derive(Clone)]

@@ -63,37 +63,15 @@ impl OwnPackages {
     /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim: before that
     /// much is unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
-        let (mut all, mut total) = (Vec::new(), Total::default());
-        for file in self.file_names()? {
-            let Some(bytes) = self.read(&file)? else { continue };
-            let (package, wheel) = describe(&file, &bytes)?;
-            total.add(&package.name, 0, package.file_count)?;
-            let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
-            let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
-                WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
-                source => OwnPackageError::Wheel { file: file.clone(), source },
-            })?;
-            let bytes = files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
-            total.add(&package.name, bytes, 0)?;
-            all.extend(files);
-        }
-        all.sort();
-        Ok(all)
+        let names = self.file_names()?.into_iter();
+        let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
+        unpack_wheels(names.filter_map(|file| read(file).transpose()))
     }
 
     /// Adds a wheel, replacing another version of the same package. `taken` are the modules of other packages, each
     /// with its owner.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
-        let (added, wheel) = describe(file, bytes)?;
-        // Its claim is checked before others rely on it.
-        let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
-        let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
-        let unpacked_bytes = unpacked.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64));
-        drop(unpacked);
-        if unpacked_bytes != added.unpacked_bytes {
-            let problem = "its list of files has other lengths than its files".to_owned();
-            return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
-        }
+        let added = described_truly(file, bytes)?;
         let same = |other: &OwnPackage| normal(&other.name) == normal(&added.name);
         let (replaced, others): (Vec<_>, Vec<_>) = self.list()?.into_iter().partition(same);
         if others.len() >= MAX_OWN_PACKAGES {
@@ -103,16 +81,8 @@ impl OwnPackages {
         for other in &others {
             total.add(&added.name, other.unpacked_bytes, other.file_count)?;
         }
-        total.add(&added.name, unpacked_bytes, added.file_count)?;
-        for module in &added.imports {
-            let own =
-                others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
-            let given = taken.iter().find(|(name, _)| name == module).map(|(_, owner)| owner.clone());
-            let standard = is_standard(module).then(|| "the standard library".to_owned());
-            if let Some(owner) = standard.or(given).or(own) {
-                return Err(OwnPackageError::Clash { name: added.name, module: module.clone(), owner });
-            }
-        }
+        total.add(&added.name, added.unpacked_bytes, added.file_count)?;
+        check_modules(&added, &others, taken)?;
         let mut temp = self.dir.create()?;
         temp.write_all(bytes).map_err(|e| CacheError::io("write in", self.dir.path(), e))?;
         temp.persist(file)?;
@@ -172,6 +142,71 @@ impl OwnPackages {
         let Some(bytes) = self.read(file)? else { return Ok(None) };
         Ok(Some(describe(file, &bytes)?.0))
     }
+}
+
+/// A wheel's description, whose claim on its size is true: others rely on it.
+fn described_truly(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
+    let (package, wheel) = describe(file, bytes)?;
+    let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
+    let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
+    if bytes_of(&unpacked) != package.unpacked_bytes {
+        let problem = "its list of files has other lengths than its files".to_owned();
+        return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
+    }
+    Ok(package)
+}
+
+fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
+    files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64))
+}
+
+/// Whether a package's modules have names of their own.
+fn check_modules(added: &OwnPackage, others: &[OwnPackage], taken: &[(String, String)]) -> Result<(), OwnPackageError> {
+    for module in &added.imports {
+        let own = others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
+        let given = taken.iter().find(|(name, _)| name == module).map(|(_, owner)| owner.clone());
+        let standard = is_standard(module).then(|| "the standard library".to_owned());
+        if let Some(owner) = standard.or(given).or(own) {
+            return Err(OwnPackageError::Clash { name: added.name.clone(), module: module.clone(), owner });
+        }
+    }
+    Ok(())
+}
+
+/// Checks wheels that are used together, as [`OwnPackages::add`] does.
+pub(crate) fn check_wheels(
+    wheels: &[(String, Vec<u8>)],
+    taken: &[(String, String)],
+) -> Result<Vec<OwnPackage>, OwnPackageError> {
+    let (mut packages, mut total) = (Vec::new(), Total::default());
+    for (file, bytes) in wheels {
+        let package = described_truly(file, bytes)?;
+        total.add(&package.name, package.unpacked_bytes, package.file_count)?;
+        check_modules(&package, &packages, taken)?;
+        packages.push(package);
+    }
+    Ok(packages)
+}
+
+/// The files of wheels, by their paths below `site-packages`, sorted: one wheel is in memory at a time.
+pub(crate) fn unpack_wheels(
+    wheels: impl Iterator<Item = Result<(String, Vec<u8>), CacheError>>,
+) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
+    let (mut all, mut total) = (Vec::new(), Total::default());
+    for wheel in wheels {
+        let (file, bytes) = wheel?;
+        let (package, wheel) = describe(&file, &bytes)?;
+        total.add(&package.name, 0, package.file_count)?;
+        let left = MAX_OWN_PACKAGES_BYTES.saturating_sub(total.bytes);
+        let files = wheel.unpack(left.min(MAX_WHEEL_BYTES)).map_err(|source| match source {
+            WheelFault::TooLarge if left < MAX_WHEEL_BYTES => OwnPackageError::TooLarge(package.name.clone()),
+            source => OwnPackageError::Wheel { file: file.clone(), source },
+        })?;
+        total.add(&package.name, bytes_of(&files), 0)?;
+        all.extend(files);
+    }
+    all.sort();
+    Ok(all)
 }
 
 #[cfg(test)]

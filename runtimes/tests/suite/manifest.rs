@@ -103,7 +103,7 @@ fn an_image_is_a_runtime_with_the_files_of_another() {
     assert_eq!(names, ["python", "python-more", "other"]);
     let (base, image) = (manifest.find("python").unwrap(), manifest.find("python-more").unwrap());
     assert_eq!((image.sha256, image.default, image.aliases.len()), (base.sha256, false, 0));
-    assert_eq!(image.image.as_ref().unwrap().setup, "import math");
+    assert_eq!(image.image.as_ref().unwrap().steps[0].code, "import math");
     assert_eq!(manifest.by_digest(&base.sha256).unwrap().name, "python");
     assert_eq!(manifest.images_of(base).collect::<Vec<_>>(), [image]);
     assert_eq!(manifest.images_of(image).count(), 0);

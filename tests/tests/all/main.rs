@@ -29,6 +29,7 @@ mod hostile_applications;
 mod hostile_components;
 mod house;
 mod idle_session;
+mod images;
 mod imports;
 mod kept;
 mod limits;

@@ -81,7 +81,7 @@ mod tests {
     use crate::{Entropy, boot_wasi};
 
     fn saved(entropy: Entropy) -> Checkpoint {
-        let mut wasi = boot_wasi(Vec::new(), Vec::new(), Vec::new()).unwrap();
+        let mut wasi = boot_wasi(Vec::new(), Vec::new(), None, Vec::new()).unwrap();
         wasi.set_entropy(entropy.wasi());
         Checkpoint {
             memory_bytes: 0,
@@ -122,7 +122,7 @@ mod tests {
     fn seeded_random_numbers_go_on_where_they_were() {
         let mut state = saved(Entropy::Seeded(7));
         state.wasi.set_entropy_position(12);
-        let mut wasi = boot_wasi(Vec::new(), Vec::new(), Vec::new()).unwrap();
+        let mut wasi = boot_wasi(Vec::new(), Vec::new(), None, Vec::new()).unwrap();
         state.continue_entropy(&mut wasi);
         assert_eq!(wasi.entropy_position(), Some(12));
         wasi.set_entropy(Entropy::Host.wasi());

@@ -99,7 +99,7 @@ fn sources() -> String {
     json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
 }
 
-/// Boots an interpreter. Unless `lean`, it includes the library, which scripts would otherwise compile on first use.
+/// Boots an interpreter. Unless `lean`, that includes the library, which scripts would otherwise compile on first use.
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
@@ -160,7 +160,23 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
         booted.preload(preload)?;
     }
     booted.guest.free(preload)?;
-    let runtime = booted.at.runtime;
+    booted.guest.machine.wasi().begin_execution(); // forgets what the boot scripts printed
+    (booted.at.first_chunk, booted.at.stack, booted.at.stack_top) =
+        (first, old_pages.saturating_mul(PAGE_BYTES), stack_top);
+    Ok(booted.at.into_anchors())
+}
+
+/// Leaves what boot and setup made as it is in the image: never collected, and zeros where nothing is.
+pub(super) fn settle(
+    machine: &mut dyn Machine,
+    anchors: &Anchors,
+    build: &'static Build,
+) -> Result<Anchors, DriverError> {
+    let mut booted = Booted::new(machine, anchors, build)?;
+    let lexicals = booted.lexicals()?;
+    let bindings = booted.ask(booted.at.keep_bindings, &[lexicals])?;
+    booted.at.bindings = bindings.map_or(0, JsValue::small);
+    let Addresses { runtime, first_chunk, stack, stack_top, .. } = booted.at;
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
     booted.freeze()?;
     booted.guest.flush()?;
@@ -168,11 +184,10 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
     // The same for what calls left on the stack.
-    let stack = old_pages.saturating_mul(PAGE_BYTES);
     let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
     booted.guest.machine.write(stack, &zeros)?;
     // The allocator continues after the new stack, at the next aligned address.
-    let segments = [first, stack_top.saturating_add(CHUNK_ALIGNMENT)];
+    let segments = [first_chunk, stack_top.saturating_add(CHUNK_ALIGNMENT)];
     for first in segments {
         fill_holes(&mut booted.guest, first)?;
     }
@@ -182,6 +197,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     if booted.rejection()?.is_some() {
         return Err(fault("a boot script left a rejected promise"));
     }
+    booted.guest.machine.wasi().begin_execution(); // forgets what the setup printed
     Ok(booted.at.into_anchors())
 }
 
@@ -291,6 +307,7 @@ impl Booted<'_> {
         self.at.restore_globals = self.function(shared, "restoreGlobals")?;
         self.at.next_global = self.function(shared, "nextGlobal")?;
         self.at.keep_global = self.function(shared, "keepGlobal")?;
+        self.at.keep_bindings = self.function(shared, "keepBindings")?;
         self.at.facade = self.function(shared, "facade")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;

@@ -29,8 +29,8 @@ impl Booted<'_> {
         program: JsValue,
         grammar: Grammar,
     ) -> Result<Started, DriverError> {
-        // A module's bindings are local.
-        if script.last || grammar == Grammar::Module {
+        // A module's bindings are local, and a script that is alone declares nothing again but what its image has.
+        if (script.last && self.at.bindings == 0) || grammar == Grammar::Module {
             return self.run(program, grammar);
         }
         let spare = self.guest.hold(program)?;

@@ -15,8 +15,8 @@ const LINKS: [u32; 2] = [0, 8];
 const NEXT: u32 = 4;
 /// How much of `JSRuntime` is searched; it is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
-/// Far more objects than boot creates.
-const MAX_OBJECTS: u32 = 1 << 20;
+/// Far more objects than an image may have: each takes more than 32 bytes.
+const MAX_OBJECTS: u32 = 1 << 26;
 
 impl Booted<'_> {
     /// Removes all existing objects from the list. Called last: objects created later are collected.

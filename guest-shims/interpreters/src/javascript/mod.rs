@@ -31,15 +31,22 @@ mod value;
 mod variables;
 mod wipe;
 
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    persist::Persisting,
+    SourceKind, persist::Persisting,
 };
 use build::Build;
 use compile::Compiled;
 pub use library::library;
 use report::{Facts, OUT_OF_MEMORY};
 use state::Booted;
+
+/// The name of an image's own code: what it imports by a relative path lies in the workspace.
+const SETUP_NAME: &str = "setup.js";
 
 /// Drives QuickJS-NG.
 #[derive(Clone, Copy, Debug)]
@@ -80,11 +87,34 @@ impl Boot for JavaScript {
         if self.lean { boot::CODE.as_bytes() } else { boot::WHOLE_CODE.as_bytes() }
     }
 
-    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError> {
-        if setup.is_some() {
-            return Err(DriverError::Setup("images of JavaScript have none".to_owned()));
-        }
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
         boot::boot(machine, self.build, self.lean)
+    }
+
+    /// As in a session: what it declares is there for every script.
+    fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError> {
+        let (args, env) = (&[][..], &BTreeMap::new());
+        let script = Script {
+            source,
+            name: SETUP_NAME,
+            kind: SourceKind::Detect,
+            args,
+            env,
+            has_stdin: false,
+            last: false,
+            wants_value: false,
+            inject_setup: true,
+            persisted_bytes: None,
+        };
+        self.execute(machine, anchors, &script)?.of_setup()
+    }
+
+    fn preload_code(&self, modules: &[String]) -> String {
+        modules.iter().map(|module| format!("import {};\n", json!(module))).collect()
+    }
+
+    fn settle(&self, machine: &mut dyn Machine, anchors: Anchors) -> Result<Anchors, DriverError> {
+        boot::settle(machine, &anchors, self.build)
     }
 }
 

@@ -17,6 +17,7 @@
   const charCodeAt = uncurry(String.prototype.charCodeAt);
   const hasOwn = uncurry(Object.prototype.hasOwnProperty);
   const mapGet = uncurry(Map.prototype.get);
+  const mapHas = uncurry(Map.prototype.has);
   const mapSet = uncurry(Map.prototype.set);
   const setAdd = uncurry(Set.prototype.add);
   const setHas = uncurry(Set.prototype.has);
@@ -35,6 +36,8 @@
   // How many characters the globals may take, and how many of them are left for the one at hand.
   let most = 0;
   let room = 0;
+  // What the image's own code bound by `let`, `const` and `class`: values by name.
+  const ofImage = new MapClass();
   // The names that the host has not asked for yet.
   let names;
   let next = 0;
@@ -67,6 +70,23 @@
     }
   };
 
+  // Once, at the end of the image's own code: notes what it bound. Says how many bindings there are.
+  $.keepBindings = (lexicals) => {
+    const bound = ownKeys(lexicals);
+    for (let i = 0; i < bound.length; i++) mapSet(ofImage, bound[i], lexicals[bound[i]]);
+    return bound.length;
+  };
+
+  // Whether a binding has come from the script.
+  const isBound = (lexicals, name) => {
+    if (!mapHas(ofImage, name)) return true;
+    try {
+      return !is(mapGet(ofImage, name), lexicals[name]);
+    } catch {
+      return true; // declared anew, and not reached
+    }
+  };
+
   // Whether a property of the global object has come from the script, and holds a value.
   const isMade = (name) => {
     const now = getOwnPropertyDescriptor(global, name);
@@ -82,7 +102,9 @@
       const found = { __proto__: null };
       let count = 0;
       const declared = ownKeys(lexicals);
-      for (let i = 0; i < declared.length; i++) if (isOwn(declared[i])) found[count++] = declared[i];
+      for (let i = 0; i < declared.length; i++) {
+        if (isOwn(declared[i]) && isBound(lexicals, declared[i])) found[count++] = declared[i];
+      }
       const own = ownKeys(global);
       for (let i = 0; i < own.length; i++) {
         if (isOwn(own[i]) && !hasOwn(lexicals, own[i]) && isMade(own[i])) found[count++] = own[i];

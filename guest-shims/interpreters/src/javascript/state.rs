@@ -60,6 +60,14 @@ addresses! {
     module_link,
     /// The words shared between the boot scripts and the host.
     words,
+    /// How many bindings the image's own code left.
+    bindings,
+    /// The allocator's first chunk.
+    first_chunk,
+    /// The lowest address of the shadow stack.
+    stack,
+    /// And where it ends.
+    stack_top,
     /// The functions of `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
     tick,
     reset,
@@ -78,6 +86,7 @@ addresses! {
     restore_globals,
     next_global,
     keep_global,
+    keep_bindings,
     facade,
 }
 

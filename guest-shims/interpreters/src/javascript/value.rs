@@ -27,6 +27,11 @@ impl JsValue {
         Self(u64::from(number))
     }
 
+    /// The bits of a small integer.
+    pub(super) fn small(self) -> u32 {
+        u32::try_from(self.0 & 0xffff_ffff).unwrap_or_default()
+    }
+
     /// Whether a call threw; the exception itself is pending in the runtime.
     pub(super) fn is_exception(self) -> bool {
         self.0 >> 32 == TAG_EXCEPTION

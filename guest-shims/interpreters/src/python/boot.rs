@@ -1,11 +1,11 @@
 //! Boots the unprepared module into a parked interpreter.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use glovebox_wasi::{Stop, Stream};
 
 use super::form::Form;
-use super::object::{IMMORTAL, IMMORTAL_SINCE_3_14, Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
+use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
 use super::packages::{self, COMPILER};
 use super::wire::{DEFAULT_NAME, decode_report};
 use crate::{Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, Script, SourceKind, Value};
@@ -105,12 +105,7 @@ pub(super) fn env() -> Vec<(String, String)> {
     .to_vec()
 }
 
-pub(super) fn boot(
-    python: &dyn Boot,
-    form: Form,
-    machine: &mut dyn Machine,
-    setup: Option<&str>,
-) -> Result<Anchors, DriverError> {
+pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
     match form {
         Form::Command => boot_command(machine)?,
         Form::Reactor => {
@@ -131,14 +126,11 @@ pub(super) fn boot(
         };
         anchors.insert(name, address);
     }
-    let (stack, scratch) = match form {
+    let scratch = match form {
         Form::Command => move_stack(machine)?,
-        Form::Reactor => (0..REACTOR_STACK_BYTES, allocate(machine, SCRATCH_BYTES)?),
+        Form::Reactor => allocate(machine, SCRATCH_BYTES)?,
     };
-    let (immortal, interrupt_words) = match form {
-        Form::Command => (IMMORTAL, 4),
-        Form::Reactor => (IMMORTAL_SINCE_3_14, 3),
-    };
+    let immortal = form.immortal();
     anchors.insert("scratch".to_owned(), scratch);
     let mut anchors = Anchors(anchors);
 
@@ -162,12 +154,31 @@ pub(super) fn boot(
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
+    // What it wrote was addresses; it needs no more parking.
+    machine.wasi().begin_execution();
+    Ok(anchors)
+}
 
+/// Warms every path of the booted interpreter, and finds what is where it stays from then on.
+pub(super) fn settle(
+    python: &dyn Boot,
+    form: Form,
+    machine: &mut dyn Machine,
+    mut anchors: Anchors,
+) -> Result<Anchors, DriverError> {
+    let (stack, interrupt_words) = match form {
+        Form::Command => {
+            let top = anchors.get("scratch")?;
+            (top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES)..top, 4)
+        }
+        Form::Reactor => (0..REACTOR_STACK_BYTES, 3),
+    };
     let mut interpreter = Interpreter::new(machine, &anchors);
-    if let Some(source) = setup {
-        run_setup(&mut interpreter, source)?;
+    if let Some(generator) = interpreter.call("settle")? {
+        let numpy = interpreter.find_numpy(&generator, form.immortal())?;
+        anchors.0.extend([numpy]);
     }
-    interpreter.call("settle")?;
+    let mut interpreter = Interpreter::new(machine, &anchors);
     let files = interpreter.files()?;
     let words = interpreter.find_interrupt(&stack, interrupt_words)?;
     anchors.0.insert("files".to_owned(), files);
@@ -199,21 +210,18 @@ pub(super) fn boot(
     }
     wipe_source(machine, python.boot_code())?;
     let wasi = machine.wasi();
-    wasi.begin_execution(); // forgets what the samples printed, and allows no more parking
+    wasi.begin_execution(); // forgets what the samples printed
     wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
     Ok(anchors)
 }
 
 /// Runs an image's own code.
-fn run_setup(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
+pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
     if !interpreter.send(source.as_bytes())? {
-        return Err(DriverError::Boot("the setup does not fit into its memory".to_owned()));
+        return Err(DriverError::Setup("it does not fit into the memory".to_owned()));
     }
-    match interpreter.call("setup")?.map(|reply| decode_report(&reply)).transpose()? {
-        None | Some(Report::Completed(_)) => Ok(()),
-        Some(Report::Raised(raised)) => Err(DriverError::Setup(raised.traceback)),
-        Some(other) => Err(DriverError::Setup(format!("it ended with {other:?}"))),
-    }
+    let report = interpreter.call("setup")?.map(|reply| decode_report(&reply)).transpose()?;
+    report.map_or(Ok(()), Report::of_setup)
 }
 
 /// Zeroes the remains of the boot code: it was an argument, which the C library keeps, and CPython in wide characters
@@ -306,13 +314,13 @@ pub(super) fn compile_in_reactor(machine: &mut dyn Machine) -> Result<(), Driver
     run_in_reactor(machine, &format!("{prelude}{COMPILER}"))
 }
 
-/// Places the C stack in new memory above everything else; returns where it lies, and the scratch area above it.
-fn move_stack(machine: &mut dyn Machine) -> Result<(Range<u32>, u32), DriverError> {
+/// Places the C stack in new memory above everything else; returns where it ends and the scratch area begins.
+fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
     let top = top.ok_or_else(too_large)?;
     machine.set_global("__stack_pointer", top)?;
-    Ok((top.saturating_sub(C_STACK_BYTES - SCRATCH_BYTES)..top, top))
+    Ok(top)
 }
 
 /// The output of settle.py: a name and numbers on each line.

@@ -1,5 +1,7 @@
 //! The two kinds of binaries.
 
+use super::object::{IMMORTAL, IMMORTAL_SINCE_3_14};
+
 /// What a binary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -7,4 +9,14 @@ pub(super) enum Form {
     Command,
     /// A reactor, 3.15: its functions make an interpreter and run code in it, and return.
     Reactor,
+}
+
+impl Form {
+    /// The reference count of an object that is never freed.
+    pub(super) fn immortal(self) -> u32 {
+        match self {
+            Self::Command => IMMORTAL,
+            Self::Reactor => IMMORTAL_SINCE_3_14,
+        }
+    }
 }

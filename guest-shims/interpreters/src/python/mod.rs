@@ -80,8 +80,20 @@ impl Boot for Python {
         packages::compiled(written)
     }
 
-    fn boot(&self, machine: &mut dyn Machine, setup: Option<&str>) -> Result<Anchors, DriverError> {
-        boot::boot(self, self.form, machine, setup)
+    fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+        boot::boot(self.form, machine)
+    }
+
+    fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError> {
+        boot::set_up(&mut Interpreter::new(machine, anchors), source)
+    }
+
+    fn preload_code(&self, modules: &[String]) -> String {
+        modules.iter().map(|module| format!("__import__({module:?})\n")).collect()
+    }
+
+    fn settle(&self, machine: &mut dyn Machine, anchors: Anchors) -> Result<Anchors, DriverError> {
+        boot::settle(self, self.form, machine, anchors)
     }
 }
 

@@ -26,6 +26,11 @@ pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
 
 /// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
+const TWISTER_BYTES: u32 = 624 * 4;
+/// Its words begin before this offset in a generator.
+const TWISTER_OFFSETS: u32 = 512;
+/// The anchor of the words of numpy's generator.
+const NUMPY_RANDOM: &str = "numpy_random";
 /// The first words of `random`'s state, as reported by boot/settle.py to locate them in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
@@ -177,9 +182,19 @@ impl<'a> Interpreter<'a> {
         self.word(kind, 0)
     }
 
-    /// Writes a new state into `random`'s generator, as if `random.setstate` had been called.
+    /// Writes a new state into `random`'s generator, and into numpy's where the image has it, as if `random.setstate` had been called.
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
+        // The index precedes the words.
+        self.write_twister(state, state.wrapping_sub(4))?;
+        match self.anchors.get(NUMPY_RANDOM) {
+            // The index follows the words.
+            Ok(state) => self.write_twister(state, at(state, TWISTER_BYTES)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn write_twister(&mut self, state: u32, index_at: u32) -> Result<(), DriverError> {
         let mut words = [0; TWISTER_WORDS * 4];
         self.machine.fill_random(&mut words);
         // As after seeding (`init_by_array`): the state must not be all zero.
@@ -187,9 +202,23 @@ impl<'a> Interpreter<'a> {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
         self.machine.write(state, &words).map_err(damaged)?;
-        // The index precedes the words; at their number, the next draw generates new ones.
-        let index = u32::try_from(TWISTER_WORDS).unwrap_or(0).to_le_bytes();
-        self.machine.write(state.wrapping_sub(4), &index).map_err(damaged)
+        // At the number of words the next draw generates new ones.
+        self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged)
+    }
+
+    /// Where numpy's generator is, by what `settle` says of it: its address and the first words of its state.
+    pub(super) fn find_numpy(&mut self, reply: &[u8], immortal: u32) -> Result<(String, u32), DriverError> {
+        let words = String::from_utf8_lossy(reply);
+        let words: Option<Vec<u32>> = words.split_whitespace().map(|word| word.parse().ok()).collect();
+        let found = match words.as_deref().and_then(<[u32]>::split_first) {
+            Some((generator, sample)) => {
+                self.immortalise(*generator, immortal)?;
+                self.find_state(*generator, sample)?
+            }
+            None => None,
+        };
+        let state = found.ok_or_else(|| DriverError::Boot("`numpy.random` keeps its state elsewhere".to_owned()))?;
+        Ok((NUMPY_RANDOM.to_owned(), state))
     }
 
     /// The table slot through which `function` is called.
@@ -206,8 +235,8 @@ impl<'a> Interpreter<'a> {
 
     /// The address of the words of the generator `object`, located by their first values.
     pub(super) fn find_state(&mut self, object: u32, sample: &[u32]) -> Result<Option<u32>, DriverError> {
-        // An instance is a header, the index and the words; a few more fields would do no harm.
-        for offset in (8..64).step_by(4) {
+        // An instance is a header, other fields and the words.
+        for offset in (8..TWISTER_OFFSETS).step_by(4) {
             let mut found = true;
             for (word, place) in sample.iter().zip((offset..).step_by(4)) {
                 found = found && self.word(object, place)? == *word;

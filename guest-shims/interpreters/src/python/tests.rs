@@ -304,6 +304,33 @@ fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
 }
 
 #[test]
+fn numpys_generator_is_found_by_its_words_and_reseeded_as_well() {
+    const NUMPY: u32 = 0x4000;
+    let sample = [11, 22, 33, 44, 55, 66, 77, 88];
+    let mut liar = Liar::new();
+    for (word, at) in sample.into_iter().zip((NUMPY + 40..).step_by(4)) {
+        liar.put(at, word);
+    }
+    let mut anchors = anchors();
+    let said = |sample: &[u32]| {
+        let words = std::iter::once(NUMPY).chain(sample.iter().copied());
+        words.map(|word| word.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let mut interpreter = Interpreter::new(&mut liar, &anchors);
+    for wrong in ["", "x", &said(&sample[..7]), &said(&[9; 8])] {
+        assert!(matches!(interpreter.find_numpy(wrong.as_bytes(), 7), Err(DriverError::Boot(_))), "{wrong}");
+    }
+    let found = interpreter.find_numpy(said(&sample).as_bytes(), 7).unwrap();
+    assert_eq!((found.1, liar.get(NUMPY)), (NUMPY + 40, 7));
+    anchors.0.extend([found]);
+    Python::reactor().reseed(&mut liar, &anchors).unwrap();
+    assert_eq!((liar.get(NUMPY + 40), liar.get(NUMPY + 44)), (0x8000_0000, 0x0707_0707));
+    // The index comes behind the words.
+    assert_eq!((liar.get(NUMPY + 40 + 623 * 4), liar.get(NUMPY + 40 + 624 * 4)), (0x0707_0707, 624));
+    assert_eq!(liar.get(GENERATOR - 4), 624);
+}
+
+#[test]
 fn an_interrupt_is_its_reason_and_then_what_a_signal_sets() {
     for (interrupt, reason) in [(Interrupt::Fuel, 1), (Interrupt::Time, 2), (Interrupt::Cancelled, 3)] {
         let pokes = Python::command().interrupt(&anchors(), interrupt).unwrap();

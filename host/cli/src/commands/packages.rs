@@ -16,9 +16,6 @@ use crate::{
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 
-/// The package of this project, which is not a wheel.
-const EMBEDDED: &str = "sandbox_utils";
-
 const AFTER_HELP: &str = "\
 Examples:
   glovebox packages                                  list what scripts can import
@@ -158,11 +155,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     state::create()?;
     let own = open(&own_packages_dir()?)?;
     let bundled = bundled()?;
-    let mut taken: Vec<(String, String)> = vec![(EMBEDDED.to_owned(), "the sandbox itself".to_owned())];
-    for package in &bundled {
-        let owner = format!("the bundled `{}`", package.name);
-        taken.extend(package.imports.iter().map(|module| (module.clone(), owner.clone())));
-    }
+    let taken = PackageList::builtin()?.modules();
     let mut added = Vec::new();
     for wanted in &args.packages {
         let (file, bytes) = wheel(&own, wanted)?;

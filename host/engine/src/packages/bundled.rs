@@ -1,13 +1,14 @@
 //! The pinned packages, and the user's own.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, OnceLock},
 };
 
 use glovebox_core::{Library, LibraryFiles};
 use glovebox_interpreters::EMBEDDED_PACKAGES;
-use glovebox_runtimes::{Digest, OwnPackages, PackageError, PackageList, Runtimes};
+use glovebox_runtimes::{Digest, OwnImage, OwnPackages, PackageError, PackageList, Runtimes};
 use glovebox_vfs::{MountSource, SourceError};
 
 use crate::{EngineError, Packages};
@@ -42,12 +43,26 @@ impl LibraryFiles for Files {
     }
 }
 
-/// Files that stay as they are.
-struct Given(Vec<(String, Vec<u8>)>);
+/// The packages that the scripts of an image find.
+struct ImageFiles {
+    shared: Arc<Library<Files>>,
+    image: Arc<OwnImage>,
+    unpacked: OnceLock<Vec<(String, Vec<u8>)>>,
+}
 
-impl LibraryFiles for Given {
+impl LibraryFiles for ImageFiles {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
-        Ok(&self.0)
+        if let Some(files) = self.unpacked.get() {
+            return Ok(files);
+        }
+        let mut files = self.image.packages().map_err(|error| SourceError::new(error.to_string()))?;
+        let top = |path: &str| path.split('/').next().unwrap_or_default().trim_end_matches(".py").to_owned();
+        let own: BTreeSet<String> = files.iter().map(|(path, _)| top(path)).collect();
+        let shared = self.shared.0.files()?.iter();
+        files.extend(shared.filter(|(path, _)| !own.contains(&top(path))).cloned());
+        files.sort();
+        // Of two that are unpacked at once the second is dropped.
+        Ok(self.unpacked.get_or_init(|| files))
     }
 }
 
@@ -78,7 +93,13 @@ impl SharedPackages {
         let mut files = files(&self.runtimes)?;
         files.extend(more);
         files.sort();
-        Ok(Arc::new(Library(Given(files))))
+        Ok(Arc::new(Library(files)))
+    }
+
+    /// All of them with the wheels of an image beside, unpacked when a guest first looks. Of a module that both have it is the image's.
+    pub(crate) fn source_of(&self, image: &Arc<OwnImage>) -> Arc<dyn MountSource> {
+        let (shared, image) = (Arc::clone(&self.source), Arc::clone(image));
+        Arc::new(Library(ImageFiles { shared, image, unpacked: OnceLock::new() }))
     }
 
     /// Another one for other files.

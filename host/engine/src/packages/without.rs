@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
-use glovebox_runtimes::{Digest, PackageError, Runtimes};
+use glovebox_runtimes::{Digest, OwnImage, PackageError, Runtimes};
 use glovebox_vfs::MountSource;
 
 use crate::{EngineError, Packages};
@@ -29,6 +29,10 @@ impl SharedPackages {
     }
 
     pub(crate) fn source_with(&self, _: Vec<(String, Vec<u8>)>) -> Result<Arc<dyn MountSource>, PackageError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn source_of(&self, _: &Arc<OwnImage>) -> Arc<dyn MountSource> {
         match self.0 {}
     }
 

@@ -8,7 +8,6 @@ use super::{Inner, Kept, Sandbox};
 use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
     mount::{self, MountError},
-    packages::SharedPackages,
     run::SCRIPT_MOUNT,
     runtime::{Drive, Runtime},
     tools::Toolbox,
@@ -146,7 +145,7 @@ impl SandboxBuilder {
             // They may have been removed since the image was made.
             inner.runtimes.fetch_packages(&*inner.progress).map_err(RuntimeError::from)?;
         }
-        let packages = packages.map(SharedPackages::source);
+        let packages = packages.map(|shared| runtime.packages.clone().unwrap_or_else(|| shared.source()));
         let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
         let Self { engine, policy, keeps, .. } = self;
         Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))

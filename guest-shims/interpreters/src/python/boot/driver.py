@@ -154,7 +154,7 @@ def set_environment(wanted):
     script_env = wanted
 
 
-own_names = 0  # in `__main__`, before a script ran
+kept = {}  # what `__main__` holds before a script runs: the image's own
 
 
 def finish():
@@ -165,10 +165,10 @@ def finish():
         atexit._run_exitfuncs()
         if len(logging._handlerList) > 1:  # its exit handler is unregistered, see below
             logging.shutdown()
-        if len(namespace) > own_names:  # finalizers of what the script's globals hold
+        if len(namespace) > len(kept):  # finalizers of what the script's globals hold
             for private in True, False:
                 for key in list(namespace):
-                    if key.startswith("_") is private and not key.startswith("__"):
+                    if key.startswith("_") is private and not key.startswith("__") and key not in kept:
                         namespace[key] = None
     except BaseException:
         pass  # what exit handlers and finalizers raise, CPython has printed

@@ -52,13 +52,13 @@ def next_global():
 
 
 def own_globals():
-    """The names of what the script made that is no code."""
+    """The names of what the script made that is no code, and neither the image's."""
     imported = imported_values() if "import" in source else {}
     own = [STATE] if STATE in namespace else []
     for name in list(namespace):
-        if is_own(name):
-            value = namespace[name]
-            if not callable(value) and not issubclass(type(value), _MODULE) and imported.get(name, imported) is not value:
+        value = namespace[name]
+        if is_own(name) and kept.get(name, kept) is not value and not callable(value):
+            if not issubclass(type(value), _MODULE) and imported.get(name, imported) is not value:
                 own.append(name)
     return own
 

@@ -42,9 +42,9 @@ VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), 
 
 def settle():
     """Warms every path, then leaves nothing of it that a script could trip over. The host calls it
-    once, after parking; its own calls come on top of the samples'."""
-    global own_names, source
-    own_names = len(namespace)
+    once, after parking; its own calls come on top of the samples'. Says where numpy's generator is, if there is one."""
+    global kept, source, answer
+    kept = dict(namespace)
     for repeat in range(4):
         for sample in SAMPLES:
             for last in False, True:
@@ -93,7 +93,21 @@ def settle():
         run(repeat % 2 == 0, repeat % 4 > 1)
     source, quoted.text, quoted.split = "", None, []
     buffer[:] = bytes(BUFFER_BYTES)
+    random._inst.gauss_next = None
+    answer = numpy_generator()
     gc.freeze()  # a script's collections never walk, and never copy, the boot's pages
+    return answer
+
+
+def numpy_generator():
+    """The address of the generator behind `numpy.random`'s functions, and the first words of its state."""
+    mtrand = sys.modules.get("numpy.random.mtrand")
+    generator = mtrand and mtrand._rand._bit_generator
+    if type(generator).__name__ != "MT19937":
+        return None
+    kind, words, index, *_ = mtrand._rand.get_state()
+    mtrand._rand.set_state((kind, words, index, 0, 0.0))
+    return " ".join(map(str, (id(generator), *words[:8]))).encode()
 
 
 def setup():
@@ -105,7 +119,9 @@ def setup():
     # What is to run at the interpreter's end would run at that of the first script.
     atexit._clear()
     threading._threading_atexits.clear()
-    kept.update(namespace)
+    # Its files are gone.
+    sys.path_importer_cache.clear()
+    os.chdir(WORKSPACE)
     return None
 
 
@@ -125,14 +141,12 @@ fillers = []
 
 
 def forget():
-    for key in list(namespace):
-        if key not in kept:
-            del namespace[key]
+    namespace.clear()
+    namespace.update(kept)
 
 
 for _key in [key for key in namespace if not key.startswith("__")]:
     del namespace[_key]
-kept = set(namespace)
 sys.argv, sys.orig_argv = [""], ["python"]
 sys.path[0] = WORKSPACE
 sys.path.insert(sys.path.index(LIBRARY) if LIBRARY_HAS_PACKAGES else len(sys.path), SITE)

@@ -1,0 +1,334 @@
+//! `glovebox image`: interpreters of one's own, with what a setup left in their memory.
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use glovebox::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, escaped};
+use serde::Serialize;
+
+use crate::{
+    args::{GlobalArgs, quantity},
+    engine::{Host, Pooling, own_images_dir},
+    interrupt, state,
+    terminal::{Align, Hinted, bytes, counted, note, out, out_json, printable, table},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox image build sales --from python-3.15-data --file sales.csv --setup load.py
+  glovebox run --runtime sales -e 'print(table.describe())'
+  glovebox image build tools --from python --wheel tool-1.0-py3-none-any.whl --preload tool
+  glovebox image build rules --from javascript --file rules.json --setup rules.js
+  glovebox image list
+  glovebox image export sales sales.tar      and elsewhere: glovebox image import sales.tar
+
+The setup is a script that runs once, in the sandbox, when the image is built. What it imports, loads and computes is in the
+memory of every later execution and session, at no further cost. It finds the files of --file in /app; later executions
+do not. The same inputs make the same image, byte for byte: the setup sees a fixed clock and fixed random numbers.
+
+An image's name is that of a runtime: name it with --runtime. A session stays with its image, and can be continued as long
+as that image is there, unchanged. An image is made again from its description where the cache does not have it; it is
+code, so use and import only images that you trust.";
+
+/// Build and manage interpreters with modules and data already loaded
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ImageArgs {
+    #[command(subcommand)]
+    command: ImageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ImageCommand {
+    /// Run a setup in an interpreter, and keep what it leaves in memory as an image
+    Build(Box<BuildArgs>),
+    /// List the images
+    List(ListArgs),
+    /// Show what an image is made of
+    Show(ShowArgs),
+    /// Remove images
+    Remove(RemoveArgs),
+    /// Write an image's description, with all its files, to a file
+    Export(ExportArgs),
+    /// Build an image of an exported file
+    Import(ImportArgs),
+}
+
+#[derive(Args, Debug)]
+struct BuildArgs {
+    /// The image's name: letters, digits, `.`, `-`, `_`, `+` and `!`
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The runtime to begin with, or another image
+    #[arg(long, value_name = "RUNTIME")]
+    from: String,
+
+    /// The script to run, in the runtime's language: its global variables are there in every execution
+    #[arg(long, value_name = "FILE")]
+    setup: Option<PathBuf>,
+
+    /// Modules to import first, so that importing them costs scripts next to nothing
+    #[arg(long, value_name = "MODULE", value_delimiter = ',')]
+    preload: Vec<String>,
+
+    /// A wheel of pure Python that setup and scripts can import. May be repeated
+    #[arg(long = "wheel", value_name = "FILE")]
+    wheels: Vec<PathBuf>,
+
+    /// A file for the setup: it finds it in /app under its name, or under another with FILE:NAME. May be repeated
+    #[arg(long = "file", value_name = "FILE[:NAME]")]
+    files: Vec<String>,
+
+    /// Memory that interpreter and setup may use, at least 128 MiB [default: 1073741824]
+    #[arg(long, value_name = "N", value_parser = quantity::bytes)]
+    memory_bytes: Option<u64>,
+
+    /// Milliseconds that the setup may take, at most an hour [default: 120000]
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    timeout_ms: Option<u64>,
+
+    /// Replace an image of this name; sessions in it can then not be continued
+    #[arg(long)]
+    replace: bool,
+
+    /// Print the image as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct ShowArgs {
+    /// The image
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct RemoveArgs {
+    /// Names, as `glovebox image list` prints them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct ExportArgs {
+    /// The image
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The file to write, which must not exist
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct ImportArgs {
+    /// What `glovebox image export` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Another name for the image
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Replace an image of this name
+    #[arg(long)]
+    replace: bool,
+
+    /// Print the image as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    state::create()?;
+    // The engine looks for images where there is a directory.
+    let dir = own_images_dir()?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.with_context(|| format!("cannot store images in `{}`", escaped(&dir)))?;
+    let host = Host::open(global, Pooling::Single)?;
+    match &args.command {
+        ImageCommand::Build(args) => build(&host, args),
+        ImageCommand::List(args) => list(&host, args),
+        ImageCommand::Show(args) => show(&host, args),
+        ImageCommand::Remove(args) => remove(&host, args),
+        ImageCommand::Export(args) => export(&host, args),
+        ImageCommand::Import(args) => import(&host, args),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read `{}`", escaped(path)))
+}
+
+fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
+    if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
+        let hint = "give it a script (--setup), modules to import (--preload) or packages (--wheel)";
+        return Err(Hinted::new("the image would be what it is made from", hint).into());
+    }
+    let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
+    if let Some(path) = &args.setup {
+        let code = String::from_utf8(read(path)?);
+        builder = builder.setup(code.with_context(|| format!("`{}` is not UTF-8", escaped(path)))?);
+    }
+    for module in &args.preload {
+        builder = builder.preload(module);
+    }
+    for path in &args.wheels {
+        builder = builder.wheel(name_of(path)?, read(path)?);
+    }
+    for given in &args.files {
+        // What is before a colon must be a file: a name may have one too.
+        let (path, name) = match given.rsplit_once(':') {
+            Some((path, name)) if !Path::new(given).exists() => (Path::new(path), name.to_owned()),
+            _ => (Path::new(given.as_str()), name_of(Path::new(given))?),
+        };
+        builder = builder.file(name, read(path)?);
+    }
+    if let Some(bytes) = args.memory_bytes {
+        builder = builder.memory_bytes(bytes);
+    }
+    if let Some(timeout_ms) = args.timeout_ms {
+        builder = builder.timeout(Duration::from_millis(timeout_ms));
+    }
+    let built = host.with_progress(|engine| builder.build(engine));
+    print_built(&built.with_context(|| format!("cannot build image `{}`", args.name))?, args.json)
+}
+
+fn name_of(path: &Path) -> anyhow::Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    Ok(name.with_context(|| format!("`{}` has no file name", escaped(path)))?.to_owned())
+}
+
+fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<i32> {
+    if json {
+        out_json(built)?;
+        return Ok(0);
+    }
+    let BuiltImage { image, prepared, .. } = built;
+    if let Some(wrote) = image.setup_output.as_ref().filter(|wrote| !wrote.is_empty()) {
+        for line in wrote.lines() {
+            note(&format!("setup: {}", printable(line)));
+        }
+    }
+    let text = format!(
+        "{}: built in {:.1} s, {} of memory, image {}\n",
+        image.name,
+        prepared.took.as_secs_f64(),
+        bytes(prepared.memory_bytes),
+        prepared.image_sha256
+    );
+    out(&text)?;
+    Ok(0)
+}
+
+/// An image in a list: one whose file is damaged has only its name and what is wrong.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Sound(Box<ImageInfo>),
+    Damaged { name: String, error: String },
+}
+
+fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
+    let images = host.engine.images()?.into_iter().map(|(name, found)| match found {
+        Ok(info) => Listed::Sound(Box::new(info)),
+        Err(error) => Listed::Damaged { name, error: error.to_string() },
+    });
+    let images: Vec<Listed> = images.collect();
+    if args.json {
+        out_json(&images)?;
+        return Ok(0);
+    }
+    let head = ["NAME", "OF", "STATE", "MEMORY", "SIZE", "SHA256"].map(str::to_owned);
+    let rows = images.iter().map(|image| match image {
+        Listed::Sound(image) => {
+            let state = if image.prepared { "prepared" } else { "not here" };
+            let memory = image.memory_bytes.map(bytes).unwrap_or_default();
+            let digest = image.digest.chars().take(16).collect();
+            [image.name.clone(), image.runtime.clone(), state.into(), memory, bytes(image.size_bytes), digest]
+        }
+        Listed::Damaged { name, error } => {
+            [name.clone(), "-".into(), printable(error), String::new(), String::new(), String::new()]
+        }
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+    out(&table([Align::Left, Align::Left, Align::Left, Align::Right, Align::Right, Align::Left], &rows))?;
+    Ok(0)
+}
+
+fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
+    let image = host.engine.image(&args.name)?;
+    if args.json {
+        out_json(&image)?;
+        return Ok(0);
+    }
+    let files = |files: &[ImageFile]| {
+        files.iter().map(|file| format!("{} ({})", printable(&file.path), bytes(file.size_bytes))).collect::<Vec<_>>()
+    };
+    let state = match (image.memory_bytes, &image.image_sha256) {
+        (Some(memory), Some(sha256)) => format!("prepared, {} of memory, image {sha256}", bytes(memory)),
+        _ => "not in the cache: it is built when it is first used".to_owned(),
+    };
+    let mut text = format!("{}: an image of {} {}\n", image.name, image.runtime, image.version);
+    text.push_str(&format!("made of      {} ({})\n", image.digest, bytes(image.size_bytes)));
+    text.push_str(&format!("state        {state}\n"));
+    text.push_str(&format!("limits       {} of memory, {} ms\n", bytes(image.memory_limit_bytes), image.timeout_ms));
+    for (label, lines) in [("wheel", files(&image.wheels)), ("file", files(&image.files))] {
+        for line in lines {
+            text.push_str(&format!("{label:<12} {line}\n"));
+        }
+    }
+    for setup in &image.setups {
+        if !setup.preload.is_empty() {
+            text.push_str(&format!("preload      {}\n", setup.preload.join(", ")));
+        }
+        if !setup.code.trim().is_empty() {
+            text.push_str(&format!("setup        {}\n", counted(setup.code.lines().count() as u64, "line")));
+            text.extend(setup.code.lines().map(|line| format!("    {}\n", printable(line))));
+        }
+    }
+    if let Some(wrote) = image.setup_output.filter(|wrote| !wrote.is_empty()) {
+        text.push_str("the setups wrote\n");
+        text.extend(wrote.lines().map(|line| format!("    {}\n", printable(line))));
+    }
+    out(&text)?;
+    Ok(0)
+}
+
+fn remove(host: &Host, args: &RemoveArgs) -> anyhow::Result<i32> {
+    for name in &args.names {
+        let freed = host.engine.remove_image(name).with_context(|| format!("cannot remove image `{name}`"))?;
+        out(&format!("{name}: removed, {} freed\n", bytes(freed)))?;
+    }
+    Ok(0)
+}
+
+fn export(host: &Host, args: &ExportArgs) -> anyhow::Result<i32> {
+    host.engine.export_image(&args.name, &args.file).with_context(|| format!("cannot export image `{}`", args.name))?;
+    Ok(0)
+}
+
+fn import(host: &Host, args: &ImportArgs) -> anyhow::Result<i32> {
+    let built = host.with_progress(|engine| engine.import_image(&args.file, args.name.as_deref(), args.replace));
+    print_built(&built.with_context(|| format!("cannot import `{}`", escaped(&args.file)))?, args.json)
+}

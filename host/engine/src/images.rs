@@ -1,0 +1,375 @@
+//! Images of the user's own: building, listing, removing, exporting, importing.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use glovebox_runtimes::{
+    ImageDefinition, ImageInputs, InputFile, OwnImage, OwnImageError, OwnImages, PackageList, SetupStep,
+};
+use serde::Serialize;
+
+use crate::{
+    Engine, Language, Limits, PreparedInfo, RuntimeError,
+    engine::Inner,
+    load::{Found, language},
+    prepare::SETUP_OUTPUT,
+};
+
+/// The least memory that an interpreter boots in, with room for a setup.
+const LEAST_MEMORY_BYTES: u64 = 128 << 20;
+/// The longest that a setup may take.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Describes an image of one's own: an interpreter in which a setup script has run, whose heap (imported modules, loaded tables, fitted
+/// models) every execution begins with, at the price of any other.
+///
+/// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers: the same inputs make the
+/// same image, byte for byte. What scripts draw from `random`, `Math.random` and `numpy.random` differs from execution to execution
+/// nevertheless; a generator that the setup makes for itself continues in each execution where the setup left it. Open files and exit
+/// handlers are not part of an image.
+///
+/// An image is code that its builder chose: whoever runs scripts in it trusts it as they trust the cache.
+///
+/// ```no_run
+/// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
+///
+/// let mut config = EngineConfig::default();
+/// config.own_images = Some("images".into());
+/// let engine = Engine::new(config)?;
+/// ImageBuilder::new("sales", "python-3.15-data")
+///     .file("sales.csv", std::fs::read("sales.csv")?)
+///     .setup("import pandas as pd\nsales = pd.read_csv('sales.csv')")
+///     .build(&engine)?;
+/// let sandbox = Sandbox::builder(&engine).runtime("sales").build()?;
+/// println!("{}", sandbox.execute("print(sales.describe())")?.stdout.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ImageBuilder {
+    name: String,
+    from: String,
+    step: SetupStep,
+    inputs: ImageInputs,
+    memory_bytes: u64,
+    timeout: Duration,
+    replace: bool,
+}
+
+impl ImageBuilder {
+    /// An image of this name, of a runtime, one of its images, or an image of one's own: what that has stays, and the new setup runs
+    /// after its own.
+    pub fn new(name: impl Into<String>, from: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            from: from.into(),
+            step: SetupStep::default(),
+            inputs: ImageInputs::default(),
+            memory_bytes: 1 << 30,
+            timeout: Duration::from_secs(120),
+            replace: false,
+        }
+    }
+
+    /// The setup: a script in the runtime's language. Its global variables are there in every execution. In JavaScript it is an ES module
+    /// if it has `import` or `export`, whose variables are its own: give them to scripts by `globalThis`. Default: none.
+    #[must_use]
+    pub fn setup(mut self, code: impl Into<String>) -> Self {
+        self.step.code = code.into();
+        self
+    }
+
+    /// A module that is imported before the setup runs, so that importing it costs scripts next to nothing. No name is bound to it.
+    #[must_use]
+    pub fn preload(mut self, module: impl Into<String>) -> Self {
+        self.step.preload.push(module.into());
+        self
+    }
+
+    /// A wheel of pure Python, by its file name: setup and scripts can import it. At most
+    /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES), with the limits of the user's own packages.
+    #[must_use]
+    pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.inputs.wheels.push((file.into(), bytes.into()));
+        self
+    }
+
+    /// A file that the setup finds below `/app`, its working directory. Executions find what the setup made of it, and not the file.
+    /// At most 1,024 files and 256 MiB.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.inputs.files.push((path.into(), bytes.into()));
+        self
+    }
+
+    /// The most memory that interpreter and setup may use. Default 1 GiB; from 128 MiB to 4 GiB.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// The longest that the setup may take. Default 120 seconds; at most an hour.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Whether an image of this name is replaced. Sessions in the former one can then not be continued. Default: no, that is an error.
+    #[must_use]
+    pub fn replace(mut self, replace: bool) -> Self {
+        self.replace = replace;
+        self
+    }
+
+    /// Builds and stores the image. Where that fails, what was there before is still there.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setup`] if the setup raises, exits or meets a limit; [`RuntimeError::Image`] if the image cannot be so.
+    pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
+        let inner = &*engine.0;
+        let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
+        let range = LEAST_MEMORY_BYTES..=Limits::MAX_MEMORY_BYTES;
+        if !range.contains(&self.memory_bytes) {
+            let problem =
+                format!("{} bytes of memory are not between {} and {}", self.memory_bytes, range.start(), range.end());
+            return Err(invalid(problem).into());
+        }
+        if self.timeout.is_zero() || self.timeout > LONGEST {
+            return Err(invalid(format!("a setup may take from 1 to {} ms", LONGEST.as_millis())).into());
+        }
+        let Found { entry: base, own } = inner.find(&self.from)?;
+        let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
+        let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
+        if !self.inputs.wheels.is_empty() && language(base.language) != Language::Python {
+            return Err(invalid(format!("wheels are for Python, and `{}` runs {}", self.from, base.language)).into());
+        }
+        steps.push(self.step);
+        inputs.wheels.extend(self.inputs.wheels);
+        for (path, bytes) in self.inputs.files {
+            match inputs.files.iter().find(|(other, _)| *other == path) {
+                Some((_, same)) if *same == bytes => {}
+                Some(_) => return Err(invalid(format!("`{}` has another file `{path}`", self.from)).into()),
+                None => inputs.files.push((path, bytes)),
+            }
+        }
+        let runtime = base.image.as_ref().map_or(base.name.as_str(), |image| &image.runtime);
+        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        let limits = (self.memory_bytes, timeout_ms.max(1));
+        let definition = ImageDefinition::new(&self.name, (runtime, base.sha256), steps, &inputs, limits);
+        inner.store_image(OwnImage::new(definition, inputs, &taken()?)?, self.replace)
+    }
+}
+
+/// The modules that wheels may not have.
+fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
+    Ok(PackageList::builtin()?.modules())
+}
+
+/// An image that was built.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct BuiltImage {
+    /// What it is.
+    pub image: ImageInfo,
+    /// Its state in the cache.
+    #[serde(flatten)]
+    pub prepared: PreparedInfo,
+}
+
+/// An image of the user's own.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ImageInfo {
+    /// Its name, which is a runtime's.
+    pub name: String,
+    /// The runtime whose interpreter it has.
+    pub runtime: String,
+    /// Its language.
+    pub language: Language,
+    /// The interpreter's version.
+    pub version: String,
+    /// The digest of what it is made of: images with the same digest are the same, whatever their names.
+    pub digest: String,
+    /// What ran in it: one setup, and before it those of the images that it was made from.
+    pub setups: Vec<SetupInfo>,
+    /// Its packages.
+    pub wheels: Vec<ImageFile>,
+    /// What its setups found in `/app`.
+    pub files: Vec<ImageFile>,
+    /// What its setups might use of memory.
+    pub memory_limit_bytes: u64,
+    /// How long each might take.
+    pub timeout_ms: u64,
+    /// The file that describes it.
+    pub path: PathBuf,
+    /// That file's size.
+    pub size_bytes: u64,
+    /// Whether it is in the cache, for this version of Glovebox and this CPU; else it is built when it is first used.
+    pub prepared: bool,
+    /// The identity of the image in the cache: the SHA-256 of the module.
+    pub image_sha256: Option<String>,
+    /// The linear memory of an instance.
+    pub memory_bytes: Option<u64>,
+    /// The end of what its setups wrote.
+    pub setup_output: Option<String>,
+}
+
+/// A setup that ran in an image.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SetupInfo {
+    /// The modules that were imported first.
+    pub preload: Vec<String>,
+    /// The script.
+    pub code: String,
+}
+
+/// A file that an image is made of.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ImageFile {
+    /// A wheel's name, or a path below `/app`.
+    pub path: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its SHA-256.
+    pub sha256: String,
+}
+
+/// An image in a list: its name, and what it is or what is wrong with its file.
+pub type ListedImage = (String, Result<ImageInfo, RuntimeError>);
+
+impl From<&InputFile> for ImageFile {
+    fn from(file: &InputFile) -> Self {
+        Self { path: file.path.clone(), size_bytes: file.size_bytes, sha256: file.sha256.to_string() }
+    }
+}
+
+impl Engine {
+    /// The user's own images, by name. One whose file is damaged is an error in its place.
+    ///
+    /// # Errors
+    /// If their directory cannot be read.
+    pub fn images(&self) -> Result<Vec<ListedImage>, RuntimeError> {
+        let Some(own) = &self.0.own_images else { return Ok(Vec::new()) };
+        let names = own.names().map_err(OwnImageError::from)?;
+        Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
+    }
+
+    /// An image of the user's own.
+    ///
+    /// # Errors
+    /// If there is none of this name, its file is damaged, or its interpreter is not of this version of Glovebox.
+    pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
+        self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
+    }
+
+    /// Removes an image of the user's own, from the cache too, and says how many bytes that freed. Sessions in it cannot be continued
+    /// unless it is built again.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
+        let own = self.0.own_images()?;
+        // A damaged one has no version that is known.
+        let image = own.find(name).ok().flatten();
+        let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
+        let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;
+        let prepared = match entry {
+            Some(entry) => self.0.runtimes.prepared().remove_labelled(&entry.label())?,
+            None => 0,
+        };
+        Ok(freed.saturating_add(prepared))
+    }
+
+    /// Writes a file from which [`import_image`](Self::import_image) makes the same image, elsewhere too: what it is made of, and no
+    /// compiled code.
+    ///
+    /// # Errors
+    /// If there is no such image, or the file exists or cannot be written.
+    pub fn export_image(&self, name: &str, path: &Path) -> Result<(), RuntimeError> {
+        let image = self.0.own_image(name)?;
+        let wrong = |source| OwnImageError::File { action: "write", path: path.to_owned(), source };
+        let mut file = File::create_new(path).map_err(wrong)?;
+        let written = image.export(path, &mut file);
+        if written.is_err() {
+            // Half a file is of no use to anybody.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(written?)
+    }
+
+    /// Builds and stores an image of an exported file, under its own name or another. Its setup runs as it does in
+    /// [`ImageBuilder::build`], in the sandbox and under the limits in the file.
+    ///
+    /// # Errors
+    /// As [`ImageBuilder::build`], and if the file is no image.
+    pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
+        let image = OwnImage::import(path, &taken()?)?;
+        let image = match name {
+            Some(name) => image.named(name)?,
+            None => image,
+        };
+        self.0.store_image(image, replace)
+    }
+}
+
+impl Inner {
+    fn own_images(&self) -> Result<&OwnImages, RuntimeError> {
+        let none = || RuntimeError::NoImages;
+        self.own_images.as_ref().ok_or_else(none)
+    }
+
+    fn own_image(&self, name: &str) -> Result<OwnImage, RuntimeError> {
+        Ok(self.own_images()?.find(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?)
+    }
+
+    /// Builds an image, and then stores what it is made of.
+    fn store_image(&self, image: OwnImage, replace: bool) -> Result<BuiltImage, RuntimeError> {
+        let (own, name) = (self.own_images()?, image.definition().name.clone());
+        let manifest = self.runtimes.manifest();
+        if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
+            return Err(OwnImageError::Runtime(name).into());
+        }
+        // One that is damaged is replaced as well.
+        if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
+            return Err(OwnImageError::Taken(name).into());
+        }
+        let image = Arc::new(image);
+        let found = self.found(Arc::clone(&image))?;
+        let prepared = self.prepare(&found)?;
+        own.store(&image)?;
+        Ok(BuiltImage { image: self.image_info(&found)?, prepared })
+    }
+
+    fn image_info(&self, found: &Found<'_>) -> Result<ImageInfo, RuntimeError> {
+        let (own, entry) = (self.own_images()?, &found.entry);
+        let definition = found.own.as_ref().map(|own| own.definition());
+        let definition = definition.ok_or_else(|| OwnImageError::Missing(entry.name.clone()))?;
+        let record = self.runtimes.prepared().open(&self.image_key(found)).ok().flatten().map(|found| found.record);
+        let setups = definition.steps.iter();
+        Ok(ImageInfo {
+            name: entry.name.clone(),
+            runtime: definition.runtime.clone(),
+            language: language(entry.language),
+            version: entry.version.clone(),
+            digest: definition.digest().to_string(),
+            setups: setups.map(|step| SetupInfo { preload: step.preload.clone(), code: step.code.clone() }).collect(),
+            wheels: definition.wheels.iter().map(Into::into).collect(),
+            files: definition.files.iter().map(Into::into).collect(),
+            memory_limit_bytes: definition.memory_bytes,
+            timeout_ms: definition.timeout_ms,
+            path: own.path_of(&entry.name),
+            size_bytes: own.size_bytes(&entry.name),
+            prepared: record.is_some(),
+            image_sha256: record.as_ref().map(|record| record.sha256.to_string()),
+            memory_bytes: record.as_ref().map(|record| record.memory_bytes),
+            setup_output: record.and_then(|mut record| record.notes.remove(SETUP_OUTPUT)),
+        })
+    }
+}

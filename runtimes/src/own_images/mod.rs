@@ -1,0 +1,235 @@
+//! Images of the user's own: an interpreter with what a setup left in its memory, described by a file each in a directory of the user.
+//!
+//! The file says how the image is made. The image itself is in the cache, like every other, and is made again where it is missing: so a
+//! file that somebody else wrote runs nothing outside the sandbox.
+
+mod archive;
+mod definition;
+mod error;
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+pub use definition::{
+    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
+    MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS,
+};
+pub use error::OwnImageError;
+
+use crate::guard::Guarded;
+use crate::manifest::check_name;
+use crate::own_packages::{check_wheels, unpack_wheels};
+use crate::trusted::TrustedDir;
+use crate::{CacheError, ImageOf, Manifest, RuntimeEntry};
+
+const SUFFIX: &str = ".tar";
+
+/// The images in a directory.
+#[derive(Debug)]
+pub struct OwnImages {
+    dir: TrustedDir,
+}
+
+/// An image of the user's own.
+#[derive(Debug)]
+pub struct OwnImage {
+    definition: ImageDefinition,
+    inputs: Inputs,
+}
+
+/// Where its files are.
+#[derive(Debug)]
+enum Inputs {
+    Held(ImageInputs),
+    Stored(PathBuf, File),
+}
+
+impl OwnImage {
+    /// An image that is not stored yet. `taken` are the modules of other packages, each with its owner.
+    ///
+    /// # Errors
+    /// If it cannot be so, or a wheel is not usable.
+    pub fn new(
+        definition: ImageDefinition,
+        inputs: ImageInputs,
+        taken: &[(String, String)],
+    ) -> Result<Self, OwnImageError> {
+        definition.check()?;
+        check_wheels(&inputs.wheels, taken)?;
+        Ok(Self { definition, inputs: Inputs::Held(inputs) })
+    }
+
+    /// Reads an exported image.
+    ///
+    /// # Errors
+    /// If it is none, is damaged, or could not have been built.
+    pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
+        let file = File::open(path).map_err(|source| failed("read", path, source))?;
+        let (definition, inputs) = archive::read(file).map_err(|error| damaged(path, &error))?;
+        Self::new(definition, inputs, taken)
+    }
+
+    /// The same image under another name.
+    ///
+    /// # Errors
+    /// If an image cannot have it.
+    pub fn named(mut self, name: &str) -> Result<Self, OwnImageError> {
+        name.clone_into(&mut self.definition.name);
+        self.definition.check()?;
+        Ok(self)
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn definition(&self) -> &ImageDefinition {
+        &self.definition
+    }
+
+    /// The runtime that it is.
+    ///
+    /// # Errors
+    /// If its interpreter is not the one that it was made for.
+    pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, OwnImageError> {
+        let ImageDefinition { name, runtime, runtime_sha256, steps, .. } = &self.definition;
+        let base = manifest.runtimes().iter().find(|entry| entry.image.is_none() && entry.name == *runtime);
+        let base = base.filter(|entry| entry.sha256 == *runtime_sha256);
+        let base = base.ok_or_else(|| OwnImageError::Outdated { name: name.clone(), runtime: runtime.clone() })?;
+        Ok(RuntimeEntry {
+            name: name.clone(),
+            aliases: Vec::new(),
+            default: false,
+            origin: format!("An image of your own, of `{runtime}`"),
+            image: Some(ImageOf { runtime: runtime.clone(), steps: steps.clone() }),
+            ..base.clone()
+        })
+    }
+
+    /// The files that it is made of.
+    ///
+    /// # Errors
+    /// If they cannot be read, or are not what they were.
+    pub fn inputs(&self) -> Result<ImageInputs, OwnImageError> {
+        match &self.inputs {
+            Inputs::Held(inputs) => Ok(inputs.clone()),
+            Inputs::Stored(path, file) => {
+                let mut file = file;
+                file.rewind().map_err(|source| failed("read", path, source))?;
+                let (definition, inputs) = archive::read(file).map_err(|error| damaged(path, &error))?;
+                if definition != self.definition {
+                    return Err(damaged(path, &io::Error::other("it changed while it was open")));
+                }
+                Ok(inputs)
+            }
+        }
+    }
+
+    /// The files of its wheels, by their paths below `site-packages`, sorted.
+    ///
+    /// # Errors
+    /// As [`inputs`](Self::inputs).
+    pub fn packages(&self) -> Result<Vec<(String, Vec<u8>)>, OwnImageError> {
+        if self.definition.wheels.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(unpack_wheels(self.inputs()?.wheels.into_iter().map(Ok))?)
+    }
+
+    /// Writes it as [`import`](Self::import) reads it.
+    ///
+    /// # Errors
+    /// If its files cannot be read, or `out` refuses.
+    pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), OwnImageError> {
+        archive::write(&self.definition, &self.inputs()?, out).map_err(|source| failed("write", path, source))
+    }
+}
+
+impl OwnImages {
+    /// Opens the directory, creating it if it is missing. It must belong to the user and be writable by nobody else.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn open(path: &Path) -> Result<Self, CacheError> {
+        Ok(Self { dir: TrustedDir::open(path, Guarded::Images)? })
+    }
+
+    /// The names of the images, sorted.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, CacheError> {
+        let names = self.dir.names()?.into_iter().filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned()));
+        Ok(names.filter(|name| check_name("name", name).is_ok()).collect())
+    }
+
+    /// The image of this name, if there is one. Its files are not read.
+    ///
+    /// # Errors
+    /// If its file is damaged.
+    pub fn find(&self, name: &str) -> Result<Option<OwnImage>, OwnImageError> {
+        if check_name("name", name).is_err() {
+            return Ok(None);
+        }
+        let Some((file, _)) = self.dir.open_file(&file_name(name))? else { return Ok(None) };
+        let path = self.dir.path_of(&file_name(name));
+        let definition = archive::read_definition(&file).map_err(|error| damaged(&path, &error))?;
+        definition.check()?;
+        if definition.name != name {
+            let problem = format!("it is the image `{}`, under another name", definition.name);
+            return Err(damaged(&path, &io::Error::other(problem)));
+        }
+        Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
+    }
+
+    /// Stores an image, replacing one of its name.
+    ///
+    /// # Errors
+    /// If it cannot be written: the former one is then still there.
+    pub fn store(&self, image: &OwnImage) -> Result<PathBuf, OwnImageError> {
+        let name = file_name(&image.definition.name);
+        self.dir.remove_leftovers()?;
+        let mut file = self.dir.create()?;
+        image.export(&self.dir.path_of(&name), &mut file)?;
+        Ok(file.persist(&name)?)
+    }
+
+    /// Removes the image of this name; `None` if there is none, otherwise how many bytes it had. Reads nothing of it, so that a damaged
+    /// one can be removed.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<Option<u64>, OwnImageError> {
+        if check_name("name", name).is_err() {
+            return Ok(None);
+        }
+        let bytes = self.size_bytes(name);
+        Ok(self.dir.remove(&file_name(name))?.then_some(bytes))
+    }
+
+    /// The size of an image's file.
+    #[must_use]
+    pub fn size_bytes(&self, name: &str) -> u64 {
+        std::fs::symlink_metadata(self.path_of(name)).map_or(0, |metadata| metadata.len())
+    }
+
+    /// Where an image's file is.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.dir.path_of(&file_name(name))
+    }
+}
+
+fn file_name(name: &str) -> String {
+    format!("{name}{SUFFIX}")
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> OwnImageError {
+    OwnImageError::File { action, path: path.to_owned(), source }
+}
+
+fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
+    OwnImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

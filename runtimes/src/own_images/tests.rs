@@ -1,0 +1,259 @@
+use std::io::Cursor;
+
+use zip::{ZipWriter, write::SimpleFileOptions};
+
+use super::*;
+use crate::{Digest, SetupStep};
+
+fn step(code: &str) -> SetupStep {
+    SetupStep { preload: vec!["json".into()], code: code.into() }
+}
+
+fn inputs(files: &[(&str, &[u8])]) -> ImageInputs {
+    let owned = |files: &[(&str, &[u8])]| files.iter().map(|(path, bytes)| ((*path).into(), bytes.to_vec())).collect();
+    ImageInputs { wheels: Vec::new(), files: owned(files) }
+}
+
+fn define(name: &str, steps: Vec<SetupStep>, inputs: &ImageInputs) -> ImageDefinition {
+    ImageDefinition::new(name, ("python", Digest::of(b"binary")), steps, inputs, (1 << 30, 1000))
+}
+
+fn image(name: &str, code: &str, files: &[(&str, &[u8])]) -> OwnImage {
+    let inputs = inputs(files);
+    OwnImage::new(define(name, vec![step(code)], &inputs), inputs, &[]).unwrap()
+}
+
+fn problem(result: Result<impl std::fmt::Debug, OwnImageError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+fn stored() -> (tempfile::TempDir, OwnImages) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = OwnImages::open(&dir.path().join("images")).unwrap();
+    (dir, own)
+}
+
+#[test]
+fn an_image_is_stored_found_listed_replaced_and_removed() {
+    let (_dir, own) = stored();
+    assert!(own.find("a").unwrap().is_none());
+    own.store(&image("a", "x = 1", &[("data/b.csv", b"1,2"), ("a.txt", b"")])).unwrap();
+    own.store(&image("b", "x = 2", &[])).unwrap();
+    assert_eq!(own.names().unwrap(), ["a", "b"]);
+    let found = own.find("a").unwrap().unwrap();
+    assert_eq!(found.definition(), image("a", "x = 1", &[("data/b.csv", b"1,2"), ("a.txt", b"")]).definition());
+    assert_eq!(found.inputs().unwrap(), inputs(&[("data/b.csv", b"1,2"), ("a.txt", b"")]));
+    assert_eq!(found.packages().unwrap(), []);
+
+    own.store(&image("a", "x = 3", &[])).unwrap();
+    assert_eq!(own.find("a").unwrap().unwrap().definition().steps[0].code, "x = 3");
+    assert_eq!(own.remove("a").unwrap(), Some(own.size_bytes("b")));
+    assert_eq!(
+        (own.remove("a").unwrap(), own.remove("../b").unwrap(), own.names().unwrap()),
+        (None, None, vec!["b".into()])
+    );
+}
+
+#[test]
+fn the_digest_is_of_what_determines_the_image_and_of_nothing_else() {
+    let plain = image("a", "x = 1", &[("f", b"1")]);
+    let digest = |image: &OwnImage| image.definition().digest();
+    assert_eq!(digest(&plain), digest(&image("b", "x = 1", &[("f", b"1")])), "its name");
+    let limits = ImageDefinition { memory_bytes: 1, timeout_ms: 1, ..plain.definition().clone() };
+    assert_eq!(limits.digest(), digest(&plain), "its limits");
+    for (what, other) in [
+        ("the code", image("a", "x = 2", &[("f", b"1")])),
+        ("a file's content", image("a", "x = 1", &[("f", b"2")])),
+        ("a file's path", image("a", "x = 1", &[("g", b"1")])),
+        ("the files", image("a", "x = 1", &[])),
+    ] {
+        assert_ne!(digest(&plain), digest(&other), "{what}");
+    }
+    let binary = ImageDefinition { runtime_sha256: Digest::of(b"other"), ..plain.definition().clone() };
+    assert_ne!(binary.digest(), digest(&plain));
+    let split = |steps| define("a", steps, &inputs(&[])).digest();
+    assert_ne!(split(vec![step("x"), step("y")]), split(vec![step("x\ny")]));
+    let preloading = |modules: &[&str]| {
+        let preload = modules.iter().map(|module| (*module).to_owned()).collect();
+        split(vec![SetupStep { preload, code: String::new() }])
+    };
+    assert_ne!(preloading(&["a", "b"]), preloading(&["b", "a"]));
+}
+
+#[test]
+fn an_exported_image_is_the_same_bytes_and_the_same_image() {
+    let (dir, own) = stored();
+    own.store(&image("a", "x = 1", &[("f", b"1")])).unwrap();
+    let path = dir.path().join("out.tar");
+    let export = || {
+        let mut bytes = Vec::new();
+        own.find("a").unwrap().unwrap().export(&path, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(export(), export());
+    assert_eq!(export(), std::fs::read(own.path_of("a")).unwrap());
+    std::fs::write(&path, export()).unwrap();
+    let imported = OwnImage::import(&path, &[]).unwrap().named("b").unwrap();
+    assert_eq!(imported.definition().digest(), own.find("a").unwrap().unwrap().definition().digest());
+    own.store(&imported).unwrap();
+    assert_eq!(own.names().unwrap(), ["a", "b"]);
+    assert!(problem(OwnImage::import(&path, &[]).unwrap().named("-b")).contains("`-b` cannot be an image's name"));
+}
+
+#[test]
+fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
+    let (dir, own) = stored();
+    own.store(&image("a", "x = 1", &[("f", b"12345678")])).unwrap();
+    let path = own.path_of("a");
+    let whole = std::fs::read(&path).unwrap();
+    let outside = dir.path().join("x.tar");
+    let import = |bytes: &[u8]| {
+        std::fs::write(&outside, bytes).unwrap();
+        problem(OwnImage::import(&outside, &[]))
+    };
+    for cut in [0, 1, 512, 700, whole.len() - 1600] {
+        let said = import(&whole[..cut]);
+        assert!(said.contains("is not an image, or damaged"), "{cut}: {said}");
+    }
+    let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
+    let mut changed = whole.clone();
+    changed[at] = b'0';
+    assert!(import(&changed).contains("`f` in it is not what its definition says"));
+    assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
+
+    // The directory's own: the definition is read when it is looked for, the rest when it is needed.
+    std::fs::write(&path, &changed).unwrap();
+    assert!(problem(own.find("a").unwrap().unwrap().inputs()).contains("damaged"));
+    std::fs::write(&path, &whole[..100]).unwrap();
+    assert!(problem(own.find("a")).contains("damaged"));
+    std::fs::rename(&path, own.path_of("b")).unwrap();
+    std::fs::write(own.path_of("b"), &whole).unwrap();
+    assert!(problem(own.find("b")).contains("it is the image `a`, under another name"));
+    assert!(own.remove("b").unwrap().is_some());
+}
+
+/// An archive whose definition claims what is in it otherwise.
+fn archived(definition: &str, entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let all = [("image.json", tar::EntryType::Regular, definition.as_bytes())];
+    for (name, kind, bytes) in all.iter().chain(entries) {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_entry_type(*kind);
+        header.set_path(name).unwrap();
+        header.set_cksum();
+        archive.append(&header, *bytes).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+#[test]
+fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
+    use tar::EntryType::{Link, Regular, Symlink};
+    let sound = define("a", Vec::new(), &inputs(&[("f", b"1")]));
+    let json = serde_json::to_value(&sound).unwrap();
+    let changed = |pointer: &str, value: serde_json::Value| {
+        let mut json = json.clone();
+        *json.pointer_mut(pointer).unwrap() = value;
+        json.to_string()
+    };
+    let one: &[(&str, tar::EntryType, &[u8])] = &[("inputs/0", Regular, b"1")];
+    let read = |definition: &str, entries| archive::read(&*archived(definition, entries)).map_err(|e| e.to_string());
+    read(&json.to_string(), one).unwrap();
+    for (what, definition, entries, says) in [
+        ("another format", changed("/format", 2.into()), one, "format 2"),
+        ("an unknown key", changed("/files/0", serde_json::json!({"path": "f"})), one, "missing field"),
+        ("a path that leads out", changed("/files/0/path", "../f".into()), one, "`../f` is not a path below `/app`"),
+        ("an absolute path", changed("/files/0/path", "/etc/x".into()), one, "not a path below"),
+        ("a place of packages", changed("/files/0/path", "site-packages/x".into()), one, "where packages are"),
+        (
+            "too many bytes",
+            changed("/files/0/size_bytes", (MAX_IMAGE_FILE_BYTES + 1).into()),
+            one,
+            "more than 268435456",
+        ),
+        ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "not what its definition says"),
+        ("a name to escape", changed("/name", "../a".into()), one, "cannot be an image's name"),
+        ("no input", json.to_string(), &[], "no `inputs/0` where it should be"),
+        ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "no `inputs/0`"),
+        ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "no `inputs/0`"),
+        ("a symbolic link", json.to_string(), &[("inputs/0", Symlink, b"1")], "no `inputs/0`"),
+        ("a longer input", json.to_string(), &[("inputs/0", Regular, b"12")], "more than 1 bytes"),
+    ] {
+        let said = read(&definition, entries).unwrap_err();
+        assert!(said.contains(says), "{what}: {said}");
+    }
+    let padded = format!("{}{}", json, " ".repeat(16 << 20));
+    assert!(read(&padded, one).unwrap_err().contains("`image.json` in it has more than 16777216 bytes"));
+}
+
+#[test]
+fn a_definition_is_held_to_its_limits() {
+    let with = |steps: Vec<SetupStep>, files: &[(&str, &[u8])]| define("a", steps, &inputs(files)).check();
+    let code = |bytes: usize| vec![SetupStep { preload: Vec::new(), code: " ".repeat(bytes) }];
+    let preload = |count: usize| vec![SetupStep { preload: vec!["m".into(); count], code: String::new() }];
+    with(code(MAX_IMAGE_CODE_BYTES), &[]).unwrap();
+    assert!(problem(with(code(MAX_IMAGE_CODE_BYTES + 1), &[])).contains("more than 1048576"));
+    with(vec![step(""); MAX_IMAGE_STEPS], &[]).unwrap();
+    assert!(problem(with(vec![step(""); MAX_IMAGE_STEPS + 1], &[])).contains("more than 16 setups"));
+    with(preload(MAX_IMAGE_PRELOADED), &[]).unwrap();
+    assert!(problem(with(preload(MAX_IMAGE_PRELOADED + 1), &[])).contains("more than 256 modules"));
+    for module in ["", "a b", "a;b", "a\nb", "a\"b", &"a".repeat(201)] {
+        let steps = vec![SetupStep { preload: vec![module.into()], code: String::new() }];
+        assert!(problem(with(steps, &[])).contains("is not the name of a module"), "{module:?}");
+    }
+    for module in ["a.b_c", "node:fs", "./lib.js", "@a/b-c"] {
+        with(vec![SetupStep { preload: vec![module.into()], code: String::new() }], &[]).unwrap();
+    }
+    let names: Vec<String> = (0..=MAX_IMAGE_FILES).map(|at| format!("f{at}")).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    with(Vec::new(), &files[1..]).unwrap();
+    assert!(problem(with(Vec::new(), &files)).contains("1025 files, more than 1024"));
+    for (files, says) in [
+        (&[("f", &b""[..]), ("f", b"")][..], "two files `f`"),
+        (&[("f/g/h", b""), ("f", b"")], "`f` is a file and a directory"),
+        (&[("f/g", b""), ("f-", b""), ("f", b"")], "`f` is a file and a directory"),
+        (&[("f//g", b"")], "not a path"),
+        (&[("f/.", b"")], "not a path"),
+        (&[("", b"")], "not a path"),
+        (&[("f\u{1b}[1m", b"")], "not a path"),
+    ] {
+        assert!(problem(with(Vec::new(), files)).contains(says), "{says}");
+    }
+    with(Vec::new(), &[("f/g", b""), ("f-", b""), ("f.x", b"")]).unwrap();
+}
+
+fn wheel(name: &str, module: &str) -> (String, Vec<u8>) {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let metadata = format!("Name: {name}\nVersion: 1\n");
+    for (path, text) in [(format!("{name}-1.dist-info/METADATA"), metadata.as_str()), (module.into(), "x = 1")] {
+        zip.start_file(path, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    (format!("{name}-1-py3-none-any.whl"), zip.finish().unwrap().into_inner())
+}
+
+#[test]
+fn wheels_are_checked_as_packages_are_and_come_with_the_image() {
+    let (dir, own) = stored();
+    let with = |wheels: Vec<(String, Vec<u8>)>, taken: &[(String, String)]| {
+        let inputs = ImageInputs { wheels, files: Vec::new() };
+        OwnImage::new(define("a", Vec::new(), &inputs), inputs, taken)
+    };
+    own.store(&with(vec![wheel("one", "one.py"), wheel("two", "two.py")], &[]).unwrap()).unwrap();
+    let found = own.find("a").unwrap().unwrap().packages().unwrap();
+    assert_eq!(found.iter().filter(|(path, _)| path.ends_with(".py")).count(), 2);
+    let taken = [("one".to_owned(), "somebody".to_owned())];
+    for (wheels, taken, says) in [
+        (vec![("x.txt".to_owned(), Vec::new())], &[][..], "is not a wheel's file name"),
+        (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "and so has `one`"),
+        (vec![wheel("one", "json.py")], &[], "the standard library"),
+        (vec![wheel("one", "one.py")], &taken, "and so has somebody"),
+        (vec![wheel("one", "one.so")], &[], "compiled for a processor"),
+    ] {
+        assert!(problem(with(wheels, taken)).contains(says), "{says}");
+    }
+    let path = dir.path().join("exported");
+    own.find("a").unwrap().unwrap().export(&path, &mut File::create(&path).unwrap()).unwrap();
+    assert!(problem(OwnImage::import(&path, &taken)).contains("and so has somebody"));
+}
