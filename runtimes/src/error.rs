@@ -73,6 +73,17 @@ pub enum RuntimeError {
         /// The cause.
         source: io::Error,
     },
+    /// The packages for a bundle are not to be had.
+    #[error(transparent)]
+    Package(Box<PackageError>),
+    /// A bundle could not be written.
+    #[error("cannot write the bundle `{}`: {source}", escaped(path))]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::bundle::Bundle;
 use crate::command::{CommandError, Download};
+use crate::manifest::Pinned;
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
 use crate::wheel_files::read_wheel;
@@ -23,6 +25,8 @@ const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp
 
 /// The advice if there is no pip.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
+/// Less is unpacked at once.
+const WORTH_SAYING_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
@@ -36,6 +40,7 @@ pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
     pub(crate) npm_commands: Vec<Vec<OsString>>,
     pub(crate) timeout: Duration,
+    bundle: Option<Bundle>,
 }
 
 impl Default for Fetcher {
@@ -43,8 +48,14 @@ impl Default for Fetcher {
         let known: [&[&str]; 5] =
             [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "tool", "run", "pip"]];
         let commands = known.into_iter().map(|words| words.iter().map(OsString::from).collect()).collect();
-        Self { commands, npm_commands: vec![vec!["npm".into()]], timeout: DEFAULT_TIMEOUT }
+        Self { commands, npm_commands: vec![vec!["npm".into()]], timeout: DEFAULT_TIMEOUT, bundle: None }
     }
+}
+
+/// Why nothing more is to be tried after the bundle.
+pub(crate) enum FromBundle {
+    Cancelled,
+    Cache(CacheError),
 }
 
 /// The result of one source.
@@ -73,6 +84,38 @@ impl Fetcher {
         self
     }
 
+    /// Looks for files in this bundle ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) before it runs any command.
+    pub fn with_bundle(mut self, path: impl Into<PathBuf>) -> Self {
+        self.bundle = Some(Bundle::at(path));
+        self
+    }
+
+    /// Copies files from the bundle into `into`, verified: `false` where there is no bundle or one of them is not in it.
+    pub(crate) fn take_from_bundle(
+        &self,
+        files: &[Pinned],
+        into: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<bool, FromBundle> {
+        let Some(bundle) = &self.bundle else { return Ok(false) };
+        for pinned in files {
+            if pinned.size_bytes >= WORTH_SAYING_BYTES {
+                progress.message(&format!("unpacking `{}`", pinned.file_name));
+            }
+            match bundle.take(pinned, into, progress) {
+                Ok(()) => {}
+                Err(WheelError::NoFile(_)) => return Ok(false),
+                Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
+                Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
+                Err(error) => {
+                    tracing::warn!(bundle = %bundle.path().display(), file = pinned.file_name, %error, "not taken from the bundle");
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// Fetches a runtime's files into `into`, verified, under the names that the entry gives them.
     pub(crate) fn fetch(
         &self,
@@ -89,6 +132,13 @@ impl Fetcher {
                 sha256: entry.sha256,
             }))
         };
+        let files: Vec<Pinned> = [Some(entry.binary()), entry.library()].into_iter().flatten().collect();
+        match self.take_from_bundle(&files, into, progress) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(FromBundle::Cancelled) => return Err(RuntimeError::Cancelled(entry.name.clone())),
+            Err(FromBundle::Cache(error)) => return Err(error.into()),
+        }
         let command = match Download::find(&self.commands, into.path(), progress) {
             Ok(command) => command,
             Err(CommandError::Cancelled) => {
@@ -128,6 +178,19 @@ impl Fetcher {
             files: missing.iter().map(|package| format!("`{}`", package.file)).collect(),
             directory: into.path().to_owned(),
         };
+        let mut wanted = Vec::new();
+        for package in packages {
+            match self.take_from_bundle(&[package.wheel()], into, progress) {
+                Ok(true) => {}
+                Ok(false) => wanted.push(*package),
+                Err(FromBundle::Cancelled) => return Err(PackageError::Cancelled),
+                Err(FromBundle::Cache(error)) => return Err(error.into()),
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let packages = &*wanted;
         let command = match Download::find(&self.commands, into.path(), progress) {
             Ok(command) => command,
             Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),

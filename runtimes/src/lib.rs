@@ -28,6 +28,8 @@
 
 mod added;
 mod artefact;
+mod bundle;
+mod bundle_writer;
 mod cache;
 mod cache_error;
 mod command;

@@ -6,7 +6,7 @@ use crate::{
     CacheError, Digest, FetchFailure, Fetched, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     ToolUnavailable,
     command::{CommandError, Download},
-    fetch::temp_dir,
+    fetch::{FromBundle, temp_dir},
     npm,
     runtimes::read_at_most,
     trusted::TrustedDir,
@@ -45,10 +45,17 @@ impl Runtimes {
         }
         let binaries = self.binaries()?;
         binaries.remove_leftovers()?;
-        let module = self.download(tool, &binaries, progress)?;
-        let mut file = binaries.create()?;
-        file.write_all(&module).map_err(|e| CacheError::io("write in", binaries.path(), e))?;
-        file.persist(&tool.file_name())?;
+        let is_taken = match self.fetcher.take_from_bundle(&[tool.module()], &binaries, progress) {
+            Ok(is_taken) => is_taken,
+            Err(FromBundle::Cancelled) => return Err(RuntimeError::Cancelled(tool.name.clone())),
+            Err(FromBundle::Cache(error)) => return Err(error.into()),
+        };
+        if !is_taken {
+            let module = self.download(tool, &binaries, progress)?;
+            let mut file = binaries.create()?;
+            file.write_all(&module).map_err(|e| CacheError::io("write in", binaries.path(), e))?;
+            file.persist(&tool.file_name())?;
+        }
         tracing::info!(tool = %tool.name, version = %tool.version, "fetched and verified");
         Ok(Fetched::Now)
     }

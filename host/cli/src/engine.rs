@@ -52,6 +52,7 @@ impl Host {
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
+        config.bundle.clone_from(&global.bundle);
         // Whether or not this command uses a session or packages: a script must not reach those of others.
         config.private_dirs.extend(state::dir().ok());
         if let Some(bytes) = global.cache_bytes {

@@ -38,6 +38,9 @@ pub struct EngineConfig {
     pub own_packages: Option<PathBuf>,
     /// A directory of the user's own images ([`ImageBuilder`](crate::ImageBuilder)), whose names are runtimes' as well. Default: none.
     pub own_images: Option<PathBuf>,
+    /// A zip file of pinned files, as [`Engine::write_bundle`](crate::Engine::write_bundle) writes it: it is looked into before a network is
+    /// asked, and what it holds is verified as what is fetched. Default: none.
+    pub bundle: Option<PathBuf>,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -54,6 +57,7 @@ impl Default for EngineConfig {
             packages: Packages::default(),
             own_packages: None,
             own_images: None,
+            bundle: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -71,6 +75,7 @@ impl fmt::Debug for EngineConfig {
             .field("packages", &self.packages)
             .field("own_packages", &self.own_packages)
             .field("own_images", &self.own_images)
+            .field("bundle", &self.bundle)
             .finish_non_exhaustive()
     }
 }

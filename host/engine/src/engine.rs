@@ -10,7 +10,7 @@ use std::{
 
 use glovebox_core::session::SessionLedger;
 use glovebox_runtimes::{
-    CacheDir, Digest, Manifest, OwnImages, Progress, Runtimes,
+    CacheDir, Digest, Fetcher, Manifest, OwnImages, Progress, Runtimes,
     guard::{Guard, Guarded},
 };
 use wasmtime::Linker;
@@ -89,7 +89,11 @@ impl Engine {
             Some(seals) => CacheDir::open_sealed(path, seals)?,
             None => CacheDir::open(path)?,
         };
-        let runtimes = Runtimes::new(Manifest::builtin()?, cache);
+        let fetcher = match config.bundle {
+            Some(path) => Fetcher::default().with_bundle(path),
+            None => Fetcher::default(),
+        };
+        let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
         let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
         let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?;
         Ok(Self(Arc::new(Inner {

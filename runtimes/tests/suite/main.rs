@@ -6,6 +6,8 @@ mod added;
 #[cfg(test)]
 mod apart;
 #[cfg(test)]
+mod bundle;
+#[cfg(test)]
 mod callbacks;
 #[cfg(test)]
 mod crash;

@@ -14,6 +14,17 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
+    /// A file of `glovebox runtimes bundle`: what it holds need not be downloaded
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "GLOVEBOX_BUNDLE",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) bundle: Option<PathBuf>,
+
     /// Maximum size of compiled runtimes and prepared images in the cache, and again of compiled components; the least
     /// recently used ones are evicted [default: 2GiB]
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]

@@ -22,6 +22,7 @@ Examples:
   glovebox runtimes prepare --all       fetch and prepare all: later runs need no network and no compiler
   glovebox runtimes add python-3.15-data  have Python scripts run on it: numpy, pandas, matplotlib and much else
   glovebox runtimes path python         print the path of the binary
+  glovebox runtimes bundle all.zip      write what scripts need to one file, for machines without a network (--bundle)
   glovebox runtimes remove quickjs      remove one
   glovebox runtimes prune --older-than 7d
 
@@ -51,6 +52,9 @@ enum RuntimesCommand {
     /// Prepare interpreters and have their language's scripts run on them wherever no --runtime is named: of several that were
     /// added, on the last that `glovebox runtimes list` shows. `remove` takes it back
     Add(AddArgs),
+    /// Write what scripts need to one zip file, fetched where it is missing: each language's default, what TypeScript needs, or
+    /// those named, and the Python packages. With `--bundle FILE` no command downloads what is in it
+    Bundle(BundleArgs),
     /// Print the paths of binaries: each language's default, or those named
     Path(NameArgs),
     /// Remove interpreters, those named or all, and their prepared images; with --all also compiled components
@@ -99,6 +103,17 @@ struct AddArgs {
     json: bool,
 }
 
+/// What to write where.
+#[derive(Args, Debug)]
+struct BundleArgs {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    file: std::path::PathBuf,
+
+    #[command(flatten)]
+    which: NameArgs,
+}
+
 pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
@@ -108,6 +123,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
         Some(RuntimesCommand::Fetch(names)) => fetch(&host, names),
         Some(RuntimesCommand::Prepare(names)) => prepare(&host, names),
         Some(RuntimesCommand::Add(args)) => add(&host, args),
+        Some(RuntimesCommand::Bundle(args)) => bundle(&host, args),
         Some(RuntimesCommand::Path(names)) => path(&host, names),
         Some(RuntimesCommand::Remove(names)) => remove(&host, names),
         Some(RuntimesCommand::Cache(args)) => cache::show(&host, args),
@@ -247,6 +263,28 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
         print_located(args, Located { name, path })?;
+    }
+    Ok(0)
+}
+
+/// The output of `bundle`.
+#[derive(Debug, Serialize)]
+struct Bundled<'a> {
+    path: &'a std::path::Path,
+    size_bytes: u64,
+    names: &'a [&'a str],
+}
+
+fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
+    let selected = select(host, &args.which, Unnamed::DefaultsAndTools)?;
+    let names: Vec<&str> = selected.iter().map(Known::name).collect();
+    let size_bytes = host
+        .with_progress(|engine| engine.write_bundle(&names, &args.file))
+        .with_context(|| format!("cannot bundle {}", names.join(", ")))?;
+    if args.which.json {
+        out_json(&Bundled { path: &args.file, size_bytes, names: &names })?;
+    } else {
+        out(&format!("{}: {}, {}\n", args.file.display(), names.join(", "), bytes(size_bytes)))?;
     }
     Ok(0)
 }

@@ -1,0 +1,83 @@
+//! Writing a bundle.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use crate::{Progress, RuntimeEntry, RuntimeError, Runtimes, ToolEntry};
+
+/// The best that the format has: a bundle is written once and read by many.
+const COMPRESSION_LEVEL: i64 = 9;
+
+impl Runtimes {
+    /// Writes a bundle: the files of these runtimes and tools and of all packages, fetched where they are missing, and returns its size in
+    /// bytes. Equal files give equal bytes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Package`] for a package; [`RuntimeError::Bundle`] when the bundle cannot be written.
+    pub fn write_bundle(
+        &self,
+        runtimes: &[RuntimeEntry],
+        tools: &[ToolEntry],
+        path: &Path,
+        progress: &dyn Progress,
+    ) -> Result<u64, RuntimeError> {
+        let failed = |source: io::Error| RuntimeError::Bundle { path: path.to_owned(), source };
+        for runtime in runtimes {
+            self.fetch(runtime, progress)?;
+            self.verify(runtime)?;
+        }
+        for tool in tools {
+            self.fetch_tool(tool, progress)?;
+            self.verify_tool(tool)?;
+        }
+        let package = |error| RuntimeError::Package(Box::new(error));
+        self.fetch_packages(progress).map_err(package)?;
+        let binaries = runtimes.iter().flat_map(|runtime| [Some(runtime.binary()), runtime.library()]).flatten();
+        let binaries = binaries.chain(tools.iter().map(ToolEntry::module)).map(|pinned| pinned.file_name);
+        let wheels = self.packages.packages().iter().map(|package| package.file.clone());
+        progress.message("writing the bundle");
+        // Under another name until it is whole.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // It is for whoever is given it.
+        let mode = Permissions::from_mode(0o666);
+        let mut temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory).map_err(failed)?;
+        let mut archive = ZipWriter::new(temp.as_file_mut());
+        for (directory, name) in binaries.map(|name| ("binaries", name)).chain(wheels.map(|name| ("packages", name))) {
+            let opened = self.cache().subdir(directory)?.open_file(&name)?;
+            let Some((file, _)) = opened else {
+                return Err(RuntimeError::Missing { path: self.cache().path().join(directory).join(&name), name });
+            };
+            add(&mut archive, &name, file).map_err(failed)?;
+        }
+        archive.finish().map_err(|error| failed(error.into()))?;
+        let bytes = temp.as_file().metadata().map_err(failed)?.len();
+        temp.persist(path).map_err(|error| failed(error.error))?;
+        Ok(bytes)
+    }
+}
+
+fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Result<()> {
+    // A wheel is compressed already.
+    let is_compressed = Path::new(name).extension().is_some_and(|extension| extension == "whl");
+    let method = if is_compressed { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+    let level = (!is_compressed).then_some(COMPRESSION_LEVEL);
+    let options = SimpleFileOptions::default()
+        .compression_method(method)
+        .compression_level(level)
+        .last_modified_time(zip::DateTime::default())
+        .unix_permissions(0o644);
+    archive.start_file(name, options)?;
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        let count = file.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(());
+        }
+        archive.write_all(chunk.get(..count).unwrap_or_default())?;
+    }
+}
