@@ -1,59 +1,6 @@
 //! The `glovebox` command: runs untrusted Python and JavaScript from the shell.
-//!
-//! Each subcommand has its own file in `commands/`; shared flags are in `args/`. Only what the command needs is
-//! started: `glovebox run` builds no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes
-//! nothing.
-
-mod args;
-mod cli;
-mod commands;
-mod engine;
-mod file;
-mod interrupt;
-mod logging;
-mod output;
-mod program;
-mod progress;
-mod source;
-mod state;
-mod stdin;
-mod stored;
-
-mod terminal;
 
 fn main() {
-    let cli = cli::Cli::read(std::env::args_os().collect());
-    let code = match commands::dispatch(&cli) {
-        Ok(code) => code,
-        Err(_) if interrupt::is_pressed() => {
-            terminal::note("interrupted");
-            interrupt::EXIT_CODE
-        }
-        Err(error) if terminal::is_broken_pipe(&error) => terminal::BROKEN_PIPE_EXIT_CODE,
-        Err(error) => {
-            terminal::report(&error);
-            terminal::OWN_ERROR_EXIT_CODE
-        }
-    };
-    program::kill_all();
-    std::process::exit(visible(code));
-}
-
-/// The exit code for the system, which keeps only the lowest eight bits, so that 256 would look like success.
-fn visible(code: i32) -> i32 {
-    const OTHER_FAILURE: i32 = 255;
-    if code != 0 && code.trailing_zeros() >= 8 { OTHER_FAILURE } else { code }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::visible;
-
-    #[test]
-    fn no_failure_looks_like_success_to_the_shell() {
-        for (code, seen) in [(0, 0), (1, 1), (-1, -1), (255, 255), (256, 255), (257, 257), (512, 255), (i32::MIN, 255)]
-        {
-            assert_eq!(visible(code), seen, "{code}");
-        }
-    }
+    let program = std::env::current_exe().unwrap_or_else(|_| "glovebox".into());
+    std::process::exit(glovebox_cli::command(std::env::args_os().collect(), program));
 }

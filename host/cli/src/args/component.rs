@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use glovebox::component::Quotas;
 use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::quantity::{bytes, count, count_u32};
-use crate::terminal::Hinted;
+use crate::{own_program, terminal::Hinted};
 
 /// The application's grants and limits. They apply to its own code; scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
@@ -133,9 +132,8 @@ impl CompileArgs {
     }
 
     /// This program, started as `glovebox compile-component`.
-    pub(crate) fn compiler(&self) -> anyhow::Result<Compiler> {
-        let program = std::env::current_exe().context("cannot find this program, to compile with")?;
-        Ok(Compiler::new(program, ["compile-component"]).limits(self.limits()))
+    pub(crate) fn compiler(&self) -> Compiler {
+        Compiler::new(own_program::path(), ["compile-component"]).limits(self.limits())
     }
 }
 

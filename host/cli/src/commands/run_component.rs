@@ -108,7 +108,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
     config.cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
-    let applications = Applications::new(&host.engine).map_err(load_hint)?.compiler(args.compile.compiler()?);
+    let applications = Applications::new(&host.engine).map_err(load_hint)?.compiler(args.compile.compiler());
 
     let mut builder = SandboxHost::builder(&host.engine).policy(policy).quotas(args.quotas.quotas());
     for path in &args.tools.tools {

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
-use anyhow::Context;
 use glovebox::{Engine, Language, RuntimeInfo, Sandbox};
 use indicatif::ProgressBar;
 
@@ -15,7 +14,7 @@ use super::{
     sessions::{SessionCases, SessionSamples, curve},
     work,
 };
-use crate::{args::GlobalArgs, engine::Host, interrupt};
+use crate::{args::GlobalArgs, engine::Host, interrupt, own_program};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +142,6 @@ impl<'a> Subject<'a> {
         arguments.extend(["-e".to_owned(), source.to_owned()]);
         let component = |engine: &Engine| ComponentCase::new(engine, runtime, source, sandbox.policy());
         let component = runtime.offered.then(|| host.with_progress(component)).transpose()?;
-        let program = std::env::current_exe().context("cannot tell where this program is")?;
         Ok(Self {
             sandbox,
             saving,
@@ -152,7 +150,7 @@ impl<'a> Subject<'a> {
             rival,
             source,
             work: work::source(runtime.language),
-            program,
+            program: own_program::path(),
             arguments,
             cache_dir: global.cache_dir.clone(),
         })
