@@ -1,191 +1,359 @@
-"""The package, with the providers in `target/providers` or where `GLOVEBOX_PROVIDERS` says."""
+"""One suite over both backends: the engine in this process, and a provider component."""
 
 from __future__ import annotations
 
-import os
+import tempfile
+import time
 import unittest
 from pathlib import Path
-from typing import Any
-from unittest import mock
+from typing import TYPE_CHECKING, Any
 
-from glovebox_sandbox import InstanceLostError, Provider, RefusedError, Sandbox, Tool
-from glovebox_sandbox import sandbox as implementation
-from glovebox_sandbox.types import (
-    Correction,
-    InputFile,
+from glovebox_sandbox import (
+    CommitError,
+    FilesError,
+    GloveboxError,
     Limits,
-    OutcomeExhausted,
-    OutcomeRaised,
-    Policy,
-    Request,
-    SandboxErrorSourceTooLarge,
-    ToolOutcomeReturned,
+    Mount,
+    Opaque,
+    PolicyError,
+    ScriptError,
+    SessionError,
+    Tool,
+    UnsupportedError,
 )
+from scripts import Where
 
-PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
-# QuickJS compiles quicker than CPython, and the package does not care.
-CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
-FUEL = Policy(limits=Limits(fuel=50_000_000))
+if TYPE_CHECKING:
+    Case = unittest.TestCase
+else:
+    Case = object
 
 
-class Sandboxed(unittest.TestCase):
-    def setUp(self) -> None:
-        self.sandbox = Sandbox(CLOSED)
+def add(a: int, b: int = 1) -> int:
+    """Adds two numbers."""
+    return a + b
 
-    def test_a_script_runs_and_so_does_the_next_one_after_each_ending(self) -> None:
-        for source, tag in [
-            ("console.log(1)", "completed"),
-            ("throw new TypeError('no')", "raised"),
-            ("for (;;);", "exhausted"),
-            ("function f() { return f(); } f()", "trapped"),
-            ("std.exit(3)", "exited"),
-        ]:
-            with self.subTest(source):
-                self.assertEqual(self.sandbox.execute(source, policy=FUEL).outcome.tag, tag)
-                after = self.sandbox.execute("console.log('still here')")
-                self.assertEqual(after.stdout.bytes, b"still here\n")
 
-    def test_outcomes_are_of_their_own_classes(self) -> None:
-        raised = self.sandbox.execute("throw new TypeError('no')").outcome
-        assert isinstance(raised, OutcomeRaised)
-        self.assertEqual((raised.value.type_name, raised.value.message), ("TypeError", "no"))
-        exhausted = self.sandbox.execute("for (;;);", policy=FUEL).outcome
-        assert isinstance(exhausted, OutcomeExhausted)
-        self.assertEqual((exhausted.value.resource, exhausted.value.used), ("fuel", 50_000_000))
+async def slow(text: str) -> str:
+    """Takes its time."""
+    return text.upper()
 
-    def test_what_the_provider_refuses_is_an_error_of_its_own_class(self) -> None:
-        with self.assertRaises(RefusedError) as refused:
-            self.sandbox.execute("1", runtime="cobol")
-        self.assertEqual(refused.exception.tag, "unknown-runtime")
-        with self.assertRaisesRegex(RefusedError, "invalid-policy: .*fuel"):
-            self.sandbox.execute("1", policy=Policy(limits=Limits(fuel=0)))
-        with self.assertRaises(RefusedError) as large:
-            self.sandbox.execute("x" * 8, policy=Policy(limits=Limits(source_bytes=7)))
-        assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
-        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
 
-    def test_a_request_brings_files_and_a_variable_with_it(self) -> None:
-        files = [InputFile(path="a/b", bytes=b"one")]
-        request = Request(source='print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
-        execution = self.sandbox.execute(request)
-        self.assertEqual((execution.stdout.bytes, execution.files_created), (b"one two\n", []))
+def fail() -> None:
+    """Always fails."""
+    raise RuntimeError("no such luck \ud800")
 
-    def test_guidance_says_what_to_change(self) -> None:
-        guidance = self.sandbox.execute("require('paht')").guidance
-        self.assertEqual((guidance.fuel.status, [advice.kind for advice in guidance.advice]), ("efficient", ["module"]))
-        self.assertEqual(guidance.advice[0].correction, Correction(line=1, text="require('path')"))
 
-    def test_a_parser_tells_where(self) -> None:
-        self.assertEqual(self.sandbox.validate("let x = 1"), [])
-        self.assertEqual(self.sandbox.validate("let = =")[0].line, 1)
+class Suite(Where, Case):
+    def test_a_script_runs_and_the_run_says_what_it_did(self) -> None:
+        with self.sandbox() as box:
+            run = box.execute(self.script("answer"))
+        self.assertTrue(run.ok)
+        self.assertEqual((run.outcome.kind, run.outcome.exit_code, str(run.outcome)), ("completed", 0, "completed"))
+        self.assertEqual((run.stdout, run.stdout_bytes, run.stderr), ("42\n", b"42\n", ""))
+        self.assertGreater(run.fuel_consumed, 1000)
+        self.assertGreater(run.memory_used_bytes, 1000)
+        self.assertGreater(run.duration_ms, 0)
+        self.assertIs(run.raise_for_outcome(), run)
+        self.assertEqual(run.to_dict()["stdout"], "42\n")
+        self.assertEqual((run.files_created, run.tool_calls, run.value, run.session_id), ([], [], None, None))
+        self.assertIn("completed", repr(run))
+        with self.assertRaisesRegex(SessionError, "the sandbox was closed"):
+            box.execute("1")
+
+    def test_whatever_a_script_does_is_an_outcome_and_the_next_one_runs(self) -> None:
+        box = self.sandbox(limits=Limits(fuel=300_000_000))
+        raised = box.execute(self.script("raise"), name="x.src").outcome
+        self.assertEqual((raised.kind, raised.type, raised.message, raised.exit_code), ("raised", "TypeError", "no", 1))
+        self.assertEqual(raised.line, 2)
+        self.assertIn("x.src", raised.traceback or "")
+        exited = box.execute(self.script("exit")).outcome
+        self.assertEqual((exited.kind, exited.code, exited.exit_code), ("exited", 3, 3))
+        run = box.execute(self.script("endless"))
+        spent = run.outcome
+        self.assertEqual((spent.kind, spent.resource, spent.limit, spent.exit_code), ("exhausted", "fuel", 300_000_000, 137))
+        self.assertIn("OutOfFuel", run.stderr)
+        self.assertFalse(run.ok)
+        self.assertEqual(box.execute(self.script("answer")).stdout, "42\n")
+
+    def test_time_is_limited_by_the_sandbox_and_by_each_call(self) -> None:
+        begun = time.monotonic()
+        box = self.sandbox(limits=Limits(timeout_ms=200))
+        for name in ("endless", "sleep"):
+            outcome = box.execute(self.script(name)).outcome
+            self.assertEqual((outcome.kind, outcome.resource, outcome.limit, outcome.exit_code), ("exhausted", "time", 200, 124))
+        outcome = self.sandbox().execute(self.script("endless"), timeout_ms=100).outcome
+        self.assertEqual((outcome.kind, outcome.exit_code), ("cancelled", 130))
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_only_who_asks_for_it_gets_an_exception_of_a_script(self) -> None:
+        run = self.sandbox().execute(self.script("raise"))
+        with self.assertRaisesRegex(ScriptError, "TypeError: no") as raised:
+            run.raise_for_outcome()
+        self.assertIs(raised.exception.run, run)
+
+    def test_a_call_brings_input_and_a_variable(self) -> None:
+        box = self.sandbox(env={"K": "v"}, args=["one", "two"])
+        for stdin in ("höre\n", "höre\n".encode()):
+            self.assertEqual(box.execute(self.script("stdin"), stdin=stdin).stdout, "höre\n")
+        self.assertEqual(box.execute(self.script("context"), context={"city": "Oslo"}).stdout, "Oslo\n")
+        printed = box.execute(self.script("print_args")).stdout
+        self.assertEqual(printed.replace('"', "'").replace("[ ", "[").replace(" ]", "]"), "['one', 'two'] v\n")
+
+    def test_files_go_in_and_come_out(self) -> None:
+        box = self.sandbox(files={"in.csv": "a,b\n", "d/e.bin": b"\0\1"})
+        run = box.execute(self.script("write"))
+        self.assertEqual((run.files_created, run.files_modified, run.files_deleted), (["out.csv"], ["in.csv"], []))
+        self.assertEqual((run.files["out.csv"], run.files["in.csv"]), (b"1,2", b"a,b\nmore"))
+        self.assertEqual(sorted(run.files), ["d/e.bin", "in.csv", "out.csv"])
+        self.assertEqual((len(run.files), "out.csv" in run.files, "absent" in run.files), (3, True, False))
+        self.assertEqual({entry.path: entry.kind for entry in run.files.list()}["d"], "directory")
+        with self.assertRaises(KeyError):
+            run.files["absent"]
+        # Of one execution nothing is left to the next.
+        self.assertEqual(box.execute(self.script("read")).stdout, "a,b\n\n")
+
+    def test_output_is_told_to_whoever_listens(self) -> None:
+        box = self.sandbox()
+        out: list[str] = []
+        err: list[str] = []
+        run = box.execute(self.script("streams"), on_stdout=out.append, on_stderr=err.append)
+        self.assertEqual(("".join(out), "".join(err)), ("ö" * 5000 + "\n", "bad\n"))
+        self.assertEqual((run.stdout, run.stderr), ("".join(out), "".join(err)))
+
+        def stop(_text: str) -> None:
+            raise LookupError("enough")
+
+        with self.assertRaisesRegex(LookupError, "enough"):
+            box.execute(self.script("streams"), on_stdout=stop)
+        self.assertEqual(box.execute(self.script("answer")).stdout, "42\n")
+
+    def test_output_over_its_limit_is_cut_at_a_character(self) -> None:
+        run = self.sandbox(limits=Limits(stdout_bytes=1001)).execute(self.script("streams"))
+        self.assertEqual((run.stdout, len(run.stdout_bytes), run.stdout_truncated), ("ö" * 500, 1001, True))
+        self.assertFalse(run.stderr_truncated)
 
     def test_a_session_keeps_what_scripts_did(self) -> None:
-        with self.sandbox.open(context={"city": "Oslo"}) as session:
-            value = session.execute("context.city").value
-            self.assertEqual(value and value.json, '"Oslo"')
-            session.set_variable("n", 20)
-            session.execute("var m = n + 1")
-            self.assertEqual(self.json(session.get_variable("m")), "21")
-            self.assertIsNone(session.get_variable("absent"))
-            session.write_file("d/notes.txt", b"one\n")
-            self.assertEqual([entry.path for entry in session.list_files()], ["d", "d/notes.txt"])
-            self.assertEqual(session.read_file("d/notes.txt"), b"one\n")
-            session.delete_file("d", recursive=True)
-            self.assertEqual(session.list_files(), [])
+        box = self.sandbox(files={"in.csv": "begin"})
+        with box.session(context={"city": "Oslo"}) as session:
+            self.assertEqual(session.execute(self.script("context")).stdout, "Oslo\n")
+            session.execute(self.script("let"))
+            run = session.execute(self.script("value"))
+            self.assertEqual((run.value, run.session_id), ([1, "two", None], session.id))
+            self.assertIsInstance(session.execute(self.script("opaque")).value, Opaque)
+            self.assertIsNone(session.execute(self.script("let")).value)
+            self.assertEqual(session.variables["x"], 1)
+            session.variables["y"] = {"k": [1.5, "ü", None]}
+            self.assertEqual((session.variables["y"], "y" in session.variables), ({"k": [1.5, "ü", None]}, True))
+            self.assertEqual((session.variables.get("absent", 7), "absent" in session.variables), (7, False))
+            with self.assertRaises(KeyError):
+                session.variables["absent"]
+            self.assertEqual(session.info.executions, 5)
+        self.assertIn("closed", session.ended or "")
+        with self.assertRaises(SessionError):
+            session.execute(self.script("answer"))
+        session.close()
 
-            checkpoint = session.checkpoint()
+    def test_a_sessions_files_are_read_and_written(self) -> None:
+        with self.sandbox(files={"in.csv": "begin"}).session() as session:
+            self.assertEqual(session.execute(self.script("read")).stdout, "begin\n")
+            session.files.write("d/a.txt", "text")
+            session.files.write("d/a.txt", b"bytes")
+            run = session.execute(self.script("write_a"))
+            self.assertEqual((run.files_created, run.files["d/b.txt"]), (["d/b.txt"], b"there"))
+            self.assertEqual([entry.path for entry in session.files.list("d/*")], ["d/a.txt", "d/b.txt"])
+            self.assertEqual(session.files.read("d/a.txt"), b"bytes")
+            for refused in (
+                lambda: session.files.read("absent"),
+                lambda: session.files.write("../x", b""),
+                lambda: session.files.delete("d"),
+            ):
+                with self.assertRaises(FilesError):
+                    refused()
+            session.files.delete("d", recursive=True)
+            self.assertEqual([entry.path for entry in session.files.list()], ["in.csv"])
+
+    def test_a_session_is_forked_undone_and_resumed(self) -> None:
+        box = self.sandbox(checkpoints="always")
+        with box.session() as session:
+            session.execute(self.script("let"))
             fork = session.fork()
-            session.execute("m = 0")
-            self.assertEqual(self.json(fork.get_variable("m")), "21")
-            session.undo_to(checkpoint)
-            self.assertEqual(self.json(session.get_variable("m")), "21")
+            session.execute(self.script("increase"))
+            session.undo()
+            self.assertEqual(session.variables["x"], 1)
+            mark = session.checkpoint()
+            self.assertIn(mark, [each.id for each in session.checkpoints()])
+            session.execute(self.script("increase"))
+            self.assertEqual((session.variables["x"], fork.variables["x"]), (2, 1))
+            self.assertEqual(session.undo(mark), mark)
+            self.assertEqual(session.variables["x"], 1)
+            session.execute(self.script("increase"))
+            state = session.hibernate()
+            with self.assertRaises(SessionError):
+                session.undo(1_000_000)
+        with box.resume(state) as resumed:
+            self.assertEqual(resumed.variables["x"], 2)
+        with self.assertRaises(SessionError):
+            box.resume(state[:-1] + bytes([state[-1] ^ 1]))
+        with self.assertRaises(SessionError):
+            box.resume(b"nothing")
 
-            resumed = Sandbox(CLOSED).resume(session.hibernate())
-            self.assertEqual(self.json(resumed.get_variable("m")), "21")
-            resumed.close()
-            resumed.close()
-            with self.assertRaisesRegex(RefusedError, "session-ended"):
-                resumed.info()
+    def test_a_session_is_rolled_back_from_what_had_to_be_unwound(self) -> None:
+        with self.sandbox(limits=Limits(fuel=300_000_000, fuel_reserve=0), checkpoints="always").session() as session:
+            session.execute(self.script("let"))
+            run = session.execute(self.script("increase") + "\n" + self.script("endless"))
+            self.assertEqual(run.outcome.kind, "exhausted")
+            self.assertIsNotNone(run.rolled_back_to)
+            self.assertEqual(session.variables["x"], 1)
 
-    def test_a_value_of_another_type_loses_nothing(self) -> None:
-        session = self.sandbox.open()
-        session.execute("var x = 1")
-        wrong: Any = 1
-        with self.assertRaises(TypeError):
-            self.sandbox.execute(Request(source=wrong))
-        self.assertEqual(self.json(session.get_variable("x")), "1")
+    def test_functions_are_tools(self) -> None:
+        box = self.sandbox(tools=[add, slow, Tool(fail, description="Fails.")])
+        run = box.execute(self.script("tool"))
+        self.assertEqual(run.stdout, "42\n")
+        call = run.tool_calls[0]
+        self.assertEqual((call.name, call.arguments, call.result, call.error), ("add", {"a": 20, "b": 22}, 42, None))
+        self.assertEqual(box.execute(self.script("tool_default")).stdout, "21\n")
+        self.assertEqual(box.execute(self.script("slow_tool")).stdout, "LATER\n")
+        failed = box.execute(self.script("tool_fails"))
+        self.assertEqual(failed.stdout, "no such luck \\ud800\n")
+        self.assertEqual(failed.tool_calls[0].error, "ToolError: no such luck \\ud800")
+        wrong = box.execute(self.script("tool_wrong"))
+        self.assertEqual(wrong.stdout, "InvalidArguments\n")
+        with box.session() as session:
+            self.assertEqual(session.execute(self.script("tool")).stdout, "42\n")
 
-    def test_text_that_cannot_be_passed_on_loses_nothing(self) -> None:
-        session = self.sandbox.open()
-        session.execute("var x = 1")
-        with self.assertRaises(UnicodeEncodeError):
-            self.sandbox.execute("'\ud800'")
-        self.assertEqual(self.json(session.get_variable("x")), "1")
+    def test_a_parser_tells_where_it_fails(self) -> None:
+        box = self.sandbox()
+        self.assertEqual(box.validate(self.script("answer")), [])
+        found = box.validate(self.script("syntax"))
+        self.assertEqual((found[0].line, len(found)), (1, 1))
+        self.assertIn("SyntaxError", found[0].message)
 
-    def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
-        # No script is known to make an instance trap where it has the stack that it is promised: it gets less.
-        with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
-            sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
-        sessions = [sandbox.open(), sandbox.open()]
-        closed = sandbox.open()
-        closed.close()
-        instance = sandbox._current()
-        with self.assertRaises(InstanceLostError) as lost:
-            sandbox.execute("function f() { return f(); } f()")
-        ids = [session.id for session in sessions]
-        self.assertEqual(lost.exception.sessions, tuple(ids))
-        said = f"the sandbox's instance has trapped, and the sessions {', '.join(ids)} were lost with it"
-        self.assertEqual(str(lost.exception), said)
-        self.assertRegex(str(lost.exception.__cause__), "wasm trap: call stack exhausted")
-        self.assertFalse(instance.answers())
-        self.assertEqual(sandbox.execute("console.log(2)").stdout.bytes, b"2\n")
-        self.assertIsNot(sandbox._current(), instance)
-        for session in sessions:
-            with self.assertRaisesRegex(RefusedError, "session-ended"):
-                session.execute("1")
-            session.close()
-        # It traps within a session, too, and then that one is lost.
-        with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
-            session.execute("function f() { return f(); } f()")
-        self.assertEqual(lost.exception.sessions, (session.id,))
-        self.assertEqual(str(lost.exception), f"the sandbox's instance has trapped, and the session {session.id} was lost with it")
+    def test_guidance_says_what_to_change(self) -> None:
+        guidance = self.sandbox().execute(self.script("missing")).guidance
+        self.assertEqual((guidance.fuel.status, [each.kind for each in guidance.advice]), ("efficient", ["module"]))
+        correction = guidance.advice[0].correction
+        self.assertIn("json" if self.language == "python" else "path", correction.text if correction else "")
 
-    @staticmethod
-    def json(value: Any) -> Any:
-        return value and value.json
+    def test_seed_and_clock_make_runs_equal_and_without_them_they_differ(self) -> None:
+        def runs(**options: Any) -> set[tuple[str, int]]:
+            sandboxes = [self.sandbox(**options) for _ in range(2)]
+            return {(run.stdout, run.fuel_consumed) for run in (box.execute(self.script("random")) for box in sandboxes)}
+
+        self.assertEqual(len(runs(seed=7, clock_ns=1_000_000_000)), 1)
+        self.assertEqual(len({out for out, _ in runs(seed=7, clock_ns=0) | runs(seed=8, clock_ns=0)}), 2)
+        self.assertEqual(len({out for out, _ in runs()}), 2)
+
+    def test_what_cannot_be_is_refused_before_anything_runs(self) -> None:
+        for limits, said in [(Limits(fuel=0), "fuel"), (Limits(memory_bytes=1), "memory.bytes")]:
+            with self.assertRaisesRegex(PolicyError, said):
+                self.sandbox(limits=limits).execute("1")
+        with self.assertRaises(PolicyError):
+            self.sandbox(limits=Limits(source_bytes=7)).execute("x" * 8)
+        self.assertTrue(issubclass(PolicyError, GloveboxError) and issubclass(PolicyError, ValueError))
+
+    def test_wrong_types_are_named(self) -> None:
+        box = self.sandbox()
+        session = box.session()
+        wrong: list[tuple[str, Any]] = [
+            ("source must be str, not int", lambda: box.execute(1)),  # type: ignore[arg-type]
+            ("name must be str", lambda: box.execute("1", name=b"x")),  # type: ignore[arg-type]
+            ("stdin must be str or bytes", lambda: box.execute("1", stdin=1)),  # type: ignore[arg-type]
+            ("timeout_ms must be int, not float", lambda: box.execute("1", timeout_ms=1.5)),  # type: ignore[arg-type]
+            ("on_stdout must be callable", lambda: box.execute("1", on_stdout=1)),  # type: ignore[arg-type]
+            ("context must be a value that JSON has", lambda: box.execute("1", context={1, 2})),
+            ("context must be a value that JSON has", lambda: box.session(context=float("nan"))),
+            ('kind must be "detect"', lambda: box.execute("1", kind="x")),  # type: ignore[arg-type]
+            ("source must be str", lambda: box.validate(None)),  # type: ignore[arg-type]
+            ("state must be bytes", lambda: box.resume("x")),  # type: ignore[arg-type]
+            ("path must be str", lambda: session.files.read(1)),  # type: ignore[arg-type]
+            ("contents must be str or bytes", lambda: session.files.write("a", 1)),  # type: ignore[arg-type]
+            ("value must be a value that JSON has", lambda: session.variables.__setitem__("a", {1})),
+            ("name must be str", lambda: session.variables[1]),  # type: ignore[index]
+            ("checkpoint must be int", lambda: session.undo("1")),  # type: ignore[arg-type]
+            ("limits.fuel must be int, not str", lambda: self.sandbox(limits=Limits(fuel="1"))),  # type: ignore[arg-type]
+            ("limits must be Limits", lambda: self.sandbox(limits={})),
+            ("workspace must be str or os.PathLike", lambda: self.sandbox(workspace=1)),
+            ("commit must be one of 'always'", lambda: self.sandbox(commit="x")),
+            ("tools must be a sequence", lambda: self.sandbox(tools=add)),
+            (r"tools\[0\] must be a function", lambda: self.sandbox(tools=[1])),
+            (r"files\['a'\] must be str or bytes", lambda: self.sandbox(files={"a": 1})),
+            (r"a key of env must be str", lambda: self.sandbox(env={1: "a"})),
+            (r"args must be a sequence", lambda: self.sandbox(args="one")),
+            ("seed must be int", lambda: self.sandbox(seed="7")),
+            ("checkpoints must be int", lambda: self.sandbox(checkpoints="some")),
+        ]
+        for said, call in wrong:
+            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+                call()
+        with self.assertRaisesRegex(ValueError, "timeout_ms must not be negative"):
+            box.execute("1", timeout_ms=-1)
+
+    def test_a_host_directory_or_a_clear_word_that_there_is_none(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            workspace, mounted = Path(directory, "data"), Path(directory, "in")
+            workspace.mkdir()
+            mounted.mkdir()
+            (workspace / "in.csv").write_text("host")
+            (mounted / "a.txt").write_text("there")
+            if self.backend == "component":
+                for option in ({"workspace": workspace}, {"mounts": {"/in": mounted}}, {"commit": "never"}):
+                    with self.assertRaisesRegex(UnsupportedError, f'{next(iter(option))}: .* backend="native"'):
+                        self.sandbox(**option)
+                return
+            mounts = {"/in": Mount(mounted, read_only=True)}
+            box = self.sandbox(workspace=workspace, commit="on-success", mounts=mounts)
+            self.assertEqual(box.execute(self.script("read")).stdout, "host\n")
+            self.assertIn("a.txt", box.execute(self.script("list")).stdout)
+            failed = box.execute(self.script("write") + "\n" + self.script("exit"))
+            self.assertEqual((failed.outcome.code, sorted(each.name for each in workspace.iterdir())), (3, ["in.csv"]))
+            self.assertEqual(failed.files["out.csv"], b"1,2")
+            box.execute(self.script("write"))
+            self.assertEqual((workspace / "out.csv").read_text(), "1,2")
+
+            def meddle(_text: str) -> None:
+                (workspace / "out.csv").write_text("somebody else's")
+
+            with self.assertRaisesRegex(CommitError, "nothing there was changed: .*out.csv") as refused:
+                box.execute("\n".join(map(self.script, ("write", "answer", "pause"))), on_stdout=meddle)
+            self.assertEqual((refused.exception.run.stdout, refused.exception.run.ok), ("42\n", True))
+            self.assertEqual((workspace / "out.csv").read_text(), "somebody else's")
+            self.assertEqual((workspace / "in.csv").read_text(), "hostmore")
 
 
-OPEN = PROVIDERS / "glovebox-javascript.wasm"
+class NativePython(Suite, unittest.TestCase):
+    def test_packages_are_there_unless_they_are_not_wanted(self) -> None:
+        source = "import tabulate; print(tabulate.tabulate([[1]], tablefmt='plain'))"
+        self.assertEqual(self.sandbox().execute(source).stdout, "1\n")
+        without = self.sandbox(packages=False).execute(source)
+        self.assertEqual(without.outcome.type, "ModuleNotFoundError")
 
 
-@unittest.skipUnless(OPEN.exists() or "CI" in os.environ, "the open provider is not built")
-class Open(unittest.TestCase):
-    def test_tools_answer_scripts(self) -> None:
-        def fail(_arguments: object) -> None:
-            raise RuntimeError("no such luck")
+class NativeJavaScript(Suite, unittest.TestCase):
+    language = "javascript"
 
-        number = {"properties": {"x": {"type": "number"}}, "required": ["x"]}
-        double = Tool("double", "Twice a number.", lambda arguments: 2 * arguments["x"], number)
-        def strange(_arguments: object) -> None:
-            raise RuntimeError("\ud800")
+    def test_types_are_taken_out_of_typescript(self) -> None:
+        run = self.sandbox().execute("const x: number = 42; console.log(x)", name="a.ts")
+        self.assertEqual(run.stdout, "42\n")
 
-        tools = [double, Tool("fail", "Fails.", fail), Tool("strange", "Fails oddly.", strange)]
-        sandbox = Sandbox(OPEN, tools=tools)
-        called = sandbox.execute("console.log(await tools.double({ x: 21 }))")
-        self.assertEqual(called.stdout.bytes, b"42\n")
-        self.assertEqual(called.tool_calls[0].outcome, ToolOutcomeReturned("42"))
-        failed = sandbox.execute("try { await tools.fail({}) } catch (error) { console.log(error.message) }")
-        self.assertEqual(failed.stdout.bytes, b"no such luck\n")
-        odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
-        self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
-        # A tool that fails is no trap.
-        self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 
-    def test_time_is_limited(self) -> None:
-        policy = Policy(limits=Limits(timeout_ms=100, fuel=1_000_000_000_000))
-        outcome = Sandbox(OPEN).execute("for (;;);", policy=policy).outcome
-        assert isinstance(outcome, OutcomeExhausted)
-        self.assertEqual(outcome.value.resource, "time")
+class ComponentJavaScript(Suite, unittest.TestCase):
+    backend = "component"
+    language = "javascript"
+
+    def test_what_it_has_not_is_named_with_what_to_do(self) -> None:
+        with self.assertRaisesRegex(UnsupportedError, 'packages: .* backend="native"'):
+            self.sandbox(packages=True)
+        with self.assertRaisesRegex(UnsupportedError, 'id: .* backend="native"'):
+            self.sandbox().session(id="mine")
+        options = self.options(tools=[add])
+        options["provider"] = options["provider"].with_name("glovebox-javascript-closed.wasm")
+        from glovebox_sandbox import Sandbox, UnavailableError
+
+        with self.assertRaisesRegex(UnsupportedError, "tools: .* provider="):
+            Sandbox("javascript", **options)
+        with self.assertRaisesRegex(UnavailableError, "there is no provider .* provider="):
+            Sandbox("javascript", backend="component", provider="absent.wasm")
 
 
 if __name__ == "__main__":

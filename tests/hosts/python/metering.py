@@ -12,7 +12,7 @@ import statistics
 import sys
 import time
 
-from glovebox_sandbox import Provider, Sandbox
+from glovebox_sandbox.component import Provider, Sandbox
 from glovebox_sandbox.types import Limits, Policy
 
 TURNS = 15

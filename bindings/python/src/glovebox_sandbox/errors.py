@@ -1,46 +1,52 @@
-"""What calls of the sandbox raise. What a script does wrong is no error, but an outcome."""
+"""What this package raises. What a script does wrong is no error but an outcome; `Run.raise_for_outcome` makes an error of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from .types import FileFailure, SandboxError, TooLarge
+if TYPE_CHECKING:
+    from .run import Run
 
 
 class GloveboxError(Exception):
     """Any error of this package."""
 
 
-class RefusedError(GloveboxError):
-    """The provider refused what was asked: nothing was executed."""
-
-    def __init__(self, failure: SandboxError) -> None:
-        super().__init__(f"{failure.tag}: {_described(failure.value)}")
-        self.tag = failure.tag
-        """Which of the contract's errors it is: `invalid-policy`, `source-too-large`, …"""
-        self.failure = failure
-        """The error as the contract has it."""
+class PolicyError(GloveboxError, ValueError):
+    """What was asked for cannot be: a limit, a mount, a tool, a runtime's name, a source over its limit. Nothing was executed."""
 
 
-class InstanceLostError(GloveboxError):
-    """The instance that a call was made in has trapped, and is gone with all that it held: its sessions have ended.
-
-    The sandbox goes on in a new instance, which the next call makes. Scripts that are over a limit do not cause this.
-    """
-
-    def __init__(self, sessions: Sequence[str]) -> None:
-        lost = f"the session {sessions[0]} was" if len(sessions) == 1 else f"the sessions {', '.join(sessions)} were"
-        lost = lost if sessions else "no session was"
-        super().__init__(f"the sandbox's instance has trapped, and {lost} lost with it")
-        self.sessions = tuple(sessions)
-        """The ids of the sessions that were lost."""
+class UnavailableError(GloveboxError):
+    """The sandbox or an instance of it is not to be had on this machine now. The message says what to do."""
 
 
-def _described(value: str | TooLarge | FileFailure) -> str:
-    match value:
-        case str():
-            return value
-        case TooLarge():
-            return f"{value.bytes} bytes, of at most {value.limit}"
-        case FileFailure():
-            return f"{value.path}: {value.message}"
+class UnsupportedError(GloveboxError):
+    """The backend cannot do this. The message says which can, or what to do instead."""
+
+
+class SessionError(GloveboxError):
+    """A session has ended, is busy, has no such checkpoint or variable, or cannot be resumed. Nothing was changed."""
+
+
+class FilesError(GloveboxError, OSError):
+    """An operation on a workspace's files was refused. The workspace is as it was."""
+
+
+class CommitError(GloveboxError):
+    """A script ran, but its files could not be brought to the host's directory; nothing there has changed."""
+
+    def __init__(self, message: str, execution: Any) -> None:
+        from .run import Run
+
+        super().__init__(message)
+        self.run: Run = Run(execution)
+        """What the script did all the same."""
+
+
+class ScriptError(GloveboxError):
+    """A script did not succeed: raised by `Run.raise_for_outcome` and by nothing else."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(str(run.outcome))
+        self.run = run
+        """What it did."""

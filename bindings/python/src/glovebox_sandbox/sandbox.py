@@ -1,311 +1,277 @@
-"""A sandbox, and the sessions in it."""
+"""Sandboxes and sessions."""
 
 from __future__ import annotations
 
-import functools
+import codecs
+import dataclasses
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-import wasmtime
-from wasmtime import component
+from . import _check, _native_backend
+from ._backend import Backend, BackendSession, Commit, Input, Mount, Policy
+from .errors import SessionError, UnavailableError
+from .run import Diagnostic, Run, entries, value_of
+from .tools import Await, Tool, await_here, tool_of
+from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
 
-from . import types
-from ._values import lift, lift_result, lower
-from .errors import InstanceLostError, RefusedError
-from .tools import Answers, Tool
-
-_SANDBOX = "glovebox:sandbox/sandbox@0.2.0"
-_TOOLS = "glovebox:sandbox/tools@0.2.0"
-
-_PIECE_BYTES = 16 << 20
-"""The most that one call gives."""
-
-_STACK_BYTES = 512 << 10
-"""Wasmtime's default, written down: the depth to which scripts may call functions goes by it."""
+T = TypeVar("T")
 
 
-@functools.cache
-def _engine(stack_bytes: int) -> wasmtime.Engine:
-    config = wasmtime.Config()
-    config.max_wasm_stack = stack_bytes
-    # Compiling a provider takes seconds; Wasmtime keeps what it has compiled in the user's cache directory.
-    config.cache = True
-    return wasmtime.Engine(config)
-
-
-class Provider:
-    """A compiled provider, of which instances are made."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Compiles a component, or finds it in Wasmtime's cache."""
-        self._engine = _engine(_STACK_BYTES)
-        self._component = component.Component.from_file(self._engine, os.fspath(path))
-
-    def _instantiate(self, answers: Answers) -> _Instance:
-        linker = component.Linker(self._engine)
-        linker.allow_shadowing = True
-        store = wasmtime.Store(self._engine)
-        wanted = self._component.type.imports(self._engine)
-        if any(name.startswith("wasi:") for name in wanted):
-            # Of WASI it has what a provider asks for: clocks.
-            store.set_wasi(wasmtime.WasiConfig())
-            linker.add_wasip2()
-        if _TOOLS in wanted:
-            with linker.root() as root, root.add_instance(_TOOLS) as tools:
-                tools.add_func("list-tools", answers.list_tools)
-                tools.add_func("call", answers.call)
-        return _Instance(store, linker.instantiate(store, self._component))
-
-
-@dataclass
-class _Instance:
-    store: wasmtime.Store
-    exports: component.Instance
-    functions: dict[str, component.Func] = field(default_factory=dict)
-    sessions: dict[int, Session] = field(default_factory=dict)
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        return self.function(name)(self.store, *arguments)
-
-    def answers(self) -> bool:
-        """Whether it can be entered: one that has trapped cannot."""
-        try:
-            self.call("info")
-        except wasmtime.WasmtimeError:
-            return False
-        return True
-
-    def function(self, name: str) -> component.Func:
-        if name not in self.functions:
-            sandbox = self.exports.get_export_index(self.store, _SANDBOX)
-            index = sandbox and self.exports.get_export_index(self.store, name, sandbox)
-            function = index and self.exports.get_func(self.store, index)
-            if not function:
-                raise ValueError(f"the component is no provider: it does not export `{name}` of `{_SANDBOX}`")
-            self.functions[name] = function
-        return self.functions[name]
+def _say(text: str) -> None:
+    print(f"glovebox: {text}", file=sys.stderr, flush=True)
 
 
 class Sandbox:
-    """An instance of a provider, and a new one whenever that has trapped.
+    """A language and what its scripts may do. Every `execute` is a new interpreter with new files.
 
-    It is for one thread at a time.
+    >>> with Sandbox("python") as box:
+    ...     box.execute("print(6 * 7)").stdout
+    '42\\n'
+
+    Any number of threads may execute at once, if the backend is native.
     """
 
-    def __init__(self, provider: Provider | str | os.PathLike[str], tools: Sequence[Tool] = ()) -> None:
-        """The closed providers have no tools."""
-        self._provider = provider if isinstance(provider, Provider) else Provider(provider)
-        self._answers = Answers(tools)
-        self._instance: _Instance | None = None
-        self._current()
+    def __init__(
+        self,
+        language: str = "python",
+        *,
+        backend: Literal["native", "component"] | None = None,
+        limits: Limits | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        commit: Commit = "always",
+        mounts: Mapping[str, str | os.PathLike[str] | Mount] | None = None,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        files: Mapping[str, str | bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        args: Sequence[str] = (),
+        seed: int | None = None,
+        clock_ns: int | None = None,
+        checkpoints: Literal["auto", "always", "never"] | int | None = None,
+        on_unwind: Literal["roll-back", "end"] | None = None,
+        auto_persist_globals: bool = False,
+        packages: bool | None = None,
+        provider: str | os.PathLike[str] | None = None,
+        progress: Callable[[str], None] | None = _say,
+    ) -> None:
+        """Prepares the interpreter where that has not been done before: seconds the first time, milliseconds afterwards.
 
-    def info(self) -> types.ProviderInfo:
-        """What the provider is and has."""
-        info: types.ProviderInfo = lift(types.ProviderInfo, self._enter("info"))
-        return info
+        `language` is `python`, `javascript`, or a runtime's name, such as `python-3.15`.
 
-    def default_policy(self) -> types.Policy:
-        """The policy of an execution that asks for none."""
-        policy: types.Policy = lift(types.Policy, self._enter("default-policy"))
-        return policy
+        `backend`: `native` is the engine in this process; `component` runs a provider component with `wasmtime`, on any platform that has
+        that. By default the engine, where this package has it. `provider` is the component's file.
+
+        `workspace` is the directory of the host behind `/app`; without one the workspace is in memory and begins with `files`. `commit`
+        says when what a script wrote reaches the host: `always`, `on-success` or `never`. `mounts` are further directories, by their paths
+        in the sandbox.
+
+        `tools` are functions that scripts may call. `env` and `args` are what scripts find in their environment and after their name.
+        `seed` makes random numbers the same every time, and `clock_ns` has the clock stand still at this time since 1970.
+
+        `checkpoints` says when sessions save their state by themselves, and `on_unwind` what becomes of one whose script had to be stopped
+        by force. `auto_persist_globals` keeps what JSON has a form for of one execution's variables for the next. `packages=False` runs
+        Python without the bundled packages.
+
+        `progress` is told what takes long; by default it is printed to standard error.
+        """
+        name = _check.of("language", str, language)
+        policy = _policy(
+            limits=limits,
+            workspace=workspace,
+            commit=commit,
+            mounts=mounts,
+            tools=tools,
+            files=files,
+            env=env,
+            args=args,
+            seed=seed,
+            clock_ns=clock_ns,
+            checkpoints=checkpoints,
+            on_unwind=on_unwind,
+            auto_persist_globals=auto_persist_globals,
+            packages=packages,
+        )
+        path = None if provider is None else _check.path("provider", provider)
+        self._open(name, backend, policy, path, _check.callback("progress", progress), await_here)
+
+    def _open(
+        self,
+        name: str,
+        backend: str | None,
+        policy: Policy,
+        provider: str | None,
+        progress: Callable[[str], None] | None,
+        wait: Await,
+    ) -> None:
+        if backend not in (None, "native", "component"):
+            raise TypeError(f'backend must be "native" or "component", not {backend!r}')
+        is_native = _native_backend.is_here() if backend is None else backend == "native"
+        opened: Backend
+        if is_native:
+            if not _native_backend.is_here():
+                raise UnavailableError(
+                    'this package has no native module for this platform; use backend="component", or a platform that has a wheel'
+                )
+            opened = _native_backend.open_backend(name, policy, wait, progress)
+        else:
+            from . import _component_backend
+
+            opened = _component_backend.open_backend(name, policy, wait, provider)
+        self._opened: Backend | None = opened
+        self.backend: Literal["native", "component"] = "native" if is_native else "component"
+        """Which backend it is."""
+
+    @property
+    def _backend(self) -> Backend:
+        if self._opened is None:
+            raise SessionError("the sandbox was closed; make another one")
+        return self._opened
+
+    @property
+    def language(self) -> str:
+        """`python` or `javascript`."""
+        return self._backend.language
+
+    @property
+    def runtime_name(self) -> str:
+        """The interpreter's name."""
+        return self._backend.runtime_name
+
+    @property
+    def version(self) -> str | None:
+        """The interpreter's version."""
+        return self._backend.version
 
     def execute(
-        self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
-    ) -> types.Execution:
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> Run:
         """Runs a script in a new interpreter, and drops it.
 
-        A script that raises or reaches a limit is an execution too. `runtime` is `python`, `javascript`, or the name of one that
-        `info` lists; by default it is the provider's first.
+        A script that raises or reaches a limit is a run too. `name` is what tracebacks show; a name that ends in `.ts` says that the script
+        is TypeScript. `context` is a value that JSON has: the script finds it in the variable of that name. After `timeout_ms` the
+        execution is cancelled. `on_stdout` and `on_stderr` get what the script writes as it writes it, from this thread; with a component,
+        when it has ended. What they raise cancels the execution and is raised.
         """
-        execution: types.Execution = self._ask(types.Execution, "execute", *self._script(script, runtime, policy))
-        return execution
+        return Run(
+            self._backend.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
+        )
 
-    def validate(
-        self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
-    ) -> list[types.Diagnostic]:
-        """What the language's own parser says about a source: nothing, if it is well-formed. Executes nothing of it."""
-        arguments = self._script(script, runtime, policy)
-        diagnostics: list[types.Diagnostic] = self._ask(list[types.Diagnostic], "validate", *arguments)
-        return diagnostics
+    def validate(self, source: str, *, name: str | None = None, kind: SourceKind | None = None) -> list[Diagnostic]:
+        """What the language's own parser says of a source: nothing where it is well-formed. Nothing of it is executed."""
+        input = _input(source, name, kind, None, None, None, None, None, None)
+        return [Diagnostic(*each) for each in self._backend.validate(input)]
 
-    def open(
-        self, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
-    ) -> Session:
-        """Opens a session: an interpreter that is kept. Its scripts find `context`, if there is one, in a variable of that name."""
-        handle = self._ask(object, "[static]session.open", *self._terms(runtime, policy), self._options(context))
-        return self._keep(handle)
+    def session(self, *, context: Any = None, id: str | None = None) -> Session:
+        """Opens a session: an interpreter that is kept. Its scripts find `context` in a variable of that name."""
+        return Session(self._backend.session(_check.optional("id", str, id), _json("context", context)))
 
-    def resume(
-        self, state: bytes, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
-    ) -> Session:
-        """Makes a session of the bytes that `hibernate` gave, here or elsewhere. They give no right."""
-        terms, options = self._terms(runtime, policy), self._options(context)
-        blob = self._enter("[constructor]blob")
-        try:
-            for at in range(0, len(state), _PIECE_BYTES):
-                self._ask(object, "[method]blob.append", blob, state[at : at + _PIECE_BYTES])
-            handle = self._ask(object, "[static]session.resume", terms[0], blob, terms[1], options)
-        finally:
-            self._drop(blob)
-        return self._keep(handle)
+    def resume(self, state: bytes, *, id: str | None = None) -> Session:
+        """Makes a session of the bytes that `Session.hibernate` gave, here or elsewhere.
 
-    def _script(self, script: str | types.Request, runtime: str | None, policy: types.Policy | None) -> tuple[Any, Any, Any]:
-        of, terms = self._terms(runtime, policy)
-        return of, _request(script), terms
+        To resume bytes that somebody else wrote is to run their code, within this sandbox's limits.
+        """
+        return Session(self._backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)))
 
-    def _terms(self, runtime: str | None, policy: types.Policy | None) -> tuple[Any, Any]:
-        name = runtime if runtime is not None else self.info().runtimes[0].name
-        known: dict[str, types.Runtime] = {"python": types.RuntimePython(), "javascript": types.RuntimeJavascript()}
-        of = known.get(name) or types.RuntimeNamed(name)
-        return lower(types.Runtime, of), lower(types.Policy, policy or types.Policy())
+    def close(self) -> None:
+        """Gives back what it holds. Its sessions go on."""
+        self._opened = None
 
-    @staticmethod
-    def _options(context: object) -> Any:
-        text = None if context is None else json.dumps(context)
-        return lower(types.SessionOptions, types.SessionOptions(context=text))
+    def __enter__(self) -> Sandbox:
+        return self
 
-    def _current(self) -> _Instance:
-        if self._instance is None:
-            self._instance = self._provider._instantiate(self._answers)
-        return self._instance
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
-    def _keep(self, handle: Any) -> Session:
-        instance = self._current()
-        session = Session(self, instance, handle, self._enter("[method]session.id", handle))
-        instance.sessions[id(session)] = session
-        return session
-
-    def _enter(self, name: str, *arguments: Any) -> Any:
-        """Calls into the instance: all calls go through here, so that none enters one that has trapped."""
-        instance = self._current()
-        try:
-            return instance.call(name, *arguments)
-        except wasmtime.WasmtimeError as error:
-            raise self._lose(instance) from error
-        except Exception as error:
-            # A value that cannot be passed on is found before the instance is entered, and then it still answers.
-            if instance.answers():
-                raise
-            raise self._lose(instance) from error
-
-    def _ask(self, ok: Any, name: str, *arguments: Any) -> Any:
-        is_ok, value = lift_result(ok, self._enter(name, *arguments))
-        if not is_ok:
-            raise RefusedError(value)
-        return value
-
-    def _lose(self, instance: _Instance) -> InstanceLostError:
-        lost = [session.id for session in instance.sessions.values()]
-        instance.sessions.clear()
-        self._instance = None
-        return InstanceLostError(lost)
-
-    def _drop(self, handle: Any) -> None:
-        """Gives a handle back. What was lost with its instance is gone already."""
-        if self._instance is not None:
-            try:
-                handle.drop(self._instance.store)
-            except wasmtime.WasmtimeError as error:
-                raise self._lose(self._instance) from error
+    def __repr__(self) -> str:
+        return f"<Sandbox: {self._opened.runtime_name}, {self.backend}>" if self._opened else "<Sandbox: closed>"
 
 
 class Session:
     """An interpreter that is kept between executions: variables, functions, imports and files live on."""
 
-    def __init__(self, sandbox: Sandbox, instance: _Instance, handle: Any, name: str) -> None:
-        """Use `Sandbox.open`."""
-        self._sandbox = sandbox
-        self._instance = instance
-        self._handle = handle
-        self.id = name
-        """Its id: chosen by the provider, and no secret."""
+    def __init__(self, session: BackendSession) -> None:
+        """Use `Sandbox.session`."""
+        self._session = session
 
-    def info(self) -> types.SessionInfo:
+    @property
+    def id(self) -> str:
+        """Its id, which is no secret."""
+        return self._session.id
+
+    @property
+    def ended(self) -> str | None:
+        """Why it has ended, if it has."""
+        return self._session.ended
+
+    @property
+    def info(self) -> SessionInfo:
         """What it is and holds."""
-        info: types.SessionInfo = lift(types.SessionInfo, self._enter("info"))
-        return info
+        return SessionInfo(**json.loads(self._session.info()))
 
-    def execute(self, script: str | types.Request) -> types.Execution:
-        """Runs a script in the kept interpreter."""
-        execution: types.Execution = self._ask(types.Execution, "execute", _request(script))
-        return execution
+    @property
+    def variables(self) -> Variables:
+        """Its global variables."""
+        return Variables(self._session)
 
-    def get_variable(self, name: str) -> types.GuestValue | None:
-        """A global variable; `None` where there is none of this name."""
-        value: types.GuestValue | None = self._ask(types.GuestValue | None, "get-variable", name)
-        return value
+    @property
+    def files(self) -> SessionFiles:
+        """The files of its workspace, `/app`."""
+        return SessionFiles(self._session)
 
-    def set_variable(self, name: str, value: object) -> None:
-        """Sets a global variable to a value that JSON has."""
-        self._ask(object, "set-variable", name, json.dumps(value))
+    def execute(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> Run:
+        """Runs a script in the kept interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression."""
+        return Run(
+            self._session.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
+        )
 
-    def list_files(self, pattern: str = "**") -> list[types.FileEntry]:
-        """What lies in the workspace: by default everything."""
-        files = self._ask(object, "files")
-        try:
-            entries: list[types.FileEntry] = self._sandbox._ask(list[types.FileEntry], "[method]files.list", files, pattern)
-            return entries
-        finally:
-            self._sandbox._drop(files)
-
-    def read_file(self, path: str) -> bytes:
-        """All of a file."""
-        files = self._ask(object, "files")
-        try:
-            return self._pieces(lambda at: self._sandbox._ask(bytes, "[method]files.read", files, path, at, _PIECE_BYTES))
-        finally:
-            self._sandbox._drop(files)
-
-    def write_file(self, path: str, contents: bytes) -> None:
-        """Writes a file in place of one that is there, and makes the directories above it."""
-        self._ask(object, "write-file", path, contents, "replace")
-
-    def delete_file(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, a link or a directory, with all that is below it if `recursive`."""
-        self._ask(object, "delete-file", path, recursive)
-
-    def fork(self) -> Session:
+    def fork(self, *, context: Any = None, id: str | None = None) -> Session:
         """A second session of this one: neither sees what the other does from then on."""
-        return self._sandbox._keep(self._ask(object, "fork"))
+        return Session(self._session.fork(_check.optional("id", str, id), _json("context", context)))
 
     def checkpoint(self) -> int:
-        """Saves the state, to come back to with `undo_to`."""
-        checkpoint: int = self._ask(int, "checkpoint")
-        return checkpoint
+        """Saves the state, to come back to it with `undo`, and returns its number."""
+        return self._session.checkpoint()
 
-    def checkpoints(self) -> list[types.CheckpointInfo]:
+    def checkpoints(self) -> list[CheckpointInfo]:
         """The states that it can be set back to, oldest first."""
-        checkpoints: list[types.CheckpointInfo] = self._ask(list[types.CheckpointInfo], "checkpoints")
-        return checkpoints
+        return [CheckpointInfo(**each) for each in json.loads(self._session.checkpoints())]
 
-    def undo(self) -> int:
-        """Restores the last checkpoint that differs from what the session is now, and says which it was."""
-        checkpoint: int = self._ask(int, "undo")
-        return checkpoint
-
-    def undo_to(self, checkpoint: int) -> None:
-        """Restores a checkpoint."""
-        self._ask(object, "undo-to", checkpoint)
+    def undo(self, checkpoint: int | None = None) -> int:
+        """Undoes the last execution, or restores a checkpoint, and returns its number. What was written to the host stays there."""
+        return self._session.undo(_check.optional("checkpoint", int, checkpoint))
 
     def hibernate(self) -> bytes:
-        """The session as bytes, for `Sandbox.resume` with any provider that has the same runtime."""
-        blob = self._ask(object, "hibernate")
-        try:
-            return self._pieces(lambda at: self._sandbox._enter("[method]blob.read", blob, at, _PIECE_BYTES))
-        finally:
-            self._sandbox._drop(blob)
+        """The session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. It lives on."""
+        return self._session.hibernate()
 
     def close(self) -> None:
-        """Runs the interpreter's exit handlers, ends the session and gives back what it holds. Closing again does nothing."""
-        if self._is_there():
-            try:
-                self._ask(object, "close")
-            finally:
-                self._forget()
+        """Runs the interpreter's exit handlers and ends the session. Closing again does nothing."""
+        self._session.close()
 
     def __enter__(self) -> Session:
         return self
@@ -313,35 +279,154 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._forget()
+        self.close()
 
-    def _is_there(self) -> bool:
-        return id(self) in self._instance.sessions
-
-    def _forget(self) -> None:
-        if self._instance.sessions.pop(id(self), None) is not None:
-            self._sandbox._drop(self._handle)
-
-    def _enter(self, name: str, *arguments: Any) -> Any:
-        if not self._is_there():
-            ended = f"the session `{self.id}` was closed, or lost with its instance"
-            raise RefusedError(types.SandboxErrorSessionEnded(ended))
-        return self._sandbox._enter(f"[method]session.{name}", self._handle, *arguments)
-
-    def _ask(self, ok: Any, name: str, *arguments: Any) -> Any:
-        is_ok, value = lift_result(ok, self._enter(name, *arguments))
-        if not is_ok:
-            raise RefusedError(value)
-        return value
-
-    @staticmethod
-    def _pieces(read: Any) -> bytes:
-        parts: list[bytes] = []
-        while not parts or len(parts[-1]) == _PIECE_BYTES:
-            parts.append(read(sum(map(len, parts))))
-        return b"".join(parts)
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
 
 
-def _request(script: str | types.Request) -> Any:
-    request = types.Request(source=script) if isinstance(script, str) else script
-    return lower(types.Request, request)
+class Variables:
+    """A session's global variables, by name."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: BackendSession) -> None:
+        """Use `Session.variables`."""
+        self._session = session
+
+    def __getitem__(self, name: str) -> Any:
+        """A variable's value: an `Opaque` where JSON has no form for it."""
+        value = self._session.get_variable(_check.of("name", str, name))
+        if value is None:
+            raise KeyError(name)
+        return value_of(value)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same, or a default where there is no such variable."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Sets a variable to a value that JSON has."""
+        self._session.set_variable(_check.of("name", str, name), _check.as_json("value", value))
+
+    def __contains__(self, name: object) -> bool:
+        return self._session.get_variable(_check.of("name", str, name)) is not None
+
+
+class SessionFiles:
+    """The files of a session's workspace. Paths are relative to `/app`."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: BackendSession) -> None:
+        """Use `Session.files`."""
+        self._session = session
+
+    def list(self, pattern: str = "**") -> list[FileEntry]:
+        """What matches a pattern (`*.csv`, `src/**/*.py`): files, directories and links."""
+        return entries(self._session.list_files(_check.of("pattern", str, pattern)))
+
+    def read(self, path: str) -> bytes:
+        """A file's contents."""
+        return self._session.read_file(_check.of("path", str, path))
+
+    def write(self, path: str, contents: str | bytes) -> None:
+        """Writes a file in place of one that is there, and makes the directories above it."""
+        self._session.write_file(_check.of("path", str, path), _check.contents("contents", contents))
+
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Removes a file, a link or a directory, with all that is below it if `recursive`."""
+        self._session.delete_file(_check.of("path", str, path), _check.of("recursive", bool, recursive))
+
+
+def _json(name: str, value: Any) -> str | None:
+    return None if value is None else _check.as_json(name, value)
+
+
+def _input(
+    source: str,
+    name: str | None,
+    kind: SourceKind | None,
+    stdin: str | bytes | None,
+    context: Any,
+    timeout_ms: int | None,
+    on_stdout: Callable[[str], object] | None,
+    on_stderr: Callable[[str], object] | None,
+    token: Any,
+) -> Input:
+    """Checks what an execution is given. What is usual comes first: this is on the way of every execution."""
+    if type(source) is not str:
+        source = _check.of("source", str, source)
+    if name is not None:
+        name = _check.of("name", str, name)
+    if kind is not None and kind not in ("detect", "script", "module"):
+        raise TypeError(f'kind must be "detect", "script" or "module", not {kind!r}')
+    if timeout_ms is not None and _check.of("timeout_ms", int, timeout_ms) < 0:
+        raise ValueError(f"timeout_ms must not be negative: {timeout_ms}")
+    listener = None
+    if on_stdout is not None or on_stderr is not None:
+        listener = _listener(_check.callback("on_stdout", on_stdout), _check.callback("on_stderr", on_stderr))
+    return (
+        source,
+        name,
+        kind,
+        None if stdin is None else _check.contents("stdin", stdin),
+        None if context is None else _check.as_json("context", context),
+        timeout_ms,
+        listener,
+        token,
+    )
+
+
+def _listener(
+    on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None
+) -> Callable[[bool, bytes], None]:
+    """Decodes each stream for itself: a character may come in two pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")
+    streams = {False: (on_stdout, decoder("replace")), True: (on_stderr, decoder("replace"))}
+
+    def listener(is_stderr: bool, written: bytes) -> None:
+        on_text, decoder = streams[is_stderr]
+        if on_text is not None and (text := decoder.decode(written)):
+            on_text(text)
+
+    return listener
+
+
+def _policy(**given: Any) -> Policy:
+    """Checks what a sandbox is given."""
+    limits = given["limits"]
+    limits = Limits() if limits is None else _check.of("limits", Limits, limits)
+    for field in dataclasses.fields(limits):
+        _check.optional(f"limits.{field.name}", int, getattr(limits, field.name))
+    for name, choices in (("commit", ("always", "on-success", "never")), ("on_unwind", (None, "roll-back", "end"))):
+        if given[name] not in choices:
+            raise TypeError(f"{name} must be one of {', '.join(map(repr, choices))}, not {given[name]!r}")
+    checkpoints = given["checkpoints"]
+    if checkpoints not in (None, "auto", "always", "never"):
+        _check.of("checkpoints", int, checkpoints)
+    return Policy(
+        limits=limits,
+        workspace=None if given["workspace"] is None else _check.path("workspace", given["workspace"]),
+        commit=given["commit"],
+        mounts=_check.mapping("mounts", given["mounts"], _mount),
+        tools=_check.sequence("tools", given["tools"], tool_of),
+        files=_check.mapping("files", given["files"], _check.contents),
+        env=_check.mapping("env", given["env"], lambda name, value: _check.of(name, str, value)),
+        args=_check.sequence("args", given["args"], lambda name, value: _check.of(name, str, value)),
+        seed=_check.optional("seed", int, given["seed"]),
+        clock_ns=_check.optional("clock_ns", int, given["clock_ns"]),
+        checkpoints=checkpoints,
+        on_unwind=given["on_unwind"],
+        auto_persist_globals=_check.of("auto_persist_globals", bool, given["auto_persist_globals"]),
+        packages=_check.optional("packages", bool, given["packages"]),
+    )
+
+
+def _mount(name: str, mount: Any) -> Mount:
+    if isinstance(mount, Mount):
+        return Mount(_check.path(f"{name}.host", mount.host), _check.of(f"{name}.read_only", bool, mount.read_only))
+    return Mount(_check.path(name, mount))

@@ -1,54 +1,186 @@
-"""Functions that scripts may call by name."""
+"""Functions that scripts may call."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import enum
+import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import types
+import typing
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
-from . import types
-from ._values import lower
+from . import _check
+
+_PLAIN: dict[object, dict[str, Any]] = {
+    Any: {},
+    object: {},
+    inspect.Parameter.empty: {},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    None: {"type": "null"},
+    type(None): {"type": "null"},
+    list: {"type": "array"},
+    dict: {"type": "object"},
+}
 
 
-@dataclass(frozen=True)
+class Token(Protocol):
+    """Says whether anybody waits for a call any longer."""
+
+    @property
+    def is_cancelled(self) -> bool: ...
+
+
 class Tool:
-    """A function that scripts may call by name, with JSON both ways."""
+    """A function that scripts call as `tools.name(…)`.
 
-    name: str
-    """What scripts call it by: ASCII letters, digits and underscores, beginning with a letter."""
-    description: str
-    """What `help(tools.name)` shows."""
-    call: Callable[[dict[str, Any]], Any]
-    """Answers a call: the script waits for it. What it raises is an exception in the script."""
-    arguments_schema: Mapping[str, Any] | None = None
-    """A JSON Schema of its arguments, an object. They are held to it before the tool is called. Default: any object."""
+    >>> def add(a: int, b: int = 1) -> int:
+    ...     "Adds two numbers."
+    ...     return a + b
+    >>> tool = Tool(add)
+    >>> tool.name, tool.description, tool.schema["required"]
+    ('add', 'Adds two numbers.', ['a'])
 
-    def described(self) -> types.Tool:
-        """What the contract tells of it."""
-        schema = None if self.arguments_schema is None else json.dumps(self.arguments_schema)
-        return types.Tool(name=self.name, description=self.description, arguments_schema=schema)
+    The name is the function's, the description its docstring, and the schema of its arguments is made of its type hints. Arguments are held
+    to the schema before the function is called. What it returns is a value that JSON has; what it raises is a `ToolError` in the script. An
+    `async` function is awaited: on the loop of the `AsyncSandbox`, otherwise on one of its own. Tools run on threads of their own, several
+    at once.
+    """
+
+    __slots__ = ("description", "function", "name", "schema")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`schema` is a JSON Schema of an object, whose properties are the named arguments."""
+        if not callable(function):
+            raise _check.wrong("function", "callable", function)
+        self.function = function
+        named = getattr(function, "__name__", type(function).__name__)
+        self.name = named if name is None else _check.of("name", str, name)
+        documented = inspect.getdoc(function) or ""
+        self.description = documented if description is None else _check.of("description", str, description)
+        if schema is None:
+            self.schema = schema_of(function)
+        elif isinstance(schema, Mapping):
+            self.schema = dict(schema)
+        else:
+            raise _check.wrong("schema", "a mapping", schema)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
 
 
-class Answers:
-    """`glovebox:sandbox/tools`, answered by these tools."""
+def tool_of(name: str, tool: object) -> Tool:
+    """A tool, or what can be one."""
+    if isinstance(tool, Tool):
+        return tool
+    if not callable(tool):
+        raise _check.wrong(name, "a function or a Tool", tool)
+    return Tool(tool)
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.tools = {tool.name: tool for tool in tools}
 
-    def list_tools(self, _store: object) -> Any:
-        return lower(list[types.Tool], [tool.described() for tool in self.tools.values()])
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """A JSON Schema of a function's arguments."""
+    named = getattr(function, "__name__", type(function).__name__)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        target = function if inspect.isroutine(function) else type(function).__call__
+        hints = typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise TypeError(f"the arguments of {named} cannot be told: {error}; give Tool(…, schema=…)") from None
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            schema["additionalProperties"] = True
+            continue
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            raise TypeError(f"{named} takes `{parameter}` without a name; scripts pass arguments by name")
+        of = form(f"{named}({parameter.name})", hints.get(parameter.name, parameter.empty))
+        if parameter.default is parameter.empty:
+            schema["required"].append(parameter.name)
+        elif _is_json(parameter.default):
+            of = {**of, "default": parameter.default}
+        schema["properties"][parameter.name] = of
+    return schema
 
-    def call(self, _store: object, name: str, arguments: str) -> Any:
-        return lower(str | types.CallFailure, self.answer(name, arguments))
 
-    def answer(self, name: str, arguments: str) -> str | types.CallFailure:
-        tool = self.tools.get(name)
-        if tool is None:
-            return types.CallFailure(kind="unknown", message=f"there is no tool `{name}`")
-        try:
-            return json.dumps(tool.call(json.loads(arguments)))
-        except Exception as error:  # Whatever it is, the script has asked for it.
-            # A component's text has no lone surrogates.
-            message = str(error).encode(errors="backslashreplace").decode()
-            return types.CallFailure(kind="failed", message=message)
+def form(name: str, hint: Any) -> dict[str, Any]:
+    """A type hint as JSON Schema."""
+    try:
+        plain = _PLAIN.get(hint)
+    except TypeError:
+        plain = None
+    if plain is not None:
+        return dict(plain)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        texts = [each for each in arguments[1:] if isinstance(each, str)]
+        return {**form(name, arguments[0]), **({"description": texts[0]} if texts else {})}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [form(name, each) for each in arguments]}
+    if isinstance(origin, type) and issubclass(origin, tuple) and not (len(arguments) == 2 and arguments[1] is ...):
+        items = [form(name, each) for each in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": form(name, arguments[1])}
+    if isinstance(origin, type) and issubclass(origin, (Sequence, set, frozenset)):
+        return {"type": "array", "items": form(name, arguments[0])}
+    if typing.is_typeddict(hint):
+        fields = {key: form(f"{name}.{key}", each) for key, each in typing.get_type_hints(hint).items()}
+        return {"type": "object", "properties": fields, "required": sorted(hint.__required_keys__)}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum) and issubclass(hint, (str, int)):
+        return {"enum": [each.value for each in hint]}
+    shown = getattr(hint, "__name__", hint)
+    raise TypeError(f"{name} is a {shown}, which JSON has no form for; annotate it otherwise or give Tool(…, schema=…)")
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool, int)) or (isinstance(value, float) and value == value)
+
+
+Await = Callable[[Coroutine[Any, Any, Any], Token], Any]
+"""Awaits for a thread that is none of a loop's."""
+
+
+def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
+    """Awaits on a loop of its own, until nobody waits for the result any longer."""
+
+    async def watched() -> Any:
+        task = asyncio.ensure_future(coroutine)
+        while not task.done():
+            await asyncio.wait([task], timeout=0.05)
+            if token.is_cancelled:
+                task.cancel()
+        return task.result()
+
+    return asyncio.run(watched())
+
+
+def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool, str]:
+    """Answers a call: the result as JSON text, or why there is none."""
+    try:
+        result = tool.function(**json.loads(arguments))
+        if inspect.iscoroutine(result):
+            result = wait(result, token)
+        if dataclasses.is_dataclass(result) and not isinstance(result, type):
+            result = dataclasses.asdict(result)
+    except (Exception, asyncio.CancelledError) as error:  # Whatever it is, the script has asked for it.
+        # JSON's text has no lone surrogates.
+        return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
+    try:
+        return True, json.dumps(result, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return False, f"{tool.name} returned what JSON has no form for: {error}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from wasmtime.component import Record, Variant
 
-from . import types
+from .. import types
 
 
 def lower(hint: Any, value: Any) -> Any:

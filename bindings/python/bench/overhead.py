@@ -1,0 +1,70 @@
+"""What Python's part of an execution costs: `Sandbox.execute` against the engine's `execute` in a loop in Rust, in the same process and in
+turns, so that whatever else the machine does falls upon both.
+
+usage: overhead.py [--most-us N]      prints JSON, in microseconds; fails where the difference is more than N
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+from glovebox_sandbox import Sandbox
+
+TURNS = 40
+EACH = 50
+
+SCRIPTS = {"python": "print(1)", "javascript": "console.log(1)"}
+
+
+def timed(call: Callable[[], object]) -> list[int]:
+    """How many nanoseconds each call took."""
+    times = []
+    for _ in range(EACH):
+        begun = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - begun)
+    return times
+
+
+def measure(language: str) -> dict[str, float]:
+    source = SCRIPTS[language]
+    box = Sandbox(language)
+    native = box._backend
+    # Nobody else needs to time the engine alone.
+    rust: Callable[[str, int], list[int]] = native.time  # type: ignore[attr-defined]
+    python_ns, text_ns, rust_ns = [], [], []
+    for turn in range(TURNS + 2):
+        of_python = timed(lambda: box.execute(source))
+        of_text = timed(lambda: box.execute(source).stdout)
+        of_rust = rust(source, EACH)
+        # The first turns warm up.
+        if turn >= 2:
+            python_ns.append(statistics.median(of_python))
+            text_ns.append(statistics.median(of_text))
+            rust_ns.append(statistics.median(of_rust))
+    differences = [python - rust for python, rust in zip(python_ns, rust_ns, strict=True)]
+    return {
+        "rust_us": round(statistics.median(rust_ns) / 1e3, 1),
+        "python_us": round(statistics.median(python_ns) / 1e3, 1),
+        "python_with_stdout_us": round(statistics.median(text_ns) / 1e3, 1),
+        "overhead_us": round(statistics.median(differences) / 1e3, 1),
+        "ratio": round(statistics.median(python_ns) / statistics.median(rust_ns), 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures what Python's part of an execution costs.")
+    parser.add_argument("--most-us", type=float, default=None)
+    most_us: float | None = parser.parse_args().most_us
+    measured = {language: measure(language) for language in SCRIPTS}
+    print(json.dumps(measured, indent=2))
+    over = {language: each["overhead_us"] for language, each in measured.items()}
+    if most_us is not None and max(over.values()) > most_us:
+        raise SystemExit(f"more than {most_us} µs: {over}")
+
+
+main()

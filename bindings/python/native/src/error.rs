@@ -1,0 +1,146 @@
+//! The package's exceptions, `glovebox_sandbox.errors`, for the engine's errors.
+
+use std::error::Error;
+
+use glovebox::{BuildError, EngineError, ExecuteError, FilesError, HibernateError, PolicyError, ResumeError};
+use pyo3::{intern, prelude::*};
+
+/// Which exception an error is.
+#[derive(Clone, Copy)]
+enum Class {
+    Policy,
+    Unavailable,
+    Session,
+    Files,
+    Commit,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "PolicyError",
+            Self::Unavailable => "UnavailableError",
+            Self::Session => "SessionError",
+            Self::Files => "FilesError",
+            Self::Commit => "CommitError",
+        }
+    }
+
+    fn exception(self, message: &str) -> PyErr {
+        Python::attach(|py| self.with(py, (message,)))
+    }
+
+    fn with<'py>(self, py: Python<'py>, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
+        let made = || {
+            let errors = py.import(intern!(py, "glovebox_sandbox.errors"))?;
+            errors.getattr(self.name())?.call1(arguments)
+        };
+        made().map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+/// An error and what is behind it, where its message does not say that already.
+pub(crate) fn said(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// `map_err` to an exception of the package.
+pub(crate) trait IntoException: Error + Sized {
+    /// The exception.
+    fn exception(self) -> PyErr;
+}
+
+impl IntoException for EngineError {
+    fn exception(self) -> PyErr {
+        Class::Unavailable.exception(&said(&self))
+    }
+}
+
+impl IntoException for PolicyError {
+    fn exception(self) -> PyErr {
+        Class::Policy.exception(&said(&self))
+    }
+}
+
+impl IntoException for serde_json::Error {
+    fn exception(self) -> PyErr {
+        Class::Policy.exception(&said(&self))
+    }
+}
+
+impl IntoException for BuildError {
+    fn exception(self) -> PyErr {
+        let class = match &self {
+            Self::Runtime(glovebox::RuntimeError::Manifest(_)) => Class::Policy,
+            Self::Runtime(_) => Class::Unavailable,
+            _ => Class::Policy,
+        };
+        class.exception(&said(&self))
+    }
+}
+
+impl IntoException for ExecuteError {
+    fn exception(self) -> PyErr {
+        let class = match self {
+            Self::SessionEnded { .. }
+            | Self::SessionBusy { .. }
+            | Self::WorkspaceBusy
+            | Self::NoCheckpoint { .. }
+            | Self::Variable { .. }
+            | Self::TooManySessions { .. } => Class::Session,
+            Self::Commit { .. } => Class::Files,
+            Self::Instantiate { .. } | Self::System { .. } | Self::TypeScript { .. } | Self::Driver(_) => {
+                Class::Unavailable
+            }
+            _ => Class::Policy,
+        };
+        class.exception(&said(&self))
+    }
+}
+
+impl IntoException for FilesError {
+    fn exception(self) -> PyErr {
+        match self {
+            Self::Session(error) => error.exception(),
+            error => Class::Files.exception(&said(&error)),
+        }
+    }
+}
+
+impl IntoException for HibernateError {
+    fn exception(self) -> PyErr {
+        match self {
+            Self::Session(error) => error.exception(),
+            error => Class::Session.exception(&said(&error)),
+        }
+    }
+}
+
+impl IntoException for ResumeError {
+    fn exception(self) -> PyErr {
+        match self {
+            Self::Session(error) => error.exception(),
+            error => Class::Session.exception(&said(&error)),
+        }
+    }
+}
+
+/// A script ran, and its files could not be brought to the host.
+pub(crate) fn not_committed<'py>(py: Python<'py>, said: &str, execution: impl IntoPyObject<'py>) -> PyErr {
+    Class::Commit.with(py, (said, execution))
+}
+
+/// A sandbox or session was made by another process.
+pub(crate) fn forked() -> PyErr {
+    Class::Unavailable
+        .exception("this sandbox was made before the process forked, and its threads are not here; make a new one")
+}

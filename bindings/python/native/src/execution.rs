@@ -1,0 +1,84 @@
+//! What an execution did, for Python.
+
+use glovebox::{Execution, FileEntry, FileKind};
+use pyo3::{prelude::*, types::PyBytes};
+
+use crate::error::IntoException;
+
+/// A file's path, kind, size in bytes and time in nanoseconds.
+pub(crate) type Entry = (String, &'static str, u64, u64);
+
+/// As Python sees a file.
+pub(crate) fn entry(entry: FileEntry) -> Entry {
+    let kind = match entry.kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+    };
+    (entry.path, kind, entry.size_bytes, entry.modified_ns)
+}
+
+/// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "Execution")]
+pub(crate) struct PyExecution(Execution);
+
+impl From<Execution> for PyExecution {
+    fn from(execution: Execution) -> Self {
+        Self(execution)
+    }
+}
+
+#[pymethods]
+impl PyExecution {
+    #[getter]
+    fn ok(&self) -> bool {
+        self.0.is_success()
+    }
+
+    #[getter]
+    fn stdout(&self) -> String {
+        self.0.stdout.text()
+    }
+
+    #[getter]
+    fn stderr(&self) -> String {
+        self.0.stderr.text()
+    }
+
+    #[getter]
+    fn stdout_bytes(&self) -> &[u8] {
+        &self.0.stdout.bytes
+    }
+
+    #[getter]
+    fn stderr_bytes(&self) -> &[u8] {
+        &self.0.stderr.bytes
+    }
+
+    #[getter]
+    fn fuel_consumed(&self) -> u64 {
+        self.0.fuel_consumed
+    }
+
+    #[getter]
+    fn value(&self) -> Option<(&str, Option<&str>)> {
+        self.0.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
+    }
+
+    /// All of it, as JSON text.
+    fn json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(IntoException::exception)
+    }
+
+    /// The workspace's files that match a pattern.
+    fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
+        let files = py.detach(|| self.0.files().list(pattern)).map_err(IntoException::exception)?;
+        Ok(files.into_iter().map(entry).collect())
+    }
+
+    /// A file of the workspace.
+    fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.0.files().read(path)).map_err(IntoException::exception)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}

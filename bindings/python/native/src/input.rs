@@ -1,0 +1,100 @@
+//! What Python gives for one execution.
+
+use std::time::Duration;
+
+use glovebox::{CancelToken, ExecuteError, Execution, Request, SourceKind};
+use pyo3::{
+    prelude::*,
+    pybacked::{PyBackedBytes, PyBackedStr},
+    types::PyBytes,
+};
+
+use crate::{
+    attended::{Event, attended},
+    error::{IntoException, not_committed, said},
+    execution::PyExecution,
+    interrupt::interruptible,
+    token::PyCancelToken,
+};
+
+/// One execution's input: source, name, kind of source, standard input, context as JSON text, milliseconds until it is cancelled, listener
+/// for output, token.
+#[derive(FromPyObject)]
+pub(crate) struct Input(
+    PyBackedStr,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedBytes>,
+    Option<PyBackedStr>,
+    Option<u64>,
+    Option<Py<PyAny>>,
+    Option<Py<PyCancelToken>>,
+);
+
+impl Input {
+    /// The request that it is.
+    pub(crate) fn request<'a>(&'a self, token: &'a CancelToken) -> PyResult<Request<'a>> {
+        let Self(source, name, kind, stdin, context, timeout_ms, _, _) = self;
+        let mut request = Request::new(source).cancel(token);
+        if let Some(name) = name {
+            request = request.name(name);
+        }
+        if let Some(kind) = kind {
+            request = request.kind(match &**kind {
+                "script" => SourceKind::Script,
+                "module" => SourceKind::Module,
+                _ => SourceKind::Detect,
+            });
+        }
+        if let Some(stdin) = stdin {
+            request = request.stdin(stdin);
+        }
+        if let Some(context) = context {
+            request = request.context(&serde_json::from_str(context).map_err(IntoException::exception)?);
+        }
+        if let Some(timeout_ms) = timeout_ms {
+            request = request.cancel_after(Duration::from_millis(*timeout_ms));
+        }
+        Ok(request)
+    }
+
+    /// Has it executed: on this thread, or, where somebody listens to its output, on one of its own.
+    pub(crate) fn execute(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError> + Send,
+    ) -> PyResult<PyExecution> {
+        let token = self.7.as_ref().map(|token| token.get().0.clone()).unwrap_or_default();
+        let request = self.request(&token)?;
+        let executed = match &self.6 {
+            None => interruptible(py, &token, move || run(request))?,
+            Some(listener) => {
+                let attend = |event| match event {
+                    Event::Output(stream, bytes) => {
+                        let is_stderr = matches!(stream, glovebox::Stream::Stderr);
+                        listener.call1(py, (is_stderr, PyBytes::new(py, &bytes))).map(drop)
+                    }
+                    Event::Progress(_) => Ok(()),
+                };
+                attended(py, &token, attend, move |events| {
+                    run(request.on_output(move |stream, bytes| {
+                        // Nobody listens to an execution that is being cancelled.
+                        let _ = events.send(Event::Output(stream, bytes.to_vec()));
+                    }))
+                })?
+            }
+        };
+        match executed {
+            Ok(execution) => Ok(execution.into()),
+            Err(error) => {
+                let said = said(&error);
+                match error {
+                    ExecuteError::Commit { execution, .. } => {
+                        Err(not_committed(py, &said, PyExecution::from(*execution)))
+                    }
+                    error => Err(error.exception()),
+                }
+            }
+        }
+    }
+}

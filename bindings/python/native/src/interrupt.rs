@@ -1,0 +1,123 @@
+//! Ctrl-C while the main thread runs a guest.
+//!
+//! Python's own handler only notes a signal, and heeds it when the main thread is back in Python. But it also writes the signal's number to
+//! the file descriptor of `signal.set_wakeup_fd`: for as long as a guest runs that is one of ours, and a thread that reads it cancels the
+//! execution. So it holds whatever handler is set, and costs an execution no thread.
+
+use std::{
+    cell::Cell,
+    io::Read,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use glovebox::CancelToken;
+use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyBytes};
+
+/// The number of SIGINT, everywhere.
+const INTERRUPT: u8 = 2;
+
+/// What the main thread runs.
+#[derive(Default)]
+struct Current {
+    token: Option<CancelToken>,
+    /// The descriptor that was there before, -1 where none was: it gets what comes meanwhile.
+    before: i32,
+}
+
+/// The reading thread's end, of this process.
+struct Watcher {
+    process: u32,
+    /// Python writes to it.
+    write: UnixStream,
+    current: Arc<Mutex<Current>>,
+}
+
+static WATCHER: Mutex<Option<Watcher>> = Mutex::new(None);
+
+thread_local! {
+    static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watcher {
+    fn start() -> PyResult<Self> {
+        let (mut read, write) = UnixStream::pair()?;
+        write.set_nonblocking(true)?;
+        let current = Arc::new(Mutex::new(Current::default()));
+        let shared = Arc::clone(&current);
+        let watch = move || {
+            let mut bytes = [0; 64];
+            while let Ok(count @ 1..) = read.read(&mut bytes) {
+                let signals = bytes.get(..count).unwrap_or_default();
+                let current = locked(&shared);
+                let Some(token) = &current.token else { continue };
+                if signals.contains(&INTERRUPT) {
+                    token.cancel();
+                }
+                let before = current.before;
+                drop(current);
+                if before >= 0 {
+                    // Its reader may be gone, or be full: it would be so without us.
+                    let _ = Python::try_attach(|py| forward(py, before, signals));
+                }
+            }
+        };
+        thread::Builder::new().name("glovebox-signals".into()).spawn(watch)?;
+        Ok(Self { process: std::process::id(), write, current })
+    }
+}
+
+fn forward(py: Python<'_>, descriptor: i32, signals: &[u8]) -> PyResult<()> {
+    let signals = PyBytes::new(py, signals);
+    py.import(intern!(py, "os"))?.call_method1(intern!(py, "write"), (descriptor, signals)).map(drop)
+}
+
+fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
+    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    FUNCTION.import(py, "signal", "set_wakeup_fd")?.call1((descriptor,))?.extract()
+}
+
+/// Whether this is the thread that Python handles signals on.
+fn is_main(py: Python<'_>) -> PyResult<bool> {
+    if let Some(is_main) = IS_MAIN.get() {
+        return Ok(is_main);
+    }
+    let threading = py.import(intern!(py, "threading"))?;
+    let current = threading.call_method0(intern!(py, "current_thread"))?;
+    let is_main = current.is(&threading.call_method0(intern!(py, "main_thread"))?);
+    IS_MAIN.set(Some(is_main));
+    Ok(is_main)
+}
+
+/// Does `work` on this thread without Python's lock. On the main thread Ctrl-C cancels `token`, and what its handler raises is raised when
+/// the work has ended.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    token: &CancelToken,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    if !is_main(py)? {
+        return Ok(py.detach(work));
+    }
+    let (descriptor, current) = {
+        let mut watcher = locked(&WATCHER);
+        let watcher = match &mut *watcher {
+            Some(watcher) if watcher.process == std::process::id() => watcher,
+            // The thread of a process that has forked is not in its child.
+            other => other.insert(Watcher::start()?),
+        };
+        (watcher.write.as_raw_fd(), Arc::clone(&watcher.current))
+    };
+    let before = set_wakeup_fd(py, descriptor)?;
+    *locked(&current) = Current { token: Some(token.clone()), before };
+    let result = py.detach(work);
+    locked(&current).token = None;
+    set_wakeup_fd(py, before)?;
+    py.check_signals()?;
+    Ok(result)
+}

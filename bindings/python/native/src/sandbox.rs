@@ -1,0 +1,141 @@
+//! A sandbox, for Python.
+
+use std::time::Instant;
+
+use glovebox::{CancelToken, ExecuteError, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
+use pyo3::{
+    prelude::*,
+    pybacked::{PyBackedBytes, PyBackedStr},
+};
+
+use crate::{
+    attended::{Event, attended},
+    engine::PyEngine,
+    error::{IntoException, forked},
+    execution::PyExecution,
+    input::Input,
+    interrupt::interruptible,
+    session::PySession,
+    tool::ToolInput,
+};
+
+/// A line, a column and a message.
+type Message = (u32, u32, String);
+
+/// A runtime and a policy, ready to execute.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "Sandbox")]
+pub(crate) struct PySandbox {
+    sandbox: Sandbox,
+    process: u32,
+}
+
+impl PySandbox {
+    /// The sandbox, unless this process has none of its threads.
+    fn here(&self) -> PyResult<&Sandbox> {
+        if self.process == std::process::id() { Ok(&self.sandbox) } else { Err(forked()) }
+    }
+}
+
+#[pymethods]
+impl PySandbox {
+    /// `name` is a language or a runtime's name; `policy` is JSON text; `progress` is called with what takes long.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        engine: &PyEngine,
+        name: &str,
+        policy: &str,
+        files: Vec<(String, Vec<u8>)>,
+        tools: Vec<ToolInput>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        if engine.process != std::process::id() {
+            return Err(forked());
+        }
+        let policy: Policy = serde_json::from_str(policy).map_err(IntoException::exception)?;
+        let mut builder = Sandbox::builder(&engine.engine).policy(policy);
+        builder = match name {
+            "python" => builder.language(Language::Python),
+            "javascript" => builder.language(Language::JavaScript),
+            name => builder.runtime(name),
+        };
+        for (path, bytes) in files {
+            builder = builder.file(path, bytes);
+        }
+        for tool in tools {
+            builder = builder.tool(tool.tool()?);
+        }
+        let attend = |event| match (event, &progress) {
+            (Event::Progress(text), Some(progress)) => progress.call1(py, (text,)).map(drop),
+            _ => Ok(()),
+        };
+        let built = attended(py, &CancelToken::new(), attend, move |_| builder.build())?;
+        Ok(Self { sandbox: built.map_err(IntoException::exception)?, process: engine.process })
+    }
+
+    #[getter]
+    fn language(&self) -> &'static str {
+        self.sandbox.language().name()
+    }
+
+    #[getter]
+    fn runtime_name(&self) -> &str {
+        self.sandbox.runtime_name()
+    }
+
+    #[getter]
+    fn version(&self) -> Option<&str> {
+        self.sandbox.version()
+    }
+
+    #[getter]
+    fn image_sha256(&self) -> Option<&str> {
+        self.sandbox.image_sha256()
+    }
+
+    fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
+        let sandbox = self.here()?;
+        input.execute(py, |request| sandbox.run(request))
+    }
+
+    fn validate(&self, py: Python<'_>, input: Input) -> PyResult<Vec<Message>> {
+        let sandbox = self.here()?;
+        let token = CancelToken::new();
+        let request = input.request(&token)?;
+        let diagnostics = interruptible(py, &token, move || sandbox.validate_request(request))?;
+        let diagnostics = diagnostics.map_err(IntoException::exception)?;
+        Ok(diagnostics.into_iter().map(|it| (it.line, it.column, it.message)).collect())
+    }
+
+    /// How many nanoseconds each of so many executions took, without Python's part. For benchmarks.
+    fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
+        let sandbox = self.here()?;
+        let once = |_| {
+            let begun = Instant::now();
+            sandbox.execute(source)?;
+            Ok(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        };
+        py.detach(|| (0..count).map(once).collect::<Result<_, ExecuteError>>()).map_err(IntoException::exception)
+    }
+
+    #[pyo3(signature = (id, context))]
+    fn session(&self, py: Python<'_>, id: Option<String>, context: Option<PyBackedStr>) -> PyResult<PySession> {
+        let sandbox = self.here()?;
+        let mut options = SessionOptions::default();
+        options.id = id;
+        if let Some(context) = context {
+            options.context = Some(serde_json::from_str(&context).map_err(IntoException::exception)?);
+        }
+        let session = py.detach(|| sandbox.open_session(options)).map_err(IntoException::exception)?;
+        Ok(PySession::new(session, self.process))
+    }
+
+    #[pyo3(signature = (state, id))]
+    fn resume(&self, py: Python<'_>, state: PyBackedBytes, id: Option<String>) -> PyResult<PySession> {
+        let sandbox = self.here()?;
+        let mut options = ResumeOptions::default();
+        options.id = id;
+        let session = py.detach(|| sandbox.resume(&state, options)).map_err(IntoException::exception)?;
+        Ok(PySession::new(session, self.process))
+    }
+}

@@ -1,0 +1,135 @@
+//! A session, for Python.
+
+use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session, SessionOptions};
+use pyo3::{
+    prelude::*,
+    pybacked::{PyBackedBytes, PyBackedStr},
+    types::PyBytes,
+};
+
+use crate::{
+    error::{IntoException, forked},
+    execution::{Entry, PyExecution, entry},
+    input::Input,
+};
+
+/// An interpreter that is kept between executions.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "Session")]
+pub(crate) struct PySession {
+    session: Session,
+    process: u32,
+}
+
+impl PySession {
+    pub(crate) fn new(session: Session, process: u32) -> Self {
+        Self { session, process }
+    }
+
+    /// Asks the session for something, without Python's lock.
+    fn ask<T: Send, E: IntoException + Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl FnOnce(&Session) -> Result<T, E> + Send,
+    ) -> PyResult<T> {
+        if self.process != std::process::id() {
+            return Err(forked());
+        }
+        py.detach(|| ask(&self.session)).map_err(IntoException::exception)
+    }
+}
+
+#[pymethods]
+impl PySession {
+    #[getter]
+    fn id(&self) -> &str {
+        self.session.id()
+    }
+
+    #[getter]
+    fn ended(&self) -> Option<String> {
+        self.session.ended()
+    }
+
+    fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
+        if self.process != std::process::id() {
+            return Err(forked());
+        }
+        input.execute(py, |request| self.session.run(request))
+    }
+
+    fn get_variable(&self, py: Python<'_>, name: &str) -> PyResult<Option<(String, Option<String>)>> {
+        let value = self.ask(py, |session| session.get_variable(name))?;
+        Ok(value.map(|value| (value.repr, value.json)))
+    }
+
+    fn set_variable(&self, py: Python<'_>, name: &str, json: &str) -> PyResult<()> {
+        let value = serde_json::from_str(json).map_err(IntoException::exception)?;
+        self.ask(py, |session| session.set_variable(name, &value))
+    }
+
+    fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
+        let files = self.ask(py, |session| session.files().list(pattern))?;
+        Ok(files.into_iter().map(entry).collect())
+    }
+
+    fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.ask(py, |session| session.files().read(path))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn write_file(&self, py: Python<'_>, path: &str, contents: PyBackedBytes) -> PyResult<()> {
+        self.ask(py, |session| session.files().write(path, &contents, IfExists::Replace))
+    }
+
+    fn delete_file(&self, py: Python<'_>, path: &str, recursive: bool) -> PyResult<()> {
+        self.ask(py, |session| if recursive { session.files().delete_all(path) } else { session.files().delete(path) })
+    }
+
+    #[pyo3(signature = (id, context))]
+    fn fork(&self, py: Python<'_>, id: Option<String>, context: Option<PyBackedStr>) -> PyResult<Self> {
+        let mut options = SessionOptions::default();
+        options.id = id;
+        if let Some(context) = context {
+            options.context = Some(serde_json::from_str(&context).map_err(IntoException::exception)?);
+        }
+        let session = self.ask(py, |session| session.fork_with(options))?;
+        Ok(Self::new(session, self.process))
+    }
+
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.ask(py, Session::checkpoint)?.0)
+    }
+
+    /// As JSON text.
+    fn checkpoints(&self, py: Python<'_>) -> PyResult<String> {
+        let checkpoints = self.ask(py, Session::checkpoints)?;
+        serde_json::to_string(&checkpoints).map_err(IntoException::exception)
+    }
+
+    #[pyo3(signature = (checkpoint))]
+    fn undo(&self, py: Python<'_>, checkpoint: Option<u64>) -> PyResult<u64> {
+        let undone = self.ask(py, |session| match checkpoint {
+            None => session.undo(),
+            Some(id) => session.undo_to(CheckpointId(id)).map(|()| CheckpointId(id)),
+        })?;
+        Ok(undone.0)
+    }
+
+    fn hibernate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.ask(py, |session| session.hibernate(&HibernateOptions::default()))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// As JSON text.
+    fn info(&self) -> PyResult<String> {
+        serde_json::to_string(&self.session.info()).map_err(IntoException::exception)
+    }
+
+    /// Ends it. One that has ended already is as good.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, |session| match session.close() {
+            Err(ExecuteError::SessionEnded { .. }) => Ok(()),
+            closed => closed,
+        })
+    }
+}

@@ -1,0 +1,30 @@
+"""The command `glovebox`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+
+from . import _native_backend
+
+
+def main() -> int:
+    """Does what the command line says. The interpreters are taken from the package."""
+    if not _native_backend.is_here():
+        print("glovebox: this package has no native module for this platform, and the command needs it", file=sys.stderr)
+        return 125
+    from ._native import command
+
+    if bundle := _native_backend.bundle():
+        os.environ["GLOVEBOX_BUNDLE"] = bundle
+    program = os.path.abspath(sys.argv[0])
+    if not os.access(program, os.X_OK):
+        # `python -m glovebox_sandbox`
+        program = os.path.join(sysconfig.get_path("scripts"), "glovebox")
+    command(["glovebox", *sys.argv[1:]], program)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What a backend is: what `Sandbox` and `Session` are made of. Values cross as text, bytes and JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from .tools import Tool
+from .types import FileKind, Limits
+
+Commit = Literal["always", "on-success", "never"]
+"""When what a script wrote to a host directory reaches it."""
+
+Entry: TypeAlias = "tuple[str, FileKind, int, int]"
+"""A file's path, kind, size in bytes, and time in nanoseconds."""
+
+Input: TypeAlias = (
+    "tuple[str, str | None, str | None, bytes | None, str | None, int | None, Callable[[bool, bytes], None] | None, Any]"
+)
+"""Source, name, kind of source, standard input, context as JSON text, milliseconds until it is cancelled, listener for output (whether it is
+standard error, and what was written), token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host that scripts see."""
+
+    host: str | os.PathLike[str]
+    """The directory."""
+    read_only: bool = False
+    """Whether scripts may only read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything that a sandbox's scripts may do, checked for types."""
+
+    limits: Limits
+    workspace: str | None
+    commit: Commit
+    mounts: dict[str, Mount]
+    tools: Sequence[Tool]
+    files: dict[str, bytes]
+    env: dict[str, str]
+    args: list[str]
+    seed: int | None
+    clock_ns: int | None
+    checkpoints: Literal["auto", "always", "never"] | int | None
+    on_unwind: Literal["roll-back", "end"] | None
+    auto_persist_globals: bool
+    packages: bool | None = field(default=None)
+
+
+class Executed(Protocol):
+    """What an execution did."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def stdout(self) -> str: ...
+    @property
+    def stderr(self) -> str: ...
+    @property
+    def stdout_bytes(self) -> bytes: ...
+    @property
+    def stderr_bytes(self) -> bytes: ...
+    @property
+    def fuel_consumed(self) -> int: ...
+    @property
+    def value(self) -> tuple[str, str | None] | None: ...
+    def json(self) -> str: ...
+    def list_files(self, pattern: str) -> list[Entry]: ...
+    def read_file(self, path: str) -> bytes: ...
+
+
+class BackendSession(Protocol):
+    """An interpreter that is kept."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def ended(self) -> str | None: ...
+    def execute(self, input: Input) -> Executed: ...
+    def get_variable(self, name: str) -> tuple[str, str | None] | None: ...
+    def set_variable(self, name: str, json: str) -> None: ...
+    def list_files(self, pattern: str) -> list[Entry]: ...
+    def read_file(self, path: str) -> bytes: ...
+    def write_file(self, path: str, contents: bytes) -> None: ...
+    def delete_file(self, path: str, recursive: bool) -> None: ...
+    def fork(self, id: str | None, context: str | None) -> BackendSession: ...
+    def checkpoint(self) -> int: ...
+    def checkpoints(self) -> str: ...
+    def undo(self, checkpoint: int | None) -> int: ...
+    def hibernate(self) -> bytes: ...
+    def info(self) -> str: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A sandbox."""
+
+    @property
+    def language(self) -> str: ...
+    @property
+    def runtime_name(self) -> str: ...
+    @property
+    def version(self) -> str | None: ...
+    def execute(self, input: Input) -> Executed: ...
+    def validate(self, input: Input) -> list[tuple[int, int, str]]: ...
+    def session(self, id: str | None, context: str | None) -> BackendSession: ...
+    def resume(self, state: bytes, id: str | None) -> BackendSession: ...

@@ -1,0 +1,75 @@
+"""Arguments of the wrong type are a `TypeError` that names them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def wrong(name: str, wanted: str, value: object) -> TypeError:
+    """What to raise."""
+    return TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
+
+
+def of(name: str, kind: type[T], value: object) -> T:
+    """A value of a type; `True` and `False` are no numbers."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise wrong(name, kind.__name__, value)
+    return value
+
+
+def optional(name: str, kind: type[T], value: object) -> T | None:
+    """The same, or `None`."""
+    return None if value is None else of(name, kind, value)
+
+
+def contents(name: str, value: object) -> bytes:
+    """Bytes, or text that becomes UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise wrong(name, "str or bytes", value)
+
+
+def path(name: str, value: object) -> str:
+    """A path of the host."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise wrong(name, "str or os.PathLike", value)
+    plain: object = os.fspath(value)
+    return of(name, str, plain)
+
+
+def mapping(name: str, value: object, each: Callable[[str, Any], T]) -> dict[str, T]:
+    """A mapping from text."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise wrong(name, "a mapping", value)
+    return {of(f"a key of {name}", str, key): each(f"{name}[{key!r}]", one) for key, one in value.items()}
+
+
+def sequence(name: str, value: object, each: Callable[[str, Any], T]) -> list[T]:
+    """A sequence, but no text: that would be one of characters."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise wrong(name, "a sequence", value)
+    return [each(f"{name}[{index}]", one) for index, one in enumerate(value)]
+
+
+def callback(name: str, value: object) -> Callable[..., Any] | None:
+    """Something to call, or `None`."""
+    if value is not None and not callable(value):
+        raise wrong(name, "callable", value)
+    return value
+
+
+def as_json(name: str, value: object) -> str:
+    """A value as JSON text."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a value that JSON has: {error}") from None

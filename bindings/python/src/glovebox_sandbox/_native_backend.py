@@ -1,0 +1,91 @@
+"""The engine as a backend: the native module has the backend's shape, so that only a policy is to be turned into JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import tools
+from ._backend import Backend, Policy
+
+try:
+    from . import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
+BUNDLE = Path(__file__).with_name("interpreters.zip")
+"""The interpreters that the package brings along."""
+
+_engines: dict[tuple[int, bool], Any] = {}
+
+
+def is_here() -> bool:
+    """Whether this package has a native module for this platform."""
+    return _native is not None
+
+
+def bundle() -> str | None:
+    """Where the interpreters are taken from before a network is asked."""
+    return os.environ.get("GLOVEBOX_BUNDLE") or (str(BUNDLE) if BUNDLE.is_file() else None)
+
+
+def _engine(packages: bool) -> Any:
+    # A child of a fork has none of its parent's threads.
+    key = (os.getpid(), packages)
+    if key not in _engines:
+        _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), packages)
+    return _engines[key]
+
+
+def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
+    """Makes a sandbox: fetches nothing that the package has, and prepares the interpreter the first time."""
+    answered: list[Any] = [
+        (tool.name, tool.description, json.dumps(tool.schema), functools.partial(tools.answer, tool, wait))
+        for tool in policy.tools
+    ]
+    engine = _engine(policy.packages is not False)
+    backend: Backend = _native.Sandbox(
+        engine, name, json.dumps(_policy(policy)), list(policy.files.items()), answered, progress
+    )
+    return backend
+
+
+def token() -> Any:
+    """A token that cancels an execution."""
+    return _native.CancelToken()
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    """As the engine's policy files have it."""
+    limits = {key: value for key, value in dataclasses.asdict(policy.limits).items() if value is not None}
+    session: dict[str, Any] = {}
+    if policy.checkpoints is not None:
+        every = policy.checkpoints
+        session["checkpoints"] = {"every": every} if isinstance(every, int) else every
+    if policy.on_unwind is not None:
+        session["on_unwind"] = policy.on_unwind
+    mounts = [
+        {"host": os.fspath(mount.host), "guest": guest, "read_only": mount.read_only}
+        for guest, mount in policy.mounts.items()
+    ]
+    record: dict[str, Any] = {
+        "limits": limits,
+        "session": session,
+        "commit": policy.commit,
+        "mounts": mounts,
+        "env": policy.env,
+        "args": policy.args,
+        "auto_persist_globals": policy.auto_persist_globals,
+    }
+    if policy.workspace is not None:
+        record["workspace"] = policy.workspace
+    if policy.seed is not None:
+        record["entropy"] = {"seeded": policy.seed}
+    if policy.clock_ns is not None:
+        record["clock"] = {"fixed": policy.clock_ns}
+    return record

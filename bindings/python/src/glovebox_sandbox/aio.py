@@ -1,0 +1,286 @@
+"""Sandboxes and sessions for asynchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from . import _native_backend
+from ._backend import Backend, Policy
+from .run import Diagnostic, Run
+from .sandbox import Sandbox, Session, _input
+from .tools import Await, Token
+from .types import CheckpointInfo, FileEntry, SessionInfo, SourceKind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MOST_THREADS = 64
+"""How many executions of one sandbox run at once; further ones wait. Of a component it is one."""
+
+
+class _Threads:
+    """The threads that a sandbox's guests run on."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="glovebox")
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls a function on one of them."""
+        return await asyncio.shield(self._submit(functools.partial(call, *args, **kwargs)))
+
+    def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        if self._executor is None:
+            raise RuntimeError("the sandbox was closed; make another one")
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(context.run, call))
+
+    async def run_cancellable(self, call: Callable[[Any], T]) -> T:
+        """The same with a token: when the task is cancelled so is the execution, and it is over before this raises."""
+        token = _native_backend.token() if _native_backend.is_here() else None
+        future = self._submit(functools.partial(call, token))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if token is not None:
+                token.cancel()
+                await asyncio.wait([future])
+            raise
+
+    def limit(self) -> None:
+        """One thread for all: a component's instance is for one at a time."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="glovebox")
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        self._executor = None
+
+
+class _Opening(Sandbox):
+    """A sandbox that is not opened where it is described, but on a thread, and whose tools run on the caller's loop."""
+
+    def _open(
+        self,
+        name: str,
+        backend: str | None,
+        policy: Policy,
+        provider: str | None,
+        progress: Callable[[str], None] | None,
+        wait: Await,
+    ) -> None:
+        self._described = (name, backend, policy, provider, progress)
+        self._opened = None
+
+    def open(self, wait: Await) -> None:
+        """Opens it."""
+        super()._open(*self._described, wait)
+
+
+class AsyncSandbox:
+    """As `Sandbox`, for asynchronous code. A task that is cancelled cancels its execution.
+
+    >>> import asyncio
+    >>> async def main():
+    ...     async with AsyncSandbox("python") as box:
+    ...         return (await box.execute("print(6 * 7)")).stdout
+    >>> asyncio.run(main())
+    '42\\n'
+
+    Guests run on threads, up to 64 at once; tools that are `async` functions run on the loop. The interpreter is prepared when the sandbox
+    is entered, or first used. With a component a cancelled execution goes on until it ends, and the next one waits for it.
+    """
+
+    def __init__(self, language: str = "python", **options: Any) -> None:
+        """The options are those of `Sandbox`."""
+        self._sandbox = _Opening(language, **options)
+        self._threads = _Threads()
+        self._lock = asyncio.Lock()
+        self._is_open = False
+
+    async def _ready(self) -> Sandbox:
+        async with self._lock:
+            if not self._is_open:
+                loop = asyncio.get_running_loop()
+                is_native = self._sandbox._described[1] != "component" and _native_backend.is_here()
+                if not is_native:
+                    self._threads.limit()
+
+                def wait(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
+                    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+                    while True:
+                        try:
+                            return future.result(timeout=0.05)
+                        except TimeoutError:
+                            if future.done():
+                                raise
+                            if token.is_cancelled:
+                                future.cancel()
+
+                await self._threads.run(self._sandbox.open, wait)
+                self._is_open = True
+        return self._sandbox
+
+    async def execute(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> Run:
+        """As `Sandbox.execute`. The callbacks are called on the execution's thread."""
+        backend: Backend = (await self._ready())._backend
+        given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
+        return Run(await self._threads.run_cancellable(lambda token: backend.execute(_input(*given, token))))
+
+    async def validate(
+        self, source: str, *, name: str | None = None, kind: SourceKind | None = None
+    ) -> list[Diagnostic]:
+        """As `Sandbox.validate`."""
+        return await self._threads.run((await self._ready()).validate, source, name=name, kind=kind)
+
+    def session(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
+        """As `Sandbox.session`: opened when it is entered, or first used."""
+        return AsyncSession(self, lambda box: box.session(context=context, id=id))
+
+    def resume(self, state: bytes, *, id: str | None = None) -> AsyncSession:
+        """As `Sandbox.resume`: opened when it is entered, or first used."""
+        return AsyncSession(self, lambda box: box.resume(state, id=id))
+
+    async def close(self) -> None:
+        """Gives back what it holds."""
+        self._sandbox.close()
+        self._threads.close()
+
+    async def __aenter__(self) -> AsyncSandbox:
+        await self._ready()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncSession:
+    """As `Session`, for asynchronous code."""
+
+    def __init__(self, sandbox: AsyncSandbox, make: Callable[[Sandbox], Session]) -> None:
+        """Use `AsyncSandbox.session`."""
+        self._sandbox = sandbox
+        self._make = make
+        self._lock = asyncio.Lock()
+        self._session: Session | None = None
+
+    async def _ready(self) -> Session:
+        async with self._lock:
+            if self._session is None:
+                self._session = await self._sandbox._threads.run(self._make, await self._sandbox._ready())
+            return self._session
+
+    async def _ask(self, ask: Callable[[Session], T]) -> T:
+        return await self._sandbox._threads.run(ask, await self._ready())
+
+    @property
+    def id(self) -> str:
+        """Its id, once it is open."""
+        if self._session is None:
+            raise RuntimeError("the session has not been entered yet")
+        return self._session.id
+
+    async def info(self) -> SessionInfo:
+        """What it is and holds."""
+        return await self._ask(lambda session: session.info)
+
+    async def execute(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        kind: SourceKind | None = None,
+        stdin: str | bytes | None = None,
+        context: Any = None,
+        timeout_ms: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> Run:
+        """As `Session.execute`. The callbacks are called on the execution's thread."""
+        session = (await self._ready())._session
+        given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
+        run = self._sandbox._threads.run_cancellable(lambda token: session.execute(_input(*given, token)))
+        return Run(await run)
+
+    async def get_variable(self, name: str, default: Any = None) -> Any:
+        """A global variable, or a default where there is none."""
+        return await self._ask(lambda session: session.variables.get(name, default))
+
+    async def set_variable(self, name: str, value: Any) -> None:
+        """Sets a global variable to a value that JSON has."""
+        await self._ask(lambda session: session.variables.__setitem__(name, value))
+
+    async def list_files(self, pattern: str = "**") -> list[FileEntry]:
+        """As `SessionFiles.list`."""
+        return await self._ask(lambda session: session.files.list(pattern))
+
+    async def read_file(self, path: str) -> bytes:
+        """As `SessionFiles.read`."""
+        return await self._ask(lambda session: session.files.read(path))
+
+    async def write_file(self, path: str, contents: str | bytes) -> None:
+        """As `SessionFiles.write`."""
+        await self._ask(lambda session: session.files.write(path, contents))
+
+    async def delete_file(self, path: str, *, recursive: bool = False) -> None:
+        """As `SessionFiles.delete`."""
+        await self._ask(lambda session: session.files.delete(path, recursive=recursive))
+
+    async def fork(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
+        """As `Session.fork`."""
+        fork = await self._ask(lambda session: session.fork(context=context, id=id))
+        made = AsyncSession(self._sandbox, lambda _: fork)
+        made._session = fork
+        return made
+
+    async def checkpoint(self) -> int:
+        """As `Session.checkpoint`."""
+        return await self._ask(lambda session: session.checkpoint())
+
+    async def checkpoints(self) -> list[CheckpointInfo]:
+        """As `Session.checkpoints`."""
+        return await self._ask(lambda session: session.checkpoints())
+
+    async def undo(self, checkpoint: int | None = None) -> int:
+        """As `Session.undo`."""
+        return await self._ask(lambda session: session.undo(checkpoint))
+
+    async def hibernate(self) -> bytes:
+        """As `Session.hibernate`."""
+        return await self._ask(lambda session: session.hibernate())
+
+    async def close(self) -> None:
+        """As `Session.close`."""
+        if self._session is not None:
+            await self._ask(lambda session: session.close())
+
+    async def __aenter__(self) -> AsyncSession:
+        await self._ready()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+

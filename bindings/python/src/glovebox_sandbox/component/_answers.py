@@ -1,0 +1,54 @@
+"""Functions that scripts may call by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import types
+from ._values import lower
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that scripts may call by name, with JSON both ways."""
+
+    name: str
+    """What scripts call it by: ASCII letters, digits and underscores, beginning with a letter."""
+    description: str
+    """What `help(tools.name)` shows."""
+    call: Callable[[dict[str, Any]], Any]
+    """Answers a call: the script waits for it. What it raises is an exception in the script."""
+    arguments_schema: Mapping[str, Any] | None = None
+    """A JSON Schema of its arguments, an object. They are held to it before the tool is called. Default: any object."""
+
+    def described(self) -> types.Tool:
+        """What the contract tells of it."""
+        schema = None if self.arguments_schema is None else json.dumps(self.arguments_schema)
+        return types.Tool(name=self.name, description=self.description, arguments_schema=schema)
+
+
+class Answers:
+    """`glovebox:sandbox/tools`, answered by these tools."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = {tool.name: tool for tool in tools}
+
+    def list_tools(self, _store: object) -> Any:
+        return lower(list[types.Tool], [tool.described() for tool in self.tools.values()])
+
+    def call(self, _store: object, name: str, arguments: str) -> Any:
+        return lower(str | types.CallFailure, self.answer(name, arguments))
+
+    def answer(self, name: str, arguments: str) -> str | types.CallFailure:
+        tool = self.tools.get(name)
+        if tool is None:
+            return types.CallFailure(kind="unknown", message=f"there is no tool `{name}`")
+        try:
+            return json.dumps(tool.call(json.loads(arguments)))
+        except Exception as error:  # Whatever it is, the script has asked for it.
+            # A component's text has no lone surrogates.
+            message = str(error).encode(errors="backslashreplace").decode()
+            return types.CallFailure(kind="failed", message=message)

@@ -1,0 +1,89 @@
+"""The same scripts in both languages, and sandboxes of both backends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from glovebox_sandbox import Sandbox
+
+PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
+
+SCRIPTS: dict[str, dict[str, str]] = {
+    "python": {
+        "answer": "print(6 * 7)",
+        "raise": "def f():\n    raise TypeError('no')\nf()",
+        "exit": "import sys; sys.exit(3)",
+        "endless": "while True: pass",
+        "stdin": "print(input())",
+        "context": "print(context['city'])",
+        "sleep": "import time\ntime.sleep(60)",
+        "write": "open('out.csv', 'w').write('1,2'); open('in.csv', 'a').write('more')",
+        "read": "print(open('in.csv').read())",
+        "streams": "import sys\nprint('ö' * 5000); print('bad', file=sys.stderr)",
+        "let": "x = 1",
+        "increase": "x += 1",
+        "value": "[x, 'two', None]",
+        "opaque": "len",
+        "write_a": "open('d/b.txt', 'w').write('there')",
+        "tool": "print(tools.add(a=20, b=22))",
+        "tool_default": "print(tools.add(a=20))",
+        "slow_tool": "print(tools.slow(text='later'))",
+        "tool_fails": "try:\n    tools.fail()\nexcept Exception as e:\n    print(e)",
+        "tool_wrong": "try:\n    tools.add(a='one')\nexcept Exception as e:\n    print(type(e).__name__)",
+        "syntax": "x = (",
+        "random": "import random, time\nprint(random.random(), time.time())",
+        "print_args": "import sys, os; print(sys.argv[1:], os.environ['K'])",
+        "missing": "import jsn",
+        "pause": "import time\ntime.sleep(0.5)",
+        "list": "import os; print(sorted(os.listdir('/in')), open('/in/a.txt').read())",
+    },
+    "javascript": {
+        "answer": "console.log(6 * 7)",
+        "raise": "function f() {\n    throw new TypeError('no')\n}\nf()",
+        "exit": "process.exit(3)",
+        "endless": "for (;;);",
+        "stdin": "console.log(require('fs').readFileSync(0, 'utf8').trim())",
+        "context": "console.log(context.city)",
+        "sleep": "await new Promise((done) => setTimeout(done, 60000))",
+        "write": "const fs = require('fs'); fs.writeFileSync('out.csv', '1,2'); fs.appendFileSync('in.csv', 'more')",
+        "read": "console.log(require('fs').readFileSync('in.csv', 'utf8'))",
+        "streams": "console.log('ö'.repeat(5000)); console.error('bad')",
+        "let": "var x = 1",
+        "increase": "x += 1",
+        "value": "[x, 'two', null]",
+        "opaque": "parseInt",
+        "write_a": "require('fs').writeFileSync('d/b.txt', 'there')",
+        "tool": "console.log(await tools.add({ a: 20, b: 22 }))",
+        "tool_default": "console.log(await tools.add({ a: 20 }))",
+        "slow_tool": "console.log(await tools.slow({ text: 'later' }))",
+        "tool_fails": "try { await tools.fail({}) } catch (e) { console.log(e.message) }",
+        "tool_wrong": "try { await tools.add({ a: 'one' }) } catch (e) { console.log(e.name) }",
+        "syntax": "let x = (",
+        "random": "console.log(Math.random(), Date.now())",
+        "print_args": "console.log(process.argv.slice(2), process.env.K)",
+        "missing": "require('paht')",
+        "pause": "await new Promise((done) => setTimeout(done, 500))",
+        "list": "const fs = require('fs'); console.log(fs.readdirSync('/in').sort(), fs.readFileSync('/in/a.txt', 'utf8'))",
+    },
+}
+
+
+class Where:
+    """A backend and a language."""
+
+    backend: Literal["native", "component"] = "native"
+    language = "python"
+
+    def script(self, name: str) -> str:
+        return SCRIPTS[self.language][name]
+
+    def options(self, **options: Any) -> dict[str, Any]:
+        """For a sandbox here."""
+        if self.backend == "component":
+            options["provider"] = PROVIDERS / f"glovebox-{self.language}.wasm"
+        return {"backend": self.backend, **options}
+
+    def sandbox(self, **options: Any) -> Sandbox:
+        return Sandbox(self.language, **self.options(**options))

@@ -1,0 +1,192 @@
+"""The contract as it is, `glovebox_sandbox.component`, with the providers in `target/providers` or where `GLOVEBOX_PROVIDERS` says."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from glovebox_sandbox.component import InstanceLostError, Provider, RefusedError, Sandbox, Tool
+from glovebox_sandbox.component import provider as implementation
+from glovebox_sandbox.types import (
+    Correction,
+    InputFile,
+    Limits,
+    OutcomeExhausted,
+    OutcomeRaised,
+    Policy,
+    Request,
+    SandboxErrorSourceTooLarge,
+    ToolOutcomeReturned,
+)
+
+PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
+# QuickJS compiles quicker than CPython, and the package does not care.
+CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
+FUEL = Policy(limits=Limits(fuel=50_000_000))
+
+
+class Sandboxed(unittest.TestCase):
+    def setUp(self) -> None:
+        self.sandbox = Sandbox(CLOSED)
+
+    def test_a_script_runs_and_so_does_the_next_one_after_each_ending(self) -> None:
+        for source, tag in [
+            ("console.log(1)", "completed"),
+            ("throw new TypeError('no')", "raised"),
+            ("for (;;);", "exhausted"),
+            ("function f() { return f(); } f()", "trapped"),
+            ("std.exit(3)", "exited"),
+        ]:
+            with self.subTest(source):
+                self.assertEqual(self.sandbox.execute(source, policy=FUEL).outcome.tag, tag)
+                after = self.sandbox.execute("console.log('still here')")
+                self.assertEqual(after.stdout.bytes, b"still here\n")
+
+    def test_outcomes_are_of_their_own_classes(self) -> None:
+        raised = self.sandbox.execute("throw new TypeError('no')").outcome
+        assert isinstance(raised, OutcomeRaised)
+        self.assertEqual((raised.value.type_name, raised.value.message), ("TypeError", "no"))
+        exhausted = self.sandbox.execute("for (;;);", policy=FUEL).outcome
+        assert isinstance(exhausted, OutcomeExhausted)
+        self.assertEqual((exhausted.value.resource, exhausted.value.used), ("fuel", 50_000_000))
+
+    def test_what_the_provider_refuses_is_an_error_of_its_own_class(self) -> None:
+        with self.assertRaises(RefusedError) as refused:
+            self.sandbox.execute("1", runtime="cobol")
+        self.assertEqual(refused.exception.tag, "unknown-runtime")
+        with self.assertRaisesRegex(RefusedError, "invalid-policy: .*fuel"):
+            self.sandbox.execute("1", policy=Policy(limits=Limits(fuel=0)))
+        with self.assertRaises(RefusedError) as large:
+            self.sandbox.execute("x" * 8, policy=Policy(limits=Limits(source_bytes=7)))
+        assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
+        self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
+
+    def test_a_request_brings_files_and_a_variable_with_it(self) -> None:
+        files = [InputFile(path="a/b", bytes=b"one")]
+        request = Request(source='print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
+        execution = self.sandbox.execute(request)
+        self.assertEqual((execution.stdout.bytes, execution.files_created), (b"one two\n", []))
+
+    def test_guidance_says_what_to_change(self) -> None:
+        guidance = self.sandbox.execute("require('paht')").guidance
+        self.assertEqual((guidance.fuel.status, [advice.kind for advice in guidance.advice]), ("efficient", ["module"]))
+        self.assertEqual(guidance.advice[0].correction, Correction(line=1, text="require('path')"))
+
+    def test_a_parser_tells_where(self) -> None:
+        self.assertEqual(self.sandbox.validate("let x = 1"), [])
+        self.assertEqual(self.sandbox.validate("let = =")[0].line, 1)
+
+    def test_a_session_keeps_what_scripts_did(self) -> None:
+        with self.sandbox.open(context={"city": "Oslo"}) as session:
+            value = session.execute("context.city").value
+            self.assertEqual(value and value.json, '"Oslo"')
+            session.set_variable("n", 20)
+            session.execute("var m = n + 1")
+            self.assertEqual(self.json(session.get_variable("m")), "21")
+            self.assertIsNone(session.get_variable("absent"))
+            session.write_file("d/notes.txt", b"one\n")
+            self.assertEqual([entry.path for entry in session.list_files()], ["d", "d/notes.txt"])
+            self.assertEqual(session.read_file("d/notes.txt"), b"one\n")
+            session.delete_file("d", recursive=True)
+            self.assertEqual(session.list_files(), [])
+
+            checkpoint = session.checkpoint()
+            fork = session.fork()
+            session.execute("m = 0")
+            self.assertEqual(self.json(fork.get_variable("m")), "21")
+            session.undo_to(checkpoint)
+            self.assertEqual(self.json(session.get_variable("m")), "21")
+
+            resumed = Sandbox(CLOSED).resume(session.hibernate())
+            self.assertEqual(self.json(resumed.get_variable("m")), "21")
+            resumed.close()
+            resumed.close()
+            with self.assertRaisesRegex(RefusedError, "session-ended"):
+                resumed.info()
+
+    def test_a_value_of_another_type_loses_nothing(self) -> None:
+        session = self.sandbox.open()
+        session.execute("var x = 1")
+        wrong: Any = 1
+        with self.assertRaises(TypeError):
+            self.sandbox.execute(Request(source=wrong))
+        self.assertEqual(self.json(session.get_variable("x")), "1")
+
+    def test_text_that_cannot_be_passed_on_loses_nothing(self) -> None:
+        session = self.sandbox.open()
+        session.execute("var x = 1")
+        with self.assertRaises(UnicodeEncodeError):
+            self.sandbox.execute("'\ud800'")
+        self.assertEqual(self.json(session.get_variable("x")), "1")
+
+    def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
+        # No script is known to make an instance trap where it has the stack that it is promised: it gets less.
+        with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
+            sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
+        sessions = [sandbox.open(), sandbox.open()]
+        closed = sandbox.open()
+        closed.close()
+        instance = sandbox._current()
+        with self.assertRaises(InstanceLostError) as lost:
+            sandbox.execute("function f() { return f(); } f()")
+        ids = [session.id for session in sessions]
+        self.assertEqual(lost.exception.sessions, tuple(ids))
+        said = f"the sandbox's instance has trapped, and the sessions {', '.join(ids)} were lost with it"
+        self.assertEqual(str(lost.exception), said)
+        self.assertRegex(str(lost.exception.__cause__), "wasm trap: call stack exhausted")
+        self.assertFalse(instance.answers())
+        self.assertEqual(sandbox.execute("console.log(2)").stdout.bytes, b"2\n")
+        self.assertIsNot(sandbox._current(), instance)
+        for session in sessions:
+            with self.assertRaisesRegex(RefusedError, "session-ended"):
+                session.execute("1")
+            session.close()
+        # It traps within a session, too, and then that one is lost.
+        with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
+            session.execute("function f() { return f(); } f()")
+        self.assertEqual(lost.exception.sessions, (session.id,))
+        self.assertEqual(str(lost.exception), f"the sandbox's instance has trapped, and the session {session.id} was lost with it")
+
+    @staticmethod
+    def json(value: Any) -> Any:
+        return value and value.json
+
+
+OPEN = PROVIDERS / "glovebox-javascript.wasm"
+
+
+@unittest.skipUnless(OPEN.exists() or "CI" in os.environ, "the open provider is not built")
+class Open(unittest.TestCase):
+    def test_tools_answer_scripts(self) -> None:
+        def fail(_arguments: object) -> None:
+            raise RuntimeError("no such luck")
+
+        number = {"properties": {"x": {"type": "number"}}, "required": ["x"]}
+        double = Tool("double", "Twice a number.", lambda arguments: 2 * arguments["x"], number)
+        def strange(_arguments: object) -> None:
+            raise RuntimeError("\ud800")
+
+        tools = [double, Tool("fail", "Fails.", fail), Tool("strange", "Fails oddly.", strange)]
+        sandbox = Sandbox(OPEN, tools=tools)
+        called = sandbox.execute("console.log(await tools.double({ x: 21 }))")
+        self.assertEqual(called.stdout.bytes, b"42\n")
+        self.assertEqual(called.tool_calls[0].outcome, ToolOutcomeReturned("42"))
+        failed = sandbox.execute("try { await tools.fail({}) } catch (error) { console.log(error.message) }")
+        self.assertEqual(failed.stdout.bytes, b"no such luck\n")
+        odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
+        self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
+        # A tool that fails is no trap.
+        self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
+
+    def test_time_is_limited(self) -> None:
+        policy = Policy(limits=Limits(timeout_ms=100, fuel=1_000_000_000_000))
+        outcome = Sandbox(OPEN).execute("for (;;);", policy=policy).outcome
+        assert isinstance(outcome, OutcomeExhausted)
+        self.assertEqual(outcome.value.resource, "time")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,30 @@
+"""The page on the package, and the examples in its docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import unittest
+from pathlib import Path
+
+import glovebox_sandbox
+from glovebox_sandbox import aio, sandbox, tools
+
+PAGE = Path(__file__).parents[3] / "docs/from-python.md"
+
+
+class Docs(unittest.TestCase):
+    def test_the_page_tells_the_truth(self) -> None:
+        result = doctest.testfile(str(PAGE), module_relative=False)
+        self.assertEqual(result.failed, 0)
+        self.assertGreater(result.attempted, 20)
+
+    def test_docstrings_tell_the_truth(self) -> None:
+        for module in (glovebox_sandbox, aio, sandbox, tools):
+            with self.subTest(module.__name__):
+                result = doctest.testmod(module, extraglobs={"AsyncSandbox": glovebox_sandbox.AsyncSandbox})
+                self.assertEqual(result.failed, 0)
+                self.assertGreater(result.attempted, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,214 @@
+"""What concerns the engine in this process: threads, signals, forks, first starts, the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend
+from glovebox_sandbox._native import Engine
+
+
+def program(text: str, **environment: str) -> subprocess.Popen[str]:
+    """Another process."""
+    return subprocess.Popen(
+        [sys.executable, "-c", text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+class Threads(unittest.TestCase):
+    def test_python_goes_on_while_a_guest_runs(self) -> None:
+        box = Sandbox(limits=Limits(timeout_ms=500))
+        count = 0
+        ended = threading.Event()
+
+        def counting() -> None:
+            nonlocal count
+            while not ended.is_set():
+                count += 1
+                time.sleep(0.01)
+
+        thread = threading.Thread(target=counting)
+        thread.start()
+        run = box.execute("while True: pass")
+        ended.set()
+        thread.join()
+        self.assertEqual(run.outcome.resource, "time")
+        self.assertGreater(count, 5)
+
+    def test_a_tool_may_use_the_sandbox_that_it_is_a_tool_of(self) -> None:
+        boxes: list[Sandbox] = []
+
+        def nested(source: str) -> str:
+            return boxes[0].execute(source).stdout
+
+        boxes.append(Sandbox(tools=[nested]))
+        self.assertEqual(boxes[0].execute("print(tools.nested(source='print(1)'))").stdout, "1\n\n")
+
+    def test_tools_are_checked_when_the_sandbox_is_made(self) -> None:
+        for tool, said in [
+            (Tool(print, name="no name", schema={"type": "object"}), "no name"),
+            (Tool(print, name="p", schema={"type": "nothing"}), "`p`"),
+        ]:
+            with self.assertRaisesRegex(PolicyError, said):
+                Sandbox(tools=[tool])
+
+    def test_a_name_that_is_no_runtime_is_an_error_that_names_those_there_are(self) -> None:
+        with self.assertRaisesRegex(PolicyError, "cobol.*python"):
+            Sandbox("cobol")
+
+
+class Signals(unittest.TestCase):
+    SCRIPT = """
+import signal, sys, time
+from glovebox_sandbox import Limits, Sandbox
+box = Sandbox({language!r}, limits=Limits(timeout_ms=60_000))
+{before}
+try:
+    print("ready", flush=True)
+    run = {call}
+    print(run.outcome, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", box.execute({again!r}).stdout.strip(), flush=True)
+"""
+
+    def interrupted(self, call: str, before: str = "") -> list[str]:
+        text = self.SCRIPT.format(language="python", before=before, call=call, again="print('again')")
+        with program(text) as process:
+            assert process.stdout and process.stderr
+            self.assertEqual(process.stdout.readline(), "ready\n", process.stderr.read() if process.poll() else "")
+            time.sleep(0.5)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+            self.assertLess(time.monotonic() - begun, 10)
+            self.assertEqual(process.returncode, 0, err)
+            return out.splitlines()
+
+    def test_ctrl_c_ends_a_guest(self) -> None:
+        for call in [
+            "box.execute('while True: pass')",
+            "box.execute('import time; time.sleep(60)')",
+            "box.session().execute('while True: pass')",
+            "box.execute('while True: pass', on_stdout=print)",
+        ]:
+            with self.subTest(call):
+                self.assertEqual(self.interrupted(call), ["interrupted again"])
+
+    def test_a_handler_that_raises_nothing_leaves_a_run_that_was_cancelled(self) -> None:
+        handler = "signal.signal(signal.SIGINT, lambda *_: print('handled', flush=True))"
+        self.assertEqual(self.interrupted("box.execute('while True: pass')", handler), ["handled", "cancelled"])
+
+    def test_what_was_told_of_signals_before_still_is(self) -> None:
+        text = """
+import signal, socket
+from glovebox_sandbox import Limits, Sandbox
+box = Sandbox("python", limits=Limits(timeout_ms=500))
+mine, other = socket.socketpair()
+other.setblocking(False)
+mine.settimeout(10)
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.set_wakeup_fd(other.fileno())
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print(box.execute("while True: pass").outcome.resource)
+print(mine.recv(1) == bytes([signal.SIGALRM]), signal.set_wakeup_fd(-1) == other.fileno())
+"""
+        with program(text) as process:
+            out, err = process.communicate(timeout=60)
+        self.assertEqual(out, "time\nTrue True\n", err)
+
+
+class Processes(unittest.TestCase):
+    def test_a_child_of_a_fork_makes_its_own(self) -> None:
+        text = """
+import os
+from glovebox_sandbox import Sandbox, UnavailableError
+box = Sandbox("javascript")
+session = box.session()
+box.execute("1")
+child = os.fork()
+if not child:
+    for call in (lambda: box.execute("1"), lambda: session.execute("1"), lambda: session.variables["x"], box.session):
+        try:
+            call()
+            os._exit(1)
+        except UnavailableError as error:
+            assert "forked" in str(error)
+    print(Sandbox("javascript").execute("console.log(1)").stdout, end="", flush=True)
+    os._exit(0)
+print(os.waitpid(child, 0)[1], box.execute("console.log(2)").stdout)
+"""
+        with program(text) as process:
+            out, err = process.communicate(timeout=60)
+        self.assertEqual(out, "1\n0 2\n\n", err)
+
+    @unittest.skipUnless(_native_backend.bundle() or os.environ.get("CI"), "needs the package's interpreters: bindings/python/build --dev")
+    def test_two_processes_start_at_once_from_nothing_and_without_a_network(self) -> None:
+        text = """
+from glovebox_sandbox import Sandbox
+box = Sandbox("javascript")
+print(box.execute("const x: number = 42; console.log(x)", name="x.ts").stdout, end="")
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            # No pip and no npm on the way.
+            first = {
+                "GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")),
+                "XDG_DATA_HOME": str(Path(directory, "data")),
+                "PATH": "/nonexistent",
+            }
+            processes = [program(text, **first) for _ in range(2)]
+            told = []
+            for process in processes:
+                out, err = process.communicate(timeout=120)
+                self.assertEqual((out, process.returncode), ("42\n", 0), err)
+                told += err.splitlines()
+            self.assertEqual(told.count("glovebox: compiling `javascript`"), 1, told)
+            with program(text, **first) as process:
+                self.assertEqual(process.communicate(timeout=60), ("42\n", ""))
+
+    def test_what_is_not_to_be_had_says_what_to_do(self) -> None:
+        text = """
+from glovebox_sandbox import Sandbox, UnavailableError
+try:
+    Sandbox("javascript", progress=None)
+except UnavailableError as error:
+    print(error)
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            nothing = {"GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")), "GLOVEBOX_BUNDLE": "/absent.zip", "PATH": "/nonexistent"}
+            with program(text, **nothing) as process:
+                out, err = process.communicate(timeout=60)
+        self.assertIn("javascript", out, err)
+        self.assertIn("install Python's pip", out)
+        self.assertEqual(err, "")
+
+    def test_the_package_has_the_command(self) -> None:
+        def command(*args: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-m", "glovebox_sandbox", *args], capture_output=True, text=True, timeout=60, check=False
+            )
+
+        ran = command("run", "--json", "-e", "print(6 * 7)")
+        self.assertEqual((json.loads(ran.stdout)["stdout"], ran.returncode), ("42\n", 0), ran.stderr)
+        self.assertEqual(command("run", "-e", "raise SystemExit(3)").returncode, 3)
+        self.assertEqual(command("nonsense").returncode, 2)
+
+    def test_an_engine_that_cannot_be_set_up_is_unavailable(self) -> None:
+        with self.assertRaisesRegex(UnavailableError, "/dev/null"):
+            Engine("/dev/null/cache", None, True)
+
+
+if __name__ == "__main__":
+    unittest.main()
