@@ -102,8 +102,9 @@ pub struct PoolConfig {
     /// Instances that wait for another script are dropped when a session needs their place.
     pub instance_count: u32,
     /// How much memory of its own an instance may have, in bytes, that waits for another script: what it wrote to is restored by
-    /// copying. With more it is dropped. Default 2 MiB, of which a trivial Python script takes 0.5. At most twice as many instances
-    /// wait as there are processors, for each runtime. Of an instance that is dropped, a session's among them, half as much stays with its
+    /// copying. With more it is dropped, unless its script took so long that copying is little beside it: then it may have eight times as
+    /// much. Default 2 MiB, of which a trivial Python script takes 0.5. At most twice as many instances wait as there are processors, for
+    /// each runtime. Of an instance that is dropped, a session's among them, half as much stays with its
     /// place in the pool, so that the next one there need not ask the system for it; the rest is given back.
     pub keep_resident_bytes: usize,
 }

@@ -5,8 +5,8 @@
 //! have written to are known ([`private_pages`](crate::private_pages)); they are copied from the image, as are the globals. Its tables and segments cannot differ: the
 //! image's code has no instruction that changes one ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
 //!
-//! An instance is dropped when it was unwound, left by itself, grew its memory, or wrote to so many pages that a new one is cheaper; where
-//! the system has no page map, always. Programs that run one script have no pool, and none is kept for them.
+//! An instance is dropped when it was unwound, left by itself, grew its memory, or has so many pages of its own that restoring it would be
+//! much beside what its script took; where the system has no page map, always. Programs that run one script have no pool, and none is kept for them.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`State`]: crate::state::State
@@ -15,6 +15,7 @@ use std::{
     num::NonZero,
     sync::{Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use glovebox_core::session::PAGE_BYTES;
@@ -33,10 +34,13 @@ pub(crate) struct RecycledInstances {
     waiting: Mutex<Vec<GuestMachine>>,
     /// More than run at once are of no use.
     max_count: usize,
-    /// An instance that has private copies of more pages is dropped. Pages once written stay private, so that this bounds both what
-    /// restoring one costs and what one that waits holds.
+    /// An instance with no more private pages is restored in any case. Pages once written stay private: this is what each later script may
+    /// have to wait for.
     max_private_pages: usize,
 }
+
+/// How many times [`RecycledInstances::max_private_pages`] an instance may have whose script took long. One that waits holds no more.
+const MAX_TIMES: usize = 8;
 
 impl RecycledInstances {
     /// None yet.
@@ -51,11 +55,18 @@ impl RecycledInstances {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Restores an instance to its image and keeps it, or drops it.
-    pub(crate) fn give(&self, mut machine: GuestMachine, pristine: &Pristine) {
-        if restore(&mut machine, pristine, self.max_private_pages) {
+    /// Restores an instance to its image and keeps it, or drops it. `took`: how long its script ran.
+    pub(crate) fn give(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
+        if restore(&mut machine, pristine, self.max_pages(took)) {
             self.put_back(machine);
         }
+    }
+
+    /// How many pages are worth restoring: one for each microsecond, which copying one takes a part of. A new instance would have the
+    /// system copy them again, fault by fault.
+    fn max_pages(&self, took: Duration) -> usize {
+        let worth = usize::try_from(took.as_micros()).unwrap_or(usize::MAX);
+        worth.clamp(self.max_private_pages, self.max_private_pages.saturating_mul(MAX_TIMES))
     }
 
     /// Keeps an instance that is as its image.
@@ -117,4 +128,20 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
     }
     // What the host held for the script goes now, and not when the next one comes.
     machine.renew(State::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_script_ran_the_more_pages_are_worth_restoring() {
+        let all =
+            RecycledInstances::new(&PoolConfig { keep_resident_bytes: 100 * PAGE_BYTES, ..PoolConfig::default() });
+        for (micros, pages) in [(0, 100), (100, 100), (101, 101), (800, 800), (801, 800), (u64::MAX, 800)] {
+            assert_eq!(all.max_pages(Duration::from_micros(micros)), pages, "{micros}");
+        }
+        let none = RecycledInstances::new(&PoolConfig { keep_resident_bytes: 0, ..PoolConfig::default() });
+        assert_eq!(none.max_pages(Duration::from_secs(1)), 0);
+    }
 }

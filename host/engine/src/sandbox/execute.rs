@@ -32,7 +32,7 @@ impl Sandbox {
             let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
             request.set_context(&mut guest)?;
             let executed = request.execute(&mut guest, &roots, true, None)?;
-            self.recycle(guest, executed.after);
+            self.recycle(guest, executed.after, executed.execution.duration);
             executed.into_result()
         })?
     }
@@ -78,7 +78,7 @@ impl Sandbox {
             let ctx = request.start();
             let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
             let (diagnostics, after) = guest.validate(image.driver(), &self.0.policy.limits, &request.script(true))?;
-            self.recycle(guest, after);
+            self.recycle(guest, after, Duration::ZERO);
             Ok(diagnostics)
         })?
     }
@@ -95,13 +95,13 @@ impl Sandbox {
         })?
     }
 
-    /// Uses the instance of a guest for other scripts, where that is possible.
-    fn recycle(&self, guest: Guest, after: GuestState) {
+    /// Uses the instance of a guest for other scripts, where that is possible and worth it.
+    fn recycle(&self, guest: Guest, after: GuestState, took: Duration) {
         let Runtime { recycled, .. } = &*self.0.runtime;
         if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
             && let Ok(pristine) = image.pristine()
         {
-            recycled.give(guest.machine, pristine);
+            recycled.give(guest.machine, pristine, took);
         }
     }
 
