@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    CallResult, Metadata, Output as StreamOutput, contract::nanoseconds, files::Snapshot, guidance::Guidance,
+    CallResult, Metadata, Metering, Output as StreamOutput, contract::nanoseconds, files::Snapshot, guidance::Guidance,
     session::Rollback, tools::ToolRecord,
 };
 use glovebox_vfs::Changes;
@@ -58,6 +58,7 @@ impl Executed {
             version: Some(runtime.version.clone()),
             prepared: true,
             image_sha256: Some(runtime.image_sha256.clone()),
+            metering: Metering::Fuel,
             stdout_total_bytes: output.stdout.total_bytes,
             stderr_total_bytes: output.stderr.total_bytes,
         };

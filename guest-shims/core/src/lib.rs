@@ -70,7 +70,7 @@ pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
 pub use linear_memory::LinearMemory;
 pub use memory::{MemoryLimit, MemoryLimiter};
-pub use metadata::Metadata;
+pub use metadata::{Metadata, Metering};
 pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
 pub use output::Output;
 pub use persist::hide_state_file;

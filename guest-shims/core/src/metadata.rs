@@ -1,8 +1,19 @@
 //! How an execution was carried out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Language;
+
+/// Whether fuel is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metering {
+    /// It is, and `limits.fuel` holds.
+    #[default]
+    Fuel,
+    /// It is not: the time limit alone ends a script that does not end. It runs faster, and `fuel_consumed` is 0.
+    None,
+}
 
 /// How an execution was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -17,6 +28,8 @@ pub struct Metadata {
     pub prepared: bool,
     /// The prepared image's identity, the SHA-256 of its module: equal images behave alike.
     pub image_sha256: Option<String>,
+    /// Whether its fuel was counted.
+    pub metering: Metering,
     /// All bytes written to standard output, kept or not.
     pub stdout_total_bytes: u64,
     /// All bytes written to standard error, kept or not.

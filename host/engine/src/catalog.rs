@@ -9,7 +9,7 @@ use glovebox_runtimes::{Artefact, RuntimeEntry, ToolEntry};
 use serde::Serialize;
 
 use crate::{
-    Engine, Language, RuntimeError,
+    Engine, Language, Metering, RuntimeError,
     engine::Inner,
     load::{Found, language},
 };
@@ -190,7 +190,17 @@ impl Engine {
         }
     }
 
-    /// Compares the full digests of a runtime's binary and of its compiled image with what they must be, where they are there.
+    /// As [`prepare`](Self::prepare), with code that counts no fuel: what sandboxes use whose policy has [`Metering::None`].
+    pub fn prepare_unmetered(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
+        self.unmetered(name)?.prepare(name)
+    }
+
+    fn unmetered(&self, name: &str) -> Result<Self, RuntimeError> {
+        let wrong = |error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error}") };
+        self.with_metering(Metering::None).map_err(wrong)
+    }
+
+    /// Compares the full digests of a runtime's binary and of its compiled images with what they must be, where they are there.
     pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             if self.0.runtimes.tool_present(tool)? {
@@ -206,6 +216,7 @@ impl Engine {
             self.0.runtimes.verify(&found.entry)?;
         }
         self.0.verify_prepared(&found)?;
+        self.unmetered(name)?.0.verify_prepared(&found)?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::{EngineError, Limits, stack, state::MAX_TABLE_ELEMENTS};
+use crate::{EngineError, Limits, Metering, stack, state::MAX_TABLE_ELEMENTS};
 
 /// How an [`Engine`](crate::Engine) is set up. Make one with `default()` and change what differs.
 #[derive(Clone)]
@@ -141,10 +141,10 @@ const MAX_INSTANCE_BYTES: usize = 4 << 20;
 const MAX_IMAGES: u32 = 8;
 
 /// Wasmtime's settings. Everything that changes compiled code is part of a prepared image's cache key.
-pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>) -> Result<wasmtime::Engine, EngineError> {
+pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> Result<wasmtime::Engine, EngineError> {
     let mut config = Config::new();
     config
-        .consume_fuel(true)
+        .consume_fuel(metering == Metering::Fuel)
         .epoch_interruption(true)
         .max_wasm_stack(stack::GUEST_STACK_BYTES)
         // Not used, since guests run on stacks of our own, but never allowed to be less.

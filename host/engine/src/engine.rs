@@ -16,7 +16,7 @@ use glovebox_runtimes::{
 use wasmtime::Linker;
 
 use crate::{
-    CacheLimits, EngineConfig, EngineError, ExecuteError, PoolConfig, config, imports,
+    CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config, imports,
     packages::{self, SharedPackages},
     runtime::Runtime,
     stack::Stacks,
@@ -43,6 +43,8 @@ pub struct Engine(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) wasmtime: wasmtime::Engine,
+    /// Whether the code that `wasmtime` compiles counts fuel.
+    pub(crate) metering: Metering,
     pub(crate) linker: Linker<State>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
@@ -50,7 +52,7 @@ pub(crate) struct Inner {
     /// What Python scripts find at `/app/site-packages`; none where that is nothing.
     pub(crate) packages: Option<SharedPackages>,
     /// The user's own images, where they have a directory.
-    pub(crate) own_images: Option<OwnImages>,
+    pub(crate) own_images: Option<Arc<OwnImages>>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
@@ -62,8 +64,10 @@ pub(crate) struct Inner {
     /// The runtimes for Python and for JavaScript, once somebody has asked.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
+    /// The same engine with code that counts no fuel, once a policy has asked for it.
+    unmetered: OnceLock<Engine>,
     /// Keep [`EngineConfig::private_dirs`] from guests.
-    _guards: Vec<Guard>,
+    guards: Arc<[Guard]>,
 }
 
 /// Which loaded runtime: the digest of its prepared artefact's key tells them apart.
@@ -78,9 +82,8 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Sets an engine up. Nothing is fetched, compiled or started yet.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let wasmtime = config::wasmtime_engine(config.pool.as_ref())?;
-        let mut linker = Linker::new(&wasmtime);
-        imports::define(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
+        let metering = Metering::Fuel;
+        let (wasmtime, linker) = platform(config.pool.as_ref(), metering)?;
         let path = match config.cache_dir {
             Some(path) => path,
             None => CacheDir::default_path()?,
@@ -95,9 +98,10 @@ impl Engine {
         };
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
         let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
-        let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?;
+        let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
         Ok(Self(Arc::new(Inner {
             wasmtime,
+            metering,
             linker,
             stacks: Stacks::default(),
             ticker: Ticker::default(),
@@ -112,7 +116,8 @@ impl Engine {
             stripper: OnceLock::new(),
             preferred: Default::default(),
             loaded: Mutex::default(),
-            _guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
+            unmetered: OnceLock::new(),
+            guards: config.private_dirs.iter().map(|path| Guard::named(Guarded::Private, path)).collect(),
         })))
     }
 
@@ -128,7 +133,56 @@ impl Engine {
     }
 }
 
+/// A Wasmtime engine, and what its guests import.
+fn platform(pool: Option<&PoolConfig>, metering: Metering) -> Result<(wasmtime::Engine, Linker<State>), EngineError> {
+    let wasmtime = config::wasmtime_engine(pool, metering)?;
+    let mut linker = Linker::new(&wasmtime);
+    imports::define(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
+    Ok((wasmtime, linker))
+}
+
+impl Engine {
+    /// The engine whose code counts fuel, or does not. Both share the cache, the limits on sessions and the tools' threads; each has
+    /// a pool of its own.
+    pub(crate) fn with_metering(&self, metering: Metering) -> Result<Self, EngineError> {
+        if metering == self.0.metering {
+            return Ok(self.clone());
+        }
+        if let Some(unmetered) = self.0.unmetered.get() {
+            return Ok(unmetered.clone());
+        }
+        // Of two that are made at once the second is dropped.
+        let made = Self(Arc::new(self.0.unmetered()?));
+        Ok(self.0.unmetered.get_or_init(|| made).clone())
+    }
+}
+
 impl Inner {
+    fn unmetered(&self) -> Result<Self, EngineError> {
+        let metering = Metering::None;
+        let (wasmtime, linker) = platform(self.pool.as_ref(), metering)?;
+        Ok(Self {
+            wasmtime,
+            metering,
+            linker,
+            stacks: Stacks::default(),
+            ticker: Ticker::default(),
+            packages: self.packages.clone(),
+            own_images: self.own_images.clone(),
+            runtimes: Arc::clone(&self.runtimes),
+            progress: Arc::clone(&self.progress),
+            sessions: self.sessions.clone(),
+            tool_threads: Arc::clone(&self.tool_threads),
+            pool: self.pool.clone(),
+            cache: self.cache,
+            stripper: OnceLock::new(),
+            preferred: self.preferred.clone(),
+            loaded: Mutex::default(),
+            unmetered: OnceLock::new(),
+            guards: Arc::clone(&self.guards),
+        })
+    }
+
     /// Whether images are without the libraries for scripts.
     pub(crate) fn is_lean(&self) -> bool {
         self.packages.is_none()

@@ -116,6 +116,9 @@ pub enum BuildError {
     /// The policy cannot be.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The engine has no second form of its code.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// The runtime could not be had.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),

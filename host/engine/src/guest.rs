@@ -1,16 +1,16 @@
 //! Making guests: instances of a runtime with their state. How they are called is `glovebox-core`'s.
 
-use glovebox_core::{GuestHost, MemoryLimit};
+use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
 use glovebox_wasi::Wasi;
 use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use crate::{
-    ExecuteError, Limits, TrapKind,
+    ExecuteError, Limits, Metering, TrapKind,
     engine::Inner,
     machine::GuestMachine,
     platform::ExecutionCtx,
     runtime::{Image, Runtime},
-    state::State,
+    state::{State, fuel_left},
     template::Template,
     trap::{Ended, Unwound, classify},
 };
@@ -51,19 +51,23 @@ pub(crate) fn instantiate(
 /// A store and what became of an instance in it.
 type Made = (Store<State>, wasmtime::Result<Instance>);
 
-fn instantiate_once(inner: &Inner, template: &Template, state: State) -> Result<Made, ExecuteError> {
+fn instantiate_once(inner: &Inner, template: &Template, mut state: State) -> Result<Made, ExecuteError> {
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    let is_metered = inner.metering == Metering::Fuel;
+    state.uncounted = (!is_metered).then_some(UNBILLED_FUEL);
     let mut store = Store::new(&inner.wasmtime, state);
     store.limiter(|state| state);
-    store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    if is_metered {
+        store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    }
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|mut context| {
-        let fuel_left = context.get_fuel()?;
+        let fuel = fuel_left(&context)?;
         let (memory, state) = match context.data().memory {
             Some(memory) => memory.data_and_store_mut(&mut context),
             None => (&mut [][..], context.data_mut()),
         };
-        match state.host.ctx.tick(fuel_left, memory) {
+        match state.host.ctx.tick(fuel, memory) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
         }
@@ -101,9 +105,8 @@ pub(crate) fn one_shot(
     let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
         return fresh(inner, runtime, wasi, limits, ctx);
     };
-    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
-    machine.store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
-    machine.store.set_epoch_deadline(1);
+    let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
+    machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), ctx)) {
         // A new one is refused as well, and that says why.
         let GuestHost { wasi, ctx, .. } = refused.host;

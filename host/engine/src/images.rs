@@ -322,7 +322,7 @@ impl Engine {
 impl Inner {
     fn own_images(&self) -> Result<&OwnImages, RuntimeError> {
         let none = || RuntimeError::NoImages;
-        self.own_images.as_ref().ok_or_else(none)
+        self.own_images.as_deref().ok_or_else(none)
     }
 
     fn own_image(&self, name: &str) -> Result<OwnImage, RuntimeError> {

@@ -3,7 +3,11 @@
 use glovebox_wasi::{Stop, Wasi, wasi_preview1_functions};
 use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
 
-use crate::{platform::EnginePlatform, state::State, trap::Unwound};
+use crate::{
+    platform::EnginePlatform,
+    state::{State, fuel_left},
+    trap::Unwound,
+};
 
 /// The module name that WASI preview 1 functions are imported from.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
@@ -18,13 +22,13 @@ pub(crate) fn with_wasi<R>(
     work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
 ) -> wasmtime::Result<R> {
     let mut context = store.as_context_mut();
-    let fuel_left = context.get_fuel()?;
+    let fuel = fuel_left(&context)?;
     let (memory, state) = match memory {
         Some(memory) => memory.data_and_store_mut(&mut context),
         None => (&mut [][..], context.data_mut()),
     };
-    let (result, left) = state.host.call(memory, fuel_left, work);
-    if left != fuel_left {
+    let (result, left) = state.host.call(memory, fuel, work);
+    if left != fuel && context.data().uncounted.is_none() {
         context.set_fuel(left)?;
     }
     Ok(result)

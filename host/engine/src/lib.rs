@@ -130,7 +130,7 @@ pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
-    GuestValue, Language, LimitError, Limits, Metadata, Outcome, Output, RaisedOutcome, Resource, TrapKind,
+    GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome, Resource, TrapKind,
     UnknownLanguage,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
     session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy},

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
-use glovebox_core::PolicyParts;
 pub use glovebox_core::{Clock, Entropy, PolicyError};
+use glovebox_core::{Metering, PolicyParts};
 use serde::{Deserialize, Serialize};
 
 use crate::{Limits, SessionPolicy};
@@ -105,6 +105,9 @@ pub struct Policy {
     pub clock: Clock,
     /// The randomness the guest sees. Default: the host's.
     pub entropy: Entropy,
+    /// Whether fuel is counted. Default: it is. Code that counts none runs faster. It is compiled, beside the other,
+    /// when the first sandbox asks for it. `limits.fuel` then holds nothing back: `limits.timeout_ms` does.
+    pub metering: Metering,
     /// Arguments after the script's name.
     pub args: Vec<String>,
     /// Whether Python scripts find packages at `/app/site-packages`: whether that is in `sys.path`. Default: true. A session that
@@ -127,6 +130,7 @@ impl Default for Policy {
             commit: Commit::default(),
             clock: Clock::default(),
             entropy: Entropy::default(),
+            metering: Metering::Fuel,
             args: Vec::new(),
             inject_setup: true,
             auto_persist_globals: false,

@@ -7,7 +7,8 @@ use std::{
 };
 
 use crate::{
-    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Outcome, Output, Request, SourceKind,
+    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output, Request,
+    SourceKind,
     budget::Budget,
     events,
     guest::Guest,
@@ -167,7 +168,9 @@ impl<'a> PreparedRequest<'a> {
             Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
-        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), inner.policy.is_repeatable());
+        // No fuel is kept where none is counted.
+        let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
+        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
             Arc::clone(&self.toolbox),
             Arc::clone(&inner.engine.0.tool_threads),
@@ -358,6 +361,7 @@ impl<'a> PreparedRequest<'a> {
                 version: runtime.version.clone(),
                 prepared: runtime.image().is_some(),
                 image_sha256: runtime.image().map(|image| image.identity.clone()),
+                metering: inner.policy.metering,
                 stdout_total_bytes: 0,
                 stderr_total_bytes: 0,
             },

@@ -2,7 +2,7 @@
 
 use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
 use glovebox_wasi::Wasi;
-use wasmtime::{Memory, ResourceLimiter};
+use wasmtime::{Memory, ResourceLimiter, StoreContextMut};
 
 use crate::platform::{EnginePlatform, ExecutionCtx};
 
@@ -13,18 +13,29 @@ pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 pub(crate) struct State {
     pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
+    /// The fuel that a guest was given whose code counts none: all of it is always left. None where Wasmtime counts.
+    pub(crate) uncounted: Option<u64>,
     tables: TableLimiter,
 }
 
 impl State {
     pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
-        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, tables: TableLimiter::default() }
+        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, tables: TableLimiter::default() }
     }
 
     /// Takes over an instance from another state: it has this much memory, and its tables as they were.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
+        self.uncounted = other.uncounted;
         self.host.limiter.grow(0, memory_bytes, None)
+    }
+}
+
+/// What is left of a guest's fuel: all that can be, where none is counted.
+pub(crate) fn fuel_left(context: &StoreContextMut<'_, State>) -> wasmtime::Result<u64> {
+    match context.data().uncounted {
+        Some(_) => Ok(u64::MAX),
+        None => context.get_fuel(),
     }
 }
 

@@ -6,7 +6,7 @@
 use glovebox_core::{GuestState, clipped};
 
 use crate::{
-    Diagnostic, ExecuteError, Language, Outcome, Resource, SourceKind,
+    Diagnostic, ExecuteError, Language, Metering, Outcome, Resource, SourceKind,
     run::{PreparedRequest, Rejection, Translation},
     typescript::{self, Strip, Stripped, Wrong},
 };
@@ -41,7 +41,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
         source: &request.source,
         name: &request.name,
         kind,
-        fuel: request.budget.within(limits.fuel),
+        fuel: (inner.policy.metering == Metering::Fuel).then(|| request.budget.within(limits.fuel)),
         memory_bytes: limits.memory_bytes,
         timeout_ms: limits.timeout_ms,
         ctx,

@@ -56,6 +56,7 @@ mod threads;
 mod tools;
 mod turns;
 mod typescript;
+mod unmetered;
 mod values;
 mod weave;
 mod workspace;

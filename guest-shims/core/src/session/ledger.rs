@@ -10,8 +10,8 @@ use std::sync::{
 
 use crate::Limits;
 
-/// How many sessions are kept, and what they hold.
-#[derive(Debug, Default)]
+/// How many sessions are kept, and what they hold. A clone is the same ledger.
+#[derive(Clone, Debug, Default)]
 pub struct SessionLedger(Arc<Totals>);
 
 /// One more session, or one more checkpoint, is over a limit.

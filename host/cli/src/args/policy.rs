@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use glovebox::{Clock, Commit, Entropy, Mount, Policy, escaped};
+use glovebox::{Clock, Commit, Entropy, Metering, Mount, Policy, escaped};
 
 use super::quantity::{bytes, count, count_u32};
 use crate::terminal::Hinted;
@@ -38,6 +38,11 @@ pub(crate) struct PolicyArgs {
     /// JSON in /app/.globals_py.json or /app/.globals_js.json; a session keeps them by itself
     #[arg(long, help_heading = "Policy")]
     auto_persist_globals: bool,
+
+    /// Whether fuel is counted. Code that counts none runs faster; it is compiled when it is first used, which takes as long as
+    /// preparing the interpreter did. --timeout-ms then ends what --fuel would have [default: fuel]
+    #[arg(long, value_name = "WHAT", value_enum, help_heading = "Policy")]
+    metering: Option<MeteringArg>,
 
     /// An environment variable for the script; repeatable. The host's are never passed on
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = variable, help_heading = "Policy")]
@@ -171,6 +176,15 @@ enum CommitArg {
     Never,
 }
 
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MeteringArg {
+    /// Fuel
+    Fuel,
+    /// Nothing
+    None,
+}
+
 impl PolicyArgs {
     /// The policy in force: the file's, overridden by the flags, checked as a whole.
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
@@ -184,6 +198,12 @@ impl PolicyArgs {
                 CommitArg::Always => Commit::Always,
                 CommitArg::OnSuccess => Commit::OnSuccess,
                 CommitArg::Never => Commit::Never,
+            };
+        }
+        if let Some(metering) = self.metering {
+            policy.metering = match metering {
+                MeteringArg::Fuel => Metering::Fuel,
+                MeteringArg::None => Metering::None,
             };
         }
         policy.auto_persist_globals |= self.auto_persist_globals;

@@ -145,6 +145,7 @@ impl From<BuildError> for SandboxError {
                 Self::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
             }
             error @ (BuildError::Runtime(_)
+            | BuildError::Engine(_)
             | BuildError::Mount(_)
             | BuildError::Language { .. }
             | BuildError::NotPersisting { .. }) => unavailable("the runtime could not be loaded", &error),

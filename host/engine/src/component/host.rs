@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{grant::Grant, quotas::Quotas, wit::types};
-use crate::{Engine, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
+use crate::{Engine, Metering, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
 
 /// What components get: an engine, the policy that they have by default and may not ask beyond, quotas, and tools for their
 /// scripts. Cheap to clone; one is for any number of stores.
@@ -52,6 +52,9 @@ pub enum HostError {
         /// The policy's key.
         key: &'static str,
     },
+    /// The policy counts no fuel, which quotas are of.
+    #[error("a component's policy cannot have `metering = \"none\"`: its quota of fuel would not hold; leave it out")]
+    Unmetered,
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
@@ -89,6 +92,9 @@ impl SandboxHostBuilder {
         }
         if !policy.mounts.is_empty() {
             return Err(HostError::HostDirectory { key: "mounts" });
+        }
+        if policy.metering == Metering::None {
+            return Err(HostError::Unmetered);
         }
         let toolbox = Arc::new(Toolbox::new(&tools)?);
         let grant = Grant(policy);

@@ -112,12 +112,15 @@ impl SandboxBuilder {
                 return Err(error.into());
             }
         }
-        let inner = &self.engine.0;
+        let engine = self.engine.with_metering(self.policy.metering)?;
+        let inner = &engine.0;
         let runtime = match (&self.runtime_path, &self.runtime) {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
             (None, Some(name)) => inner.load_named(name, self.prepared)?,
             (None, None) => {
-                inner.load_named(inner.preferred(self.language.unwrap_or(Language::Python))?, self.prepared)?
+                // Both engines have the same.
+                let preferred = self.engine.0.preferred(self.language.unwrap_or(Language::Python))?;
+                inner.load_named(preferred, self.prepared)?
             }
         };
         if let Some(wanted) = self.language.filter(|wanted| *wanted != runtime.language) {
@@ -147,7 +150,7 @@ impl SandboxBuilder {
         }
         let packages = packages.map(|shared| runtime.packages.clone().unwrap_or_else(|| shared.source()));
         let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
-        let Self { engine, policy, keeps, .. } = self;
+        let Self { policy, keeps, .. } = self;
         Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))
     }
 }

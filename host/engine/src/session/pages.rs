@@ -133,7 +133,7 @@ mod tests {
 
     fn with_engines(test: impl Fn(&wasmtime::Engine, &Module, &Pristine)) {
         for pool in [None, Some(PoolConfig { instance_count: 8, ..PoolConfig::default() })] {
-            let engine = wasmtime_engine(pool.as_ref()).unwrap();
+            let engine = wasmtime_engine(pool.as_ref(), crate::Metering::Fuel).unwrap();
             let module = Module::new(&engine, module_bytes()).unwrap();
             test(&engine, &module, &Pristine::new(&module, &BTreeMap::new()).unwrap());
         }

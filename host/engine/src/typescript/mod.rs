@@ -47,7 +47,8 @@ pub(crate) struct Strip<'a> {
     pub(crate) source: &'a str,
     pub(crate) name: &'a str,
     pub(crate) kind: SourceKind,
-    pub(crate) fuel: u64,
+    /// None where fuel is not counted.
+    pub(crate) fuel: Option<u64>,
     pub(crate) memory_bytes: u64,
     pub(crate) timeout_ms: u64,
     /// Its clock, and who may cancel it.

@@ -27,7 +27,9 @@ impl Stripper {
         let failed = |error: wasmtime::Error| format!("{error:#}");
         let mut store = Store::new(self.0.module().engine(), Glue::new(source.len(), memory_bytes, ctx));
         store.limiter(|glue| &mut glue.limiter);
-        store.set_fuel(fuel).map_err(failed)?;
+        if let Some(fuel) = fuel {
+            store.set_fuel(fuel).map_err(failed)?;
+        }
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|context| {
             context.data().check()?;
@@ -37,8 +39,8 @@ impl Stripper {
             store.data().check()?;
             transform(&mut store, &instance, source, name, kind)
         });
-        let left = store.get_fuel().unwrap_or(0);
-        let used = fuel.saturating_sub(left);
+        let fuel = fuel.unwrap_or(0);
+        let used = fuel.saturating_sub(store.get_fuel().unwrap_or(0));
         let glue = store.data();
         let stripped = match result {
             Ok(value) => understood(&value, source),

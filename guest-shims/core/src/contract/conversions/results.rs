@@ -44,6 +44,8 @@ macro_rules! contract_results {
                     version,
                     prepared,
                     image_sha256,
+                    // Always fuel: components have no say in it.
+                    metering: _,
                     // The contract has them in `output.total-bytes`.
                     stdout_total_bytes: _,
                     stderr_total_bytes: _,

@@ -4,7 +4,7 @@ mod cache;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{PreparedInfo, RuntimeInfo, ToolInfo};
+use glovebox::{Engine, PreparedInfo, RuntimeInfo, ToolInfo};
 use serde::Serialize;
 
 use self::cache::{CacheArgs, PruneArgs};
@@ -48,7 +48,7 @@ enum RuntimesCommand {
     Fetch(NameArgs),
     /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default and what TypeScript
     /// needs, or those named
-    Prepare(NameArgs),
+    Prepare(PrepareArgs),
     /// Prepare interpreters and have their language's scripts run on them wherever no --runtime is named: of several that were
     /// added, on the last that `glovebox runtimes list` shows. `remove` takes it back
     Add(AddArgs),
@@ -91,6 +91,17 @@ struct NameArgs {
     json: bool,
 }
 
+/// Which interpreters to prepare.
+#[derive(Args, Debug)]
+struct PrepareArgs {
+    #[command(flatten)]
+    names: NameArgs,
+
+    /// Prepare code that counts no fuel, for policies with `metering = "none"`, beside the other
+    #[arg(long)]
+    unmetered: bool,
+}
+
 /// Which interpreters to add.
 #[derive(Args, Debug)]
 struct AddArgs {
@@ -121,7 +132,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
         None => overview(&host, &args.list),
         Some(RuntimesCommand::List(names)) => list(&host, names),
         Some(RuntimesCommand::Fetch(names)) => fetch(&host, names),
-        Some(RuntimesCommand::Prepare(names)) => prepare(&host, names),
+        Some(RuntimesCommand::Prepare(args)) => prepare(&host, args),
         Some(RuntimesCommand::Add(args)) => add(&host, args),
         Some(RuntimesCommand::Bundle(args)) => bundle(&host, args),
         Some(RuntimesCommand::Path(names)) => path(&host, names),
@@ -317,26 +328,27 @@ fn print_located(args: &NameArgs, located: Located) -> anyhow::Result<()> {
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,
-    was_prepared: bool,
+    /// Not known of code that counts no fuel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was_prepared: Option<bool>,
     took_ms: f64,
     #[serde(flatten)]
     info: &'a PreparedInfo,
 }
 
-fn prepare(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
-    for runtime in select(host, args, Unnamed::DefaultsAndTools)? {
+fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<i32> {
+    for runtime in select(host, &args.names, Unnamed::DefaultsAndTools)? {
         let name = runtime.name().to_owned();
-        let info =
-            host.with_progress(|engine| engine.prepare(&name)).with_context(|| format!("cannot prepare `{name}`"))?;
-        if args.json {
-            out_json(&Prepared {
-                name: &name,
-                was_prepared: runtime.is_prepared(),
-                took_ms: info.took.as_secs_f64() * 1000.0,
-                info: &info,
-            })?;
+        let prepare = |engine: &Engine| match args.unmetered {
+            true => engine.prepare_unmetered(&name),
+            false => engine.prepare(&name),
+        };
+        let info = host.with_progress(prepare).with_context(|| format!("cannot prepare `{name}`"))?;
+        let was_prepared = (!args.unmetered).then(|| runtime.is_prepared());
+        if args.names.json {
+            out_json(&Prepared { name: &name, was_prepared, took_ms: info.took.as_secs_f64() * 1000.0, info: &info })?;
         } else {
-            let how = if runtime.is_prepared() {
+            let how = if was_prepared == Some(true) {
                 "was already prepared".into()
             } else {
                 format!("prepared in {:.1} s", info.took.as_secs_f64())
@@ -360,7 +372,7 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
         let info =
             host.with_progress(|engine| engine.add_runtime(name)).with_context(|| format!("cannot add `{name}`"))?;
         if args.json {
-            let (was_prepared, took_ms) = (runtime.prepared, info.took.as_secs_f64() * 1000.0);
+            let (was_prepared, took_ms) = (Some(runtime.prepared), info.took.as_secs_f64() * 1000.0);
             out_json(&Prepared { name, was_prepared, took_ms, info: &info })?;
         } else {
             out(&format!("{name}: added, prepared in {:.1} s\n", info.took.as_secs_f64()))?;

@@ -1,0 +1,162 @@
+//! Code that counts no fuel: what it does is what metered code does, and every other limit holds.
+
+use std::{thread, time::Duration};
+
+use glovebox::{
+    CancelToken, Execution, HibernateOptions, Language, Metering, Outcome, Policy, Request, Resource, ResumeOptions,
+    Sandbox,
+    component::{HostError, SandboxHost},
+};
+use glovebox_tests::{engine, sandbox, short};
+
+const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+
+/// A sandbox whose fuel would be used up at once, did anybody count it.
+fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
+    sandbox(language, |policy| {
+        policy.metering = Metering::None;
+        policy.limits.fuel = 1;
+        edit(policy);
+    })
+}
+
+/// `python` or `javascript`.
+fn in_language(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
+    match language {
+        Language::Python => python,
+        Language::JavaScript => javascript,
+    }
+}
+
+fn outcome_of(execution: &Execution) -> Option<Resource> {
+    match execution.outcome {
+        Outcome::Exhausted { resource, .. } => Some(resource),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_script_does_the_same_and_its_result_says_that_nothing_was_counted() {
+    for language in LANGUAGES {
+        let source = in_language(
+            language,
+            "import random\nopen('f', 'w').write('x' * 100)\nprint(random.random(), sum(range(100)))",
+            "std.open('f', 'w').puts('x'.repeat(100));\nconsole.log(Math.random(), [1, 2].map((x) => x * 2));",
+        );
+        let seeded = |policy: &mut Policy| policy.entropy = glovebox::Entropy::Seeded(7);
+        let counted = sandbox(language, seeded).execute(source).unwrap();
+        let sandbox = unmetered(language, seeded);
+        // The first in a new instance, the second in one that has run a script.
+        for _ in 0..2 {
+            let execution = sandbox.execute(source).unwrap();
+            assert_eq!(short(&execution.outcome), "completed", "{language}: {}", execution.stderr.text());
+            assert_eq!(execution.stdout.text(), counted.stdout.text());
+            assert_eq!(execution.files_created, counted.files_created);
+            assert_eq!((execution.metadata.metering, execution.fuel_consumed), (Metering::None, 0));
+            assert_eq!(execution.metadata.image_sha256, counted.metadata.image_sha256);
+        }
+        assert_eq!(counted.metadata.metering, Metering::Fuel);
+        assert!(counted.fuel_consumed > 0);
+        assert_eq!(sandbox.validate("(").unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn time_ends_a_loop_softly_and_then_by_force() {
+    for language in LANGUAGES {
+        let limited = |source| unmetered(language, |policy| policy.limits.timeout_ms = 1_000).execute(source).unwrap();
+        let asked = limited(in_language(language, "while True: pass", "for (;;) {}"));
+        assert_eq!(outcome_of(&asked), Some(Resource::Time), "{:?}", asked.outcome);
+        assert!(asked.interrupted.is_some(), "{language}");
+    }
+    // JavaScript has no way not to heed it.
+    let deaf = "while True:\n  try:\n    while True:\n      pass\n  except BaseException:\n    pass";
+    let forced = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(deaf).unwrap();
+    assert_eq!(outcome_of(&forced), Some(Resource::Time), "{:?}", forced.outcome);
+    assert_eq!(forced.interrupted, None);
+}
+
+#[test]
+fn work_of_the_host_is_ended_by_time() {
+    let source = "import os\nwhile True: os.urandom(1 << 20)";
+    let execution = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(source).unwrap();
+    assert_eq!(outcome_of(&execution), Some(Resource::Time), "{:?}", execution.outcome);
+}
+
+#[test]
+fn memory_and_recursion_are_limited() {
+    for language in LANGUAGES {
+        let sandbox = unmetered(language, |policy| policy.limits.timeout_ms = 60_000);
+        let much = in_language(
+            language,
+            "a = []\nwhile True: a.append(bytes(1 << 20))",
+            "const a = []; for (;;) a.push(new Uint8Array(1 << 20));",
+        );
+        let execution = sandbox.execute(much).unwrap();
+        assert_eq!(outcome_of(&execution), Some(Resource::Memory), "{:?}", execution.outcome);
+        let deep = in_language(language, "def f(): f()\nf()", "function f() { f(); } f();");
+        assert!(matches!(sandbox.execute(deep).unwrap().outcome, Outcome::Raised(_)), "{language}");
+        assert_eq!(short(&sandbox.execute("").unwrap().outcome), "completed");
+    }
+}
+
+#[test]
+fn a_loop_is_cancelled() {
+    for language in LANGUAGES {
+        let sandbox = unmetered(language, |policy| policy.limits.timeout_ms = 60_000);
+        let token = CancelToken::new();
+        let execution = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                token.cancel();
+            });
+            let source = in_language(language, "while True: pass", "for (;;) {}");
+            sandbox.run(Request::new(source).cancel(&token)).unwrap()
+        });
+        assert_eq!(execution.outcome, Outcome::Cancelled);
+        assert!(execution.interrupted.is_some(), "{language}");
+    }
+}
+
+#[test]
+fn a_session_moves_between_both() {
+    for language in LANGUAGES {
+        let (plain, counted) = (unmetered(language, |_| ()), sandbox(language, |_| ()));
+        let session = plain.session().unwrap();
+        session.execute("a = [1]").unwrap();
+        let saved = session.hibernate(&HibernateOptions::default()).unwrap();
+        let session = counted.resume(&saved, ResumeOptions::default()).unwrap();
+        let push = in_language(language, "a.append(2)", "a.push(2)");
+        assert!(session.execute(push).unwrap().fuel_consumed > 0);
+        let saved = session.hibernate(&HibernateOptions::default()).unwrap();
+        let session = plain.resume(&saved, ResumeOptions::default()).unwrap();
+        let execution = session.execute("a").unwrap();
+        assert_eq!((execution.fuel_consumed, execution.metadata.metering), (0, Metering::None));
+        assert_eq!(session.get_variable("a").unwrap().unwrap().json.unwrap().replace(' ', ""), "[1,2]");
+    }
+}
+
+#[test]
+fn types_are_removed_without_fuel() {
+    let sandbox = unmetered(Language::JavaScript, |_| ());
+    let execution = sandbox.run(Request::new("const a: number = 1; console.log(a);").name("a.ts")).unwrap();
+    assert_eq!((execution.stdout.text(), execution.fuel_consumed), ("1\n".into(), 0));
+    let wrong = sandbox.run(Request::new("enum A { B }").name("a.ts")).unwrap();
+    assert!(matches!(wrong.outcome, Outcome::Raised(_)), "{:?}", wrong.outcome);
+}
+
+#[test]
+fn components_have_quotas_of_fuel_and_cannot_do_without() {
+    let mut policy = Policy::default();
+    policy.metering = Metering::None;
+    let error = SandboxHost::builder(engine()).policy(policy).build().unwrap_err();
+    assert!(matches!(error, HostError::Unmetered), "{error}");
+}
+
+#[test]
+fn a_policy_says_it_in_words() {
+    assert_eq!(Policy::from_toml("metering = \"none\"").unwrap().metering, Metering::None);
+    assert_eq!(Policy::from_toml("").unwrap().metering, Metering::Fuel);
+    assert!(Policy::default().to_toml().contains("metering = \"fuel\""));
+    Policy::from_toml("metering = \"time\"").unwrap_err();
+}
