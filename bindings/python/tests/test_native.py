@@ -70,6 +70,31 @@ class Threads(unittest.TestCase):
             Sandbox("cobol")
 
 
+class Images(unittest.TestCase):
+    def test_an_image_that_the_command_has_built_is_a_sandbox(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            setup = Path(directory, "setup.js")
+            setup.write_text("var rules = [1, 2]")
+            build = ["image", "build", "python-test", "--from", "javascript", "--setup", str(setup)]
+            environment = {**os.environ, "XDG_STATE_HOME": directory}
+            command = [sys.executable, "-m", "glovebox_sandbox", *build]
+            built = subprocess.run(command, env=environment, capture_output=True, text=True)
+            self.assertEqual(built.returncode, 0, built.stderr)
+            script = "from glovebox_sandbox import Sandbox\nprint(Sandbox('python-test').execute('console.log(rules)').stdout)"
+            out, err = program(script, XDG_STATE_HOME=directory).communicate(timeout=60)
+            self.assertEqual(out.strip(), "[ 1, 2 ]", err)
+
+
+class Metering(unittest.TestCase):
+    def test_without_fuel_time_ends_a_script(self) -> None:
+        box = Sandbox("javascript", metering="none", limits=Limits(fuel=1000, timeout_ms=300))
+        run = box.execute("for (let i = 0; i < 1e5; i++) {}")
+        self.assertEqual((run.ok, run.fuel_consumed), (True, 0))
+        self.assertEqual(box.execute("for (;;);").outcome.resource, "time")
+        with self.assertRaisesRegex(TypeError, "metering must be one of 'fuel', 'none'"):
+            Sandbox(metering="some")  # type: ignore[arg-type]
+
+
 class Signals(unittest.TestCase):
     SCRIPT = """
 import signal, sys, time
@@ -207,7 +232,7 @@ except UnavailableError as error:
 
     def test_an_engine_that_cannot_be_set_up_is_unavailable(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "/dev/null"):
-            Engine("/dev/null/cache", None, True)
+            Engine("/dev/null/cache", None, None, True)
 
 
 if __name__ == "__main__":

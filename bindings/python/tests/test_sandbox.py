@@ -344,6 +344,8 @@ class ComponentJavaScript(Suite, unittest.TestCase):
     def test_what_it_has_not_is_named_with_what_to_do(self) -> None:
         with self.assertRaisesRegex(UnsupportedError, 'packages: .* backend="native"'):
             self.sandbox(packages=True)
+        with self.assertRaisesRegex(UnsupportedError, 'metering: .* backend="native"'):
+            self.sandbox(metering="none")
         with self.assertRaisesRegex(UnsupportedError, 'id: .* backend="native"'):
             self.sandbox().session(id="mine")
         options = self.options(tools=[add])

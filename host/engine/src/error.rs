@@ -103,9 +103,9 @@ pub enum RuntimeError {
     },
 }
 
-/// A traceback: its lines stay lines, and what is in them is escaped.
+/// A traceback, indented, so that no line of it looks like one of ours; what is in them is escaped.
 fn lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| escaped_text(line).to_string()).collect();
+    let lines: Vec<String> = text.lines().map(|line| format!("    {}", escaped_text(line))).collect();
     lines.join("\n")
 }
 

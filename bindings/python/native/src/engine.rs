@@ -17,10 +17,17 @@ pub(crate) struct PyEngine {
 #[pymethods]
 impl PyEngine {
     #[new]
-    fn new(py: Python<'_>, cache_dir: Option<PathBuf>, bundle: Option<PathBuf>, packages: bool) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        cache_dir: Option<PathBuf>,
+        bundle: Option<PathBuf>,
+        images: Option<PathBuf>,
+        packages: bool,
+    ) -> PyResult<Self> {
         let mut config = EngineConfig::default();
         config.cache_dir = cache_dir;
         config.bundle = bundle;
+        config.own_images = images;
         config.progress = Arc::new(Progress);
         if !packages {
             config.packages = Packages::None;

@@ -50,6 +50,7 @@ class Policy:
     checkpoints: Literal["auto", "always", "never"] | int | None
     on_unwind: Literal["roll-back", "end"] | None
     auto_persist_globals: bool
+    metering: Literal["fuel", "none"] = "fuel"
     packages: bool | None = field(default=None)
 
 

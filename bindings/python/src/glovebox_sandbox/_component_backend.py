@@ -54,6 +54,8 @@ def _refuse(policy: Policy) -> None:
                 f"{name}: a component has no directories of the host; leave it out and give files={{…}} and read Run.files, or use "
                 'backend="native"'
             )
+    if policy.metering != "fuel":
+        raise UnsupportedError('metering: a component always counts fuel; leave it out, or use backend="native"')
     if policy.packages:
         raise UnsupportedError('packages: a component has no Python packages; leave it out, or use backend="native"')
 

@@ -8,7 +8,13 @@ from ._backend import Entry, Input
 __version__: str
 
 class Engine:
-    def __new__(cls, cache_dir: str | os.PathLike[str] | None, bundle: str | os.PathLike[str] | None, packages: bool) -> Engine: ...
+    def __new__(
+        cls,
+        cache_dir: str | os.PathLike[str] | None,
+        bundle: str | os.PathLike[str] | None,
+        images: str | os.PathLike[str] | None,
+        packages: bool,
+    ) -> Engine: ...
 
 class CancelToken:
     def __new__(cls) -> CancelToken: ...

@@ -34,11 +34,19 @@ def bundle() -> str | None:
     return os.environ.get("GLOVEBOX_BUNDLE") or (str(BUNDLE) if BUNDLE.is_file() else None)
 
 
+def images() -> Path | None:
+    """Where the images are that `glovebox image build` has made, if there are any."""
+    state = os.environ.get("XDG_STATE_HOME") or ""
+    base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~/.local/state"))
+    path = base / "glovebox" / "images"
+    return path if path.is_dir() else None
+
+
 def _engine(packages: bool) -> Any:
     # A child of a fork has none of its parent's threads.
     key = (os.getpid(), packages)
     if key not in _engines:
-        _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), packages)
+        _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), images(), packages)
     return _engines[key]
 
 
@@ -81,6 +89,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "env": policy.env,
         "args": policy.args,
         "auto_persist_globals": policy.auto_persist_globals,
+        "metering": policy.metering,
     }
     if policy.workspace is not None:
         record["workspace"] = policy.workspace

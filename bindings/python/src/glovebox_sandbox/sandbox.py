@@ -53,13 +53,14 @@ class Sandbox:
         checkpoints: Literal["auto", "always", "never"] | int | None = None,
         on_unwind: Literal["roll-back", "end"] | None = None,
         auto_persist_globals: bool = False,
+        metering: Literal["fuel", "none"] = "fuel",
         packages: bool | None = None,
         provider: str | os.PathLike[str] | None = None,
         progress: Callable[[str], None] | None = _say,
     ) -> None:
         """Prepares the interpreter where that has not been done before: seconds the first time, milliseconds afterwards.
 
-        `language` is `python`, `javascript`, or a runtime's name, such as `python-3.15`.
+        `language` is `python`, `javascript`, or a runtime's name, such as `python-3.15`, or that of an image of your own (`glovebox image`).
 
         `backend`: `native` is the engine in this process; `component` runs a provider component with `wasmtime`, on any platform that has
         that. By default the engine, where this package has it. `provider` is the component's file.
@@ -72,8 +73,8 @@ class Sandbox:
         `seed` makes random numbers the same every time, and `clock_ns` has the clock stand still at this time since 1970.
 
         `checkpoints` says when sessions save their state by themselves, and `on_unwind` what becomes of one whose script had to be stopped
-        by force. `auto_persist_globals` keeps what JSON has a form for of one execution's variables for the next. `packages=False` runs
-        Python without the bundled packages.
+        by force. `auto_persist_globals` keeps what JSON has a form for of one execution's variables for the next. `metering="none"`
+        counts no fuel: scripts are faster, and time alone ends one that does not end. `packages=False` runs Python without the bundled packages.
 
         `progress` is told what takes long; by default it is printed to standard error.
         """
@@ -92,6 +93,7 @@ class Sandbox:
             checkpoints=checkpoints,
             on_unwind=on_unwind,
             auto_persist_globals=auto_persist_globals,
+            metering=metering,
             packages=packages,
         )
         path = None if provider is None else _check.path("provider", provider)
@@ -402,7 +404,11 @@ def _policy(**given: Any) -> Policy:
     limits = Limits() if limits is None else _check.of("limits", Limits, limits)
     for field in dataclasses.fields(limits):
         _check.optional(f"limits.{field.name}", int, getattr(limits, field.name))
-    for name, choices in (("commit", ("always", "on-success", "never")), ("on_unwind", (None, "roll-back", "end"))):
+    for name, choices in (
+        ("commit", ("always", "on-success", "never")),
+        ("on_unwind", (None, "roll-back", "end")),
+        ("metering", ("fuel", "none")),
+    ):
         if given[name] not in choices:
             raise TypeError(f"{name} must be one of {', '.join(map(repr, choices))}, not {given[name]!r}")
     checkpoints = given["checkpoints"]
@@ -422,6 +428,7 @@ def _policy(**given: Any) -> Policy:
         checkpoints=checkpoints,
         on_unwind=given["on_unwind"],
         auto_persist_globals=_check.of("auto_persist_globals", bool, given["auto_persist_globals"]),
+        metering=given["metering"],
         packages=_check.optional("packages", bool, given["packages"]),
     )
 
