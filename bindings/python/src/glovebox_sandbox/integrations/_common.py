@@ -1,0 +1,307 @@
+"""What the adapters share: an interpreter whose scripts call the host's functions by their bare names, and reports for models."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import keyword
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from .. import _check
+from .._native_backend import is_here
+from ..aio import _Threads
+from ..errors import SessionError
+from ..run import Run
+from ..sandbox import Sandbox, Session, _input
+from ..tools import Tool
+from ..types import Limits
+
+DEFAULT_LIMITS = Limits(timeout_ms=60_000, tool_timeout_ms=60_000, tool_calls=1_000)
+"""The limits where none are given. A script's tools may ask models, which takes longer than the ten seconds of a sandbox's own default."""
+
+MAX_CHARACTERS = 20_000
+"""How long a report for a model is at most, unless the adapter is told otherwise."""
+
+_DISPATCHER = "host_function"
+_SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "args": {"type": "array"}, "kwargs": {"type": "object"}},
+    "required": ["name", "args", "kwargs"],
+    "additionalProperties": False,
+}
+
+# Scripts run in `__main__`, which this executes in as well. Only the module `_host` and the functions themselves stay there.
+_PRELUDE = f'''
+def _prepare(dispatch):
+    import dataclasses, datetime, decimal, pathlib, sys, types
+
+    host = types.ModuleType("_host")
+    bound = {{}}
+
+    class Ended(SystemExit):
+        """Ends a script that has given its answer."""
+
+    def plain(value, lenient):
+        if value is None or isinstance(value, (str, bool, int, float)):
+            return value
+        if isinstance(value, dict):
+            return {{key if isinstance(key, str) else str(key): plain(each, lenient) for key, each in value.items()}}
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [plain(each, lenient) for each in value]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return plain(dataclasses.asdict(value), lenient)
+        if isinstance(value, (datetime.date, datetime.time)):
+            return value.isoformat()
+        if isinstance(value, (decimal.Decimal, pathlib.PurePath)):
+            return str(value)
+        if hasattr(value, "tolist"):
+            return plain(value.tolist(), lenient)
+        if lenient:
+            return repr(value)
+        raise TypeError(f"a value of type {{type(value).__name__}} cannot be given to a function of the host: JSON has no form for it")
+
+    def function(name, ends):
+        def call(*args, **kwargs):
+            try:
+                result = dispatch(name=name, args=plain(args, ends), kwargs=plain(kwargs, ends))
+            except Exception as error:
+                # The model did not write what is below.
+                raise error.with_traceback(None) from None
+            if ends:
+                raise Ended(0)
+            return result
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def bind(scope, names, ending):
+        for name in [name for name in bound if name not in names]:
+            if scope.get(name) is bound.pop(name):
+                del scope[name]
+        for name in names:
+            scope[name] = bound[name] = function(name, name in ending)
+
+    host.bind = bind
+    sys.modules["_host"] = host
+
+_prepare(tools.{_DISPATCHER})
+del _prepare
+'''
+
+
+def not_installed(framework: str, error: ImportError) -> ImportError:
+    """What to raise where a framework cannot be imported, or is too old."""
+    return ImportError(f"{__package__}: {error}; install it with: pip install --upgrade {framework}", name=error.name)
+
+
+class Interpreter:
+    """A sandbox with one session, in which scripts find the host's `functions` as globals.
+
+    `functions` may change at any time: a function that was removed is refused at once, and one that was added is there for the next script.
+    Calling one of `ends` ends the script after the host has been called. A session that ended is replaced by a new one if `replace`.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        ends: Mapping[str, Callable[..., Any]] | None = None,
+        keep: bool = True,
+        replace: bool = True,
+        plain: Callable[[Any], Any] | None = None,
+        limits: Limits | None = None,
+        language: str = "python",
+        **options: Any,
+    ) -> None:
+        """`keep=False` runs every script in a new session. `plain` makes JSON of what a function returns. The other options are those of
+        `Sandbox`.
+        """
+        self._functions = functions
+        self._ends = {} if ends is None else ends
+        self._keep = _check.of("keep", bool, keep)
+        self._replace = replace
+        self._plain = _plain if plain is None else plain
+        self._context = contextvars.copy_context()
+        self._threads: _Threads | None = None
+        self._lock = threading.Lock()
+        # One script at a time has its caller's context variables and loop for its functions. Without functions the session itself sees to it.
+        self._running: AbstractContextManager[Any] = nullcontext()
+        self._session: Session | None = None
+        self._bound: frozenset[str] = frozenset()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sandbox: Sandbox | None = None
+        self._is_closed = False
+        self.variables: dict[str, Any] = {}
+        """The variables that every new session begins with."""
+        tools = _check.sequence("tools", options.pop("tools", ()), lambda _, tool: tool)
+        if functions is not None or ends is not None:
+            self._functions = {} if functions is None else functions
+            self._running = threading.Lock()
+            described = "Calls a function of the host by its name."
+            tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
+        limits = DEFAULT_LIMITS if limits is None else limits
+        self._options = {"language": language, "limits": limits, "tools": tools, **options}
+
+    def _dispatch(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        function = self._ends.get(name) or (self._functions or {}).get(name)
+        if function is None:
+            raise NameError(f"there is no function {name} any more")
+        # This is a thread of its own, and frameworks keep settings in context variables.
+        result = self._context.copy().run(function, *args, **kwargs)
+        return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
+
+    async def _awaited(self, result: Awaitable[Any], loop: asyncio.AbstractEventLoop | None) -> Any:
+        """Awaits on the loop of whoever runs the script, where there is one."""
+
+        async def whole() -> Any:
+            return await result
+
+        if loop is None or not loop.is_running():
+            return self._plain(await result)
+        return self._plain(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(whole(), loop)))
+
+    def _new(self) -> Session:
+        if self._is_closed:
+            raise SessionError("the interpreter was closed; make another one")
+        if self._sandbox is None:
+            self._sandbox = Sandbox(**self._options)
+        session = self._sandbox.session()
+        if self._functions is not None:
+            session.execute(_PRELUDE, name="prelude.py").raise_for_outcome()
+        for name, value in self.variables.items():
+            session.variables[name] = value
+        return session
+
+    def _bind(self, session: Session, bound: frozenset[str]) -> frozenset[str]:
+        """Makes the functions the session's globals, where they are not."""
+        wanted = frozenset(self._functions or ()) | frozenset(self._ends)
+        if wanted == bound:
+            return bound
+        for name in wanted:
+            if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+                raise ValueError(f"{name!r} cannot be the name of a function in Python")
+        code = f"__import__('_host').bind(globals(), {sorted(wanted)!r}, {sorted(self._ends)!r})"
+        session.execute(code, name="bind.py").raise_for_outcome()
+        return wanted
+
+    def open(self) -> Session:
+        """The session, ready for a script: a new one unless it is kept."""
+        with self._lock:
+            if not self._keep:
+                session = self._new()
+                self._bind(session, frozenset())
+                return session
+            if self._session is not None and self._session.ended is not None:
+                if not self._replace:
+                    raise SessionError(f"the session has ended: {self._session.ended}")
+                self._session = None
+            if self._session is None:
+                self._session = self._new()
+                self._bound = frozenset()
+            self._bound = self._bind(self._session, self._bound)
+            return self._session
+
+    def set_variables(self, variables: Mapping[str, Any]) -> None:
+        """Sets global variables of this session, and of one that replaces it. A value that JSON has no form for is a `TypeError`."""
+        for name, value in variables.items():
+            _check.as_json(f"variables[{name!r}]", value)
+        if not variables:
+            return
+        session = self.open()
+        for name, value in variables.items():
+            session.variables[name] = value
+            self.variables[name] = value
+
+    def run(
+        self,
+        code: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        token: Any = None,
+    ) -> Run:
+        """Runs a script, which finds these variables and files."""
+        code = _check.of("code", str, code)
+        for name, value in (variables or {}).items():
+            _check.as_json(f"variables[{name!r}]", value)
+        with self._running:
+            session = self.open()
+            self._context, self._loop = contextvars.copy_context(), loop
+            try:
+                for name, value in (variables or {}).items():
+                    session.variables[name] = value
+                for path, contents in (files or {}).items():
+                    session.files.write(path, contents)
+                return Run(session._session.execute(_input(code, None, None, None, None, None, None, None, token)))
+            finally:
+                if not self._keep and session.ended is None:
+                    session.close()
+
+    async def run_async(self, code: str, variables: Mapping[str, Any] | None = None) -> Run:
+        """The same for asynchronous code: functions that are `async` run on this loop, and a task that is cancelled ends its script."""
+        if self._threads is None:
+            self._threads = _Threads()
+            if not is_here() or self._options.get("backend") == "component":
+                self._threads.limit()
+        loop = asyncio.get_running_loop()
+        return await self._threads.run_cancellable(lambda token: self.run(code, variables, loop=loop, token=token))
+
+    @property
+    def ended(self) -> str | None:
+        """Why the session has ended, if it has."""
+        return None if self._session is None else self._session.ended
+
+    def close(self) -> None:
+        """Ends the session and gives back what the sandbox holds. Closing again does nothing."""
+        self._is_closed = True
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None and session.ended is None:
+            session.close()
+        if self._sandbox is not None:
+            self._sandbox.close()
+        if self._threads is not None:
+            self._threads.close()
+
+
+def _plain(value: Any) -> Any:
+    """A result as JSON has it, where frameworks have models of their own."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else value
+
+
+def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
+    """A text with its middle left out where it is too long for a model."""
+    if len(text) <= max_characters:
+        return text
+    half = max_characters // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[len(text) - half :]}"
+
+
+def failure(run: Run) -> str:
+    """Why a script failed, for a model that is to write a better one: traceback, advice, and what became of the session."""
+    outcome = run.outcome
+    lines = [(outcome.traceback or "").strip() or str(outcome)]
+    lines += [advice.summary for advice in run.guidance.advice]
+    if run.rolled_back_to is not None:
+        lines.append("The script was stopped, and its changes to variables and files are undone.")
+    return "\n".join(lines)
+
+
+def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
+    """What a script printed and the value of its last expression, and, where it failed, why: for a model."""
+    parts = [run.stdout.rstrip("\n")]
+    if run.ok:
+        parts += [run.stderr.rstrip("\n"), run.value_repr or ""]
+    else:
+        parts.append(failure(run))
+    return shorten("\n".join(part for part in parts if part), max_characters)
