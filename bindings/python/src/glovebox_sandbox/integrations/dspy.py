@@ -1,0 +1,159 @@
+"""The interpreter of dspy's modules that write code: `RLM`, `ProgramOfThought`, `CodeAct`."""
+
+from __future__ import annotations
+
+import keyword
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..errors import GloveboxError
+from ..run import Opaque, Run
+from ..types import Limits
+from ._common import Interpreter, failure, not_installed
+
+try:
+    from dspy.primitives.code_interpreter import CodeExecutionError, CodeInterpreterError, FinalOutput
+    from pydantic_core import to_jsonable_python
+except ImportError as error:
+    raise not_installed("dspy", error) from error
+
+_SUBMIT = "SUBMIT"
+
+
+class GloveboxInterpreter:
+    """dspy's `CodeInterpreter` in a Glovebox session: `dspy.configure(interpreter_factory=GloveboxInterpreter)`.
+
+    Host tools and `SUBMIT` are global functions of the scripts. What crosses is JSON. A script that reaches a limit is a `CodeExecutionError`,
+    and the session lives on; a script that ends its interpreter is a `CodeInterpreterError`, and so is every later call.
+    """
+
+    execution_instructions = (
+        "Python runs in CPython/WebAssembly. Variables, functions, imports and files of the working directory persist across executions. "
+        "The standard library is there; subprocesses, threads, the network and the host's files and environment are not. "
+        "Host tools and SUBMIT are global functions, and their arguments and results are JSON-compatible values."
+    )
+    """What dspy tells the model of this interpreter."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Callable[..., Any]] | None = None,
+        output_fields: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> None:
+        """`output_fields` are the names that `SUBMIT` takes; without them it takes one value. `limits` and the other options are those of
+        `Sandbox`, whose own `tools` scripts do not find here. By default an execution has 60 seconds, and so has each call of a tool.
+        """
+        self._tools: dict[str, Callable[..., Any]] = dict(tools or {})
+        self.output_fields = None if output_fields is None else [dict(field) for field in output_fields]
+        """The fields that `SUBMIT` takes. dspy sets them to those of a module's signature."""
+        self._submitted: list[dict[str, Any]] = []
+        self._running = threading.Lock()
+        self._is_shut_down = False
+        self._interpreter = Interpreter(
+            self._tools, ends={_SUBMIT: self._submit}, replace=False, plain=_jsonable, limits=limits, **options
+        )
+
+    @property
+    def tools(self) -> dict[str, Callable[..., Any]]:
+        """The functions that scripts may call. One that is removed can no longer be called, not even by a script that is running."""
+        return self._tools
+
+    def start(self) -> None:
+        """Makes the session, if it has not been made."""
+        self._check_alive()
+        try:
+            self._interpreter.open()
+        except (GloveboxError, ValueError, TypeError) as error:
+            raise CodeInterpreterError(str(error)) from error
+
+    def execute(self, code: str, variables: Mapping[str, Any] | None = None) -> Any:
+        """Runs a script. The result is what it submitted, else the value of its last expression, else what it printed, else `None`."""
+        self._check_alive()
+        if not isinstance(code, str):
+            raise CodeInterpreterError(f"code must be str, not {type(code).__name__}")
+        given = self._variables(variables or {})
+        if not self._running.acquire(blocking=False):
+            raise CodeInterpreterError("the interpreter is running a script already, perhaps the one that called this tool")
+        try:
+            self._submitted.clear()
+            return self._result(self._interpreter.run(code, given))
+        except (GloveboxError, ValueError, TypeError) as error:
+            raise CodeInterpreterError(str(error)) from error
+        finally:
+            self._running.release()
+
+    def shutdown(self) -> None:
+        """Ends the session for good. Shutting down again does nothing."""
+        self._is_shut_down = True
+        self._interpreter.close()
+
+    def _check_alive(self) -> None:
+        if self._is_shut_down:
+            raise CodeInterpreterError("the interpreter was shut down; make another one")
+        if _SUBMIT in self._tools:
+            raise CodeInterpreterError(f"a tool cannot be named {_SUBMIT}")
+
+    def _variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        for name in variables:
+            if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+                raise CodeInterpreterError(f"a variable cannot be named {name!r}")
+            if name == _SUBMIT or name in self._tools:
+                raise CodeInterpreterError(f"a variable cannot be named {name}, as a tool is")
+        try:
+            return {name: to_jsonable_python(value) for name, value in variables.items()}
+        except ValueError as error:
+            raise CodeInterpreterError(f"a variable has no form in JSON: {error}") from error
+
+    def _submit(self, *args: Any, **kwargs: Any) -> None:
+        if self.output_fields is None:
+            if len(args) + len(kwargs) != 1 or (kwargs and "output" not in kwargs):
+                raise TypeError("SUBMIT takes one value")
+            self._submitted.append({"output": args[0] if args else kwargs["output"]})
+            return
+        names = [field["name"] for field in self.output_fields]
+        if len(args) > len(names):
+            raise TypeError(f"SUBMIT takes {len(names)} values, {', '.join(names)}, and was given {len(args)}")
+        values = dict(zip(names, args, strict=False))
+        if twice := sorted(values.keys() & kwargs.keys()):
+            raise TypeError(f"SUBMIT was given {', '.join(twice)} twice")
+        values.update(kwargs)
+        if wrong := sorted(values.keys() ^ set(names)):
+            raise TypeError(f"SUBMIT takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
+        self._submitted.append({name: values[name] for name in names})
+
+    def _result(self, run: Run) -> Any:
+        if self._submitted:
+            return FinalOutput(self._submitted[0])
+        if ended := self._interpreter.ended:
+            raise CodeInterpreterError(f"the script ended its interpreter: {ended}")
+        outcome = run.outcome
+        if outcome.kind == "raised" and outcome.type == "SyntaxError":
+            raise SyntaxError(f"{outcome.message}\n{failure(run)}")
+        if outcome.kind != "completed":
+            raise CodeExecutionError(failure(run))
+        value = run.value
+        if isinstance(value, Opaque):
+            return value.repr
+        return value if value is not None else run.stdout or None
+
+    def __call__(self, code: str, variables: Mapping[str, Any] | None = None) -> Any:
+        """The same as `execute`."""
+        return self.execute(code, variables)
+
+    def __enter__(self) -> GloveboxInterpreter:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+def _jsonable(value: Any) -> Any:
+    """What a tool returned, as dspy's own interpreters pass it on."""
+    return to_jsonable_python(value, fallback=str)
