@@ -1,0 +1,55 @@
+"""The function that executes code for LlamaIndex's `CodeActAgent`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import _check
+from ..types import Limits
+from ._common import MAX_CHARACTERS, Interpreter, failure, not_installed, shorten
+
+try:
+    from llama_index.core.tools import FunctionTool
+except ImportError as error:
+    raise not_installed("llama-index-core", error) from error
+
+
+def code_execute_fn(
+    functions: Iterable[Callable[..., Any] | FunctionTool] = (),
+    *,
+    keep: bool = True,
+    max_characters: int = MAX_CHARACTERS,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Callable[[str], Any]:
+    """Makes the `code_execute_fn` of a `CodeActAgent`: an `async` function from code to a dict.
+
+    `functions` are those that the agent is given as its `tools`: scripts call them by their names, and they run on the host, on the agent's
+    loop if they are `async`. Variables live on from one call to the next unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of
+    the last expression as the interpreter shows it, and `error`, the traceback and advice if the script failed, else `None`. Each text has at
+    most `max_characters`. `limits` and the other options are those of `Sandbox`.
+    """
+    named: dict[str, Callable[..., Any]] = {}
+    for function in functions:
+        if isinstance(function, FunctionTool):
+            if function.requires_context:
+                raise TypeError(f"{function.metadata.name} requires a context, which a script does not have")
+            function = function.real_fn
+        elif not callable(function):
+            raise _check.wrong("functions", "functions and FunctionTools", function)
+        named[function.__name__] = function
+    most = _check.of("max_characters", int, max_characters)
+    interpreter = Interpreter(named, keep=keep, limits=limits, **options)
+
+    async def execute(code: str) -> dict[str, Any]:
+        """Runs Python code in a sandbox."""
+        run = await interpreter.run_async(code)
+        return {
+            "stdout": shorten(run.stdout, most),
+            "stderr": shorten(run.stderr, most) if run.ok else "",
+            "value": run.value_repr and shorten(run.value_repr, most),
+            "error": None if run.ok else shorten(failure(run), most),
+        }
+
+    return execute
