@@ -305,3 +305,42 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
     else:
         parts.append(failure(run))
     return shorten("\n".join(part for part in parts if part), max_characters)
+
+
+class CodeTool:
+    """What a framework's function tool does: runs code and reports."""
+
+    def __init__(
+        self,
+        name: str | None,
+        description: str | None,
+        *,
+        max_characters: int,
+        keep: bool,
+        language: str = "python",
+        limits: Limits | None,
+        **options: Any,
+    ) -> None:
+        """`name` and `description` are those of the language where they are `None`."""
+        language = _check.of("language", str, language)
+        shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
+        kept = "Variables, functions and files are kept between calls." if keep else "Every call begins anew."
+        self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
+        """What models call it."""
+        self.description = _check.optional("description", str, description) or (
+            f"Runs {shown} code in a sandbox without network. The result is what the code prints and the value of its last expression. {kept}"
+        )
+        """What models are told of it."""
+        self._max_characters = _check.of("max_characters", int, max_characters)
+        self._interpreter = Interpreter(keep=keep, language=language, limits=limits, **options)
+
+    def run_sync(self, code: str) -> tuple[str, bool]:
+        """Runs code: a report, and whether it succeeded."""
+        return self._report(self._interpreter.run(code))
+
+    async def run(self, code: str) -> tuple[str, bool]:
+        """The same for asynchronous code."""
+        return self._report(await self._interpreter.run_async(code))
+
+    def _report(self, run: Run) -> tuple[str, bool]:
+        return report(run, self._max_characters) or "(no output)", run.ok
