@@ -63,8 +63,16 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertIn("JavaScript", tool.description)
         self.assertEqual(tool.invoke({"code": "1 + 1"}), "2")
         self.assertEqual(run_code_tool(name="code", description="Runs it.").description, "Runs it.")
-        with self.assertRaisesRegex(TypeError, "max_characters must be int, not str"):
-            run_code_tool(max_characters="many")  # type: ignore[arg-type]
+
+    def test_bad_options(self) -> None:
+        for options, said in (
+            ({"max_characters": "many"}, "max_characters must be int, not str"),
+            ({"limits": 3}, "limits must be Limits, not int"),
+            ({"tools": [1]}, r"tools\[0\] must be a function or a Tool, not int"),
+            ({"surprise": 1}, "surprise"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+                run_code_tool(**options)
 
 
 if __name__ == "__main__":

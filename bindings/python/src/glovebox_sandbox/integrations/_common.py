@@ -13,11 +13,11 @@ from typing import Any
 
 from .. import _check
 from .._native_backend import is_here
-from ..aio import _Threads
+from ..aio import _Opening, _Threads
 from ..errors import SessionError
 from ..run import Run
-from ..sandbox import Sandbox, Session, _input
-from ..tools import Tool
+from ..sandbox import Session, _input
+from ..tools import Tool, await_here
 from ..types import Limits
 
 DEFAULT_LIMITS = Limits(timeout_ms=60_000, tool_timeout_ms=60_000, tool_calls=1_000)
@@ -133,7 +133,6 @@ class Interpreter:
         self._session: Session | None = None
         self._bound: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sandbox: Sandbox | None = None
         self._is_closed = False
         self.variables: dict[str, Any] = {}
         """The variables that every new session begins with."""
@@ -144,7 +143,9 @@ class Interpreter:
             described = "Calls a function of the host by its name."
             tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
         limits = DEFAULT_LIMITS if limits is None else limits
-        self._options = {"language": language, "limits": limits, "tools": tools, **options}
+        # Options are checked here and now. What takes long is done when the first script comes.
+        self._sandbox = _Opening(language, limits=limits, tools=tools, **options)
+        self._is_open = False
 
     def _dispatch(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         function = self._ends.get(name) or (self._functions or {}).get(name)
@@ -167,8 +168,9 @@ class Interpreter:
     def _new(self) -> Session:
         if self._is_closed:
             raise SessionError("the interpreter was closed; make another one")
-        if self._sandbox is None:
-            self._sandbox = Sandbox(**self._options)
+        if not self._is_open:
+            self._sandbox.open(await_here)
+            self._is_open = True
         session = self._sandbox.session()
         if self._functions is not None:
             session.execute(_PRELUDE, name="prelude.py").raise_for_outcome()
@@ -246,7 +248,7 @@ class Interpreter:
         """The same for asynchronous code: functions that are `async` run on this loop, and a task that is cancelled ends its script."""
         if self._threads is None:
             self._threads = _Threads()
-            if not is_here() or self._options.get("backend") == "component":
+            if not is_here() or self._sandbox._described[1] == "component":
                 self._threads.limit()
         loop = asyncio.get_running_loop()
         return await self._threads.run_cancellable(lambda token: self.run(code, variables, loop=loop, token=token))
@@ -263,8 +265,7 @@ class Interpreter:
             session, self._session = self._session, None
         if session is not None and session.ended is None:
             session.close()
-        if self._sandbox is not None:
-            self._sandbox.close()
+        self._sandbox.close()
         if self._threads is not None:
             self._threads.close()
 
