@@ -1,0 +1,47 @@
+"""The adapters without their frameworks. With them: tests/integrations."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+from glovebox_sandbox.integrations._common import shorten
+
+FRAMEWORKS = {
+    "dspy": ("dspy", "dspy"),
+    "google_adk": ("google.adk", "google-adk"),
+    "langchain": ("langchain_core", "langchain-core"),
+    "llama_index": ("llama_index", "llama-index-core"),
+    "openai_agents": ("agents", "openai-agents"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
+    "smolagents": ("smolagents", "smolagents"),
+}
+
+
+class Missing(unittest.TestCase):
+    def test_a_framework_that_is_missing_is_named(self) -> None:
+        for module, (package, named) in FRAMEWORKS.items():
+            # `None` says that there is no such module, whatever is installed.
+            absent = {package: None, f"{package}.core": None}
+            with self.subTest(module), mock.patch.dict(sys.modules, absent):
+                with self.assertRaisesRegex(ImportError, f"pip install --upgrade {named}$"):
+                    importlib.import_module(f"glovebox_sandbox.integrations.{module}")
+
+    def test_nothing_is_imported_that_was_not_asked_for(self) -> None:
+        tops = [package for package, _ in FRAMEWORKS.values()]
+        code = f"import sys, glovebox_sandbox.integrations; sys.exit(any(name in sys.modules for name in {tops!r}))"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Reports(unittest.TestCase):
+    def test_the_middle_of_a_long_text_is_left_out(self) -> None:
+        self.assertEqual(shorten("abc", 3), "abc")
+        self.assertEqual(shorten("abcdefgh", 4), "ab\n[4 characters left out]\ngh")
+        self.assertEqual(shorten("abcdefgh", 5), "ab\n[4 characters left out]\ngh")
+
+
+if __name__ == "__main__":
+    unittest.main()
