@@ -31,18 +31,19 @@ def metadata(project: str) -> tuple[str, str, str]:
         return found[1]
 
     name, version = key("name"), key("version")
-    component = re.search(r'^component = \["(.*)"\]$', project, re.MULTILINE)
+    groups = re.search(r"^\[project\.optional-dependencies\]\n(.*?)^\[", project, re.MULTILINE | re.DOTALL)
+    extras = re.findall(r'^([a-z]+) = \["(.*)"\]$', groups[1] if groups else "", re.MULTILINE)
     script = re.search(r"^\[project\.scripts\]\n(.*)$", project, re.MULTILINE)
-    if component is None or script is None:
-        raise SystemExit("pyproject.toml has no component or no script")
+    if not extras or script is None:
+        raise SystemExit("pyproject.toml has no optional dependencies or no script")
     lines = [
         "Metadata-Version: 2.1",
         f"Name: {name}",
         f"Version: {version}",
         f"Requires-Python: {key('requires-python')}",
-        "Provides-Extra: component",
-        f"Requires-Dist: {component[1]} ; extra == 'component'",
     ]
+    for extra, requirement in extras:
+        lines += [f"Provides-Extra: {extra}", f"Requires-Dist: {requirement} ; extra == '{extra}'"]
     entry = script[1].replace('"', "")
     return f"{name.replace('-', '_')}-{version}", "\n".join(lines) + "\n", f"[console_scripts]\n{entry}\n"
 
