@@ -1,0 +1,165 @@
+"""The sessions of a notebook, by name, and the magics that are about them."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from .errors import GloveboxError
+from .sandbox import Sandbox, Session
+
+FIRST = "main"
+"""The session that a notebook begins with."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_SUFFIX = ".glovebox"
+
+
+class MagicError(GloveboxError):
+    """A magic does not exist, or its arguments are wrong. The message has the usage."""
+
+
+def split(code: str) -> tuple[list[str], str]:
+    """The magics at the head of a cell, and its code, in which they are empty lines."""
+    lines = code.splitlines(keepends=True)
+    magics: list[str] = []
+    for index, line in enumerate(lines):
+        if line.startswith("%"):
+            magics.append(line.strip())
+            lines[index] = "\n"
+        elif line.strip():
+            break
+    return magics, "".join(lines) if magics else code
+
+
+class NamedSessions:
+    """Sessions of one sandbox, one of which is current."""
+
+    def __init__(self, box: Sandbox, saves: Path | None) -> None:
+        """`saves` is the directory for saved sessions; without one nothing can be saved or loaded."""
+        self.box = box
+        self._saves = saves
+        self._sessions: dict[str, Session] = {}
+        self._current = FIRST
+
+    @property
+    def current(self) -> Session:
+        """The session that cells run in: a new one in place of one that has ended."""
+        session = self._sessions.get(self._current)
+        if session is None or session.ended is not None:
+            session = self._sessions[self._current] = self.box.session()
+        return session
+
+    @property
+    def ended(self) -> str | None:
+        """Why the current session has ended, if it has."""
+        session = self._sessions.get(self._current)
+        return None if session is None else session.ended
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+
+    def magic(self, line: str) -> str:
+        """Does what a magic says, and returns what is to be said of it."""
+        name, *arguments = line[1:].split() or [""]
+        known = {usage.split()[0][1:]: (usage, do) for usage, (do, _) in self._magics().items()}
+        if name not in known:
+            raise MagicError(f"there is no magic `%{name}`; there are:\n{self.usage()}")
+        usage, do = known[name]
+        if len(arguments) != len(usage.split()) - 1:
+            raise MagicError(f"usage: {usage}")
+        return do(*arguments)
+
+    def usage(self) -> str:
+        """The magics and what they do."""
+        return "\n".join(f"  {usage:<14} {does}" for usage, (_, does) in self._magics().items())
+
+    def _magics(self) -> dict[str, tuple[Callable[..., str], str]]:
+        return {
+            "%undo": (self._undo, "undo the last cell: its variables and files"),
+            "%fork NAME": (self._fork, "make a second session like this one"),
+            "%switch NAME": (self._switch, "run the next cells in another session; a new one if there is none of this name"),
+            "%sessions": (self._list, "list the sessions"),
+            "%save FILE": (self._save, "save this session"),
+            "%load FILE": (self._load, "resume a saved session under the file's name, and switch to it"),
+        }
+
+    def _undo(self) -> str:
+        self.current.undo()
+        return f"`{self._current}` is as it was after {_cells(self.current)}"
+
+    def _fork(self, name: str) -> str:
+        _check_name(name)
+        if name in self._sessions:
+            raise MagicError(f"there is a session `{name}` already: %switch {name}")
+        self._sessions[name] = self.current.fork()
+        return f"`{name}` is a fork of `{self._current}`: %switch {name}"
+
+    def _switch(self, name: str) -> str:
+        _check_name(name)
+        is_new = name not in self._sessions
+        before, self._current = self._current, name
+        try:
+            session = self.current
+        except GloveboxError:
+            self._current = before
+            raise
+        return f"cells run in `{name}`, which is new" if is_new else f"cells run in `{name}`, after {_cells(session)}"
+
+    def _list(self) -> str:
+        self.current  # noqa: B018: opens the first one
+        lines = []
+        for name, session in sorted(self._sessions.items()):
+            state = f"ended: {session.ended}" if session.ended is not None else _cells(session)
+            lines.append(f"{'*' if name == self._current else ' '} {name}  {state}")
+        return "\n".join(lines)
+
+    def _save(self, file: str) -> str:
+        path = self._file(file)
+        state = self.current.hibernate()
+        # All of it or nothing, whatever happens meanwhile.
+        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".saving-")
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(state)
+            os.replace(scratch, path)
+        except BaseException:
+            os.unlink(scratch)
+            raise
+        return f"saved `{self._current}` as {path.name}, {len(state)} bytes"
+
+    def _load(self, file: str) -> str:
+        path = self._file(file)
+        if not path.is_file():
+            raise MagicError(f"there is no saved session {path.name}")
+        session = self.box.resume(path.read_bytes())
+        name = path.name.removesuffix(_SUFFIX)
+        replaced = self._sessions.get(name)
+        self._sessions[name] = session
+        self._current = name
+        if replaced is not None:
+            replaced.close()
+        return f"cells run in `{name}`, after {_cells(session)}"
+
+    def _file(self, file: str) -> Path:
+        if self._saves is None:
+            raise MagicError("this kernel saves nothing: install it with --saves DIR, the directory for saved sessions")
+        name = file.removesuffix(_SUFFIX)
+        _check_name(name)
+        return self._saves / f"{name}{_SUFFIX}"
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise MagicError(f"`{name}` is not a name: up to 64 letters, digits, `_`, `-` and `.`, and no `.` or `-` in front")
+
+
+def _cells(session: Session) -> str:
+    count = session.info.executions
+    return f"{count} execution" if count == 1 else f"{count} executions"
