@@ -1,0 +1,8 @@
+"""An agent of the OpenAI Agents SDK with code as a tool."""
+
+from agents import Agent
+from glovebox_sandbox.integrations.openai_agents import run_code_tool
+
+
+def analyst() -> Agent:
+    return Agent(name="analyst", tools=[run_code_tool()])
