@@ -185,18 +185,23 @@ impl<'a> Interpreter<'a> {
     /// Writes a new state into `random`'s generator, and into numpy's where the image has it, as if `random.setstate` had been called.
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
+        let mut words = [0; TWISTER_WORDS * 4];
+        self.machine.fill_random(&mut words);
         // The index precedes the words.
-        self.write_twister(state, state.wrapping_sub(4))?;
+        self.write_twister(state, state.wrapping_sub(4), words)?;
         match self.anchors.get(NUMPY_RANDOM) {
             // The index follows the words.
-            Ok(state) => self.write_twister(state, at(state, TWISTER_BYTES)),
+            Ok(state) => self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words)),
             Err(_) => Ok(()),
         }
     }
 
-    fn write_twister(&mut self, state: u32, index_at: u32) -> Result<(), DriverError> {
-        let mut words = [0; TWISTER_WORDS * 4];
-        self.machine.fill_random(&mut words);
+    fn write_twister(
+        &mut self,
+        state: u32,
+        index_at: u32,
+        mut words: [u8; TWISTER_WORDS * 4],
+    ) -> Result<(), DriverError> {
         // As after seeding (`init_by_array`): the state must not be all zero.
         if let Some(first) = words.first_chunk_mut() {
             *first = 0x8000_0000_u32.to_le_bytes();
@@ -257,6 +262,23 @@ impl<'a> Interpreter<'a> {
     pub(super) fn write_word(&mut self, base: u32, offset: u32, word: u32) -> Result<(), DriverError> {
         self.machine.write(at(base, offset), &word.to_le_bytes()).map_err(damaged)
     }
+}
+
+/// Other random words, made of some: no more is drawn for an image with numpy than for one without, so that what a script draws itself is the
+/// same in both.
+fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
+    // FNV-1a for the seed, SplitMix64 (Steele, Lea, Flood 2014) for the words.
+    let mut seed = words
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut scattered = [0; TWISTER_WORDS * 4];
+    for eight in scattered.as_chunks_mut::<8>().0 {
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *eight = (mixed ^ (mixed >> 31)).to_le_bytes();
+    }
+    scattered
 }
 
 /// Wraps like the guest's own address arithmetic; the memory bounds then refuse a wrong address.
