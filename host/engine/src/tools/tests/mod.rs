@@ -99,6 +99,12 @@ impl Guest {
         reply.get("ok").unwrap_or_else(|| panic!("{reply}")).clone()
     }
 
+    /// The type of the failure that is read next; none where a call succeeded.
+    fn failure(&mut self) -> Option<String> {
+        let reply = self.read().expect("a reply");
+        reply["error"]["type"].as_str().map(str::to_owned)
+    }
+
     /// The type and message of the failure that is read next.
     fn error(&mut self) -> (String, String) {
         let reply = self.read().expect("a reply");
