@@ -32,17 +32,24 @@ impl Runtimes {
     }
 
     /// The runtime for scripts in a language: of those that were added the last in the manifest's order, or else the manifest's default.
+    /// Where there is a bundle without the default, it is the last of those that the bundle has.
     ///
     /// # Errors
     /// If the cache cannot be read.
     pub fn preferred(&self, language: Language) -> Result<Option<&RuntimeEntry>, RuntimeError> {
+        let of_language = || self.manifest().runtimes().iter().rev().filter(|entry| entry.language == language);
         let marks = self.marks()?;
-        for entry in self.manifest().runtimes().iter().rev().filter(|entry| entry.language == language) {
+        for entry in of_language() {
             if marks.open_file(&entry.name)?.is_some() {
                 return Ok(Some(entry));
             }
         }
-        Ok(self.manifest().default_for(language))
+        let default = self.manifest().default_for(language);
+        let (Some(entry), Some(bundle)) = (default, self.fetcher().bundle()) else { return Ok(default) };
+        if bundle.has(&entry.files()) {
+            return Ok(default);
+        }
+        Ok(of_language().find(|entry| bundle.has(&entry.files())).or(default))
     }
 
     fn marks(&self) -> Result<TrustedDir, CacheError> {

@@ -1,8 +1,11 @@
 //! A bundle: pinned files in one zip file, to be had without a network.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::Pinned;
+use zip::ZipArchive;
+
+use crate::entries::Pinned;
 use crate::trusted::TrustedDir;
 use crate::wheel::{self, WheelError};
 use crate::{PackageEntry, Progress, ToolEntry};
@@ -19,6 +22,12 @@ impl Bundle {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Whether all of these files are in it. What cannot be read has none.
+    pub(crate) fn has(&self, files: &[Pinned]) -> bool {
+        let archive = File::open(&self.0).map_err(Into::into).and_then(ZipArchive::new);
+        archive.is_ok_and(|archive| files.iter().all(|pinned| archive.index_for_name(&pinned.file_name).is_some()))
     }
 
     /// Copies a file into the cache.

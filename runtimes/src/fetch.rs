@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::bundle::Bundle;
 use crate::command::{CommandError, Download};
-use crate::manifest::Pinned;
+use crate::entries::Pinned;
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::wheel::{self, WheelError};
 use crate::wheel_files::read_wheel;
@@ -91,6 +91,11 @@ impl Fetcher {
         self
     }
 
+    /// The bundle.
+    pub(crate) fn bundle(&self) -> Option<&Bundle> {
+        self.bundle.as_ref()
+    }
+
     /// Copies files from the bundle into `into`, verified: `false` where there is no bundle or one of them is not in it.
     pub(crate) fn take_from_bundle(
         &self,
@@ -133,7 +138,7 @@ impl Fetcher {
                 sha256: entry.sha256,
             }))
         };
-        let files: Vec<Pinned> = [Some(entry.binary()), entry.library()].into_iter().flatten().collect();
+        let files = entry.files();
         match self.take_from_bundle(&files, into, progress) {
             Ok(true) => return Ok(()),
             Ok(false) => {}

@@ -5,7 +5,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(CacheDir::default_path()?)?);
-//! let entry = runtimes.manifest().find("python")?;
+//! let entry = runtimes.manifest().find("python-3.12")?;
 //! let binary = runtimes.load_or_fetch(entry, &Quiet)?;
 //! println!("{} {}: {} bytes", entry.name, entry.version, binary.bytes.len());
 //! # Ok(())
@@ -34,12 +34,14 @@ mod cache;
 mod cache_error;
 mod command;
 mod digest;
+mod entries;
 mod error;
 mod eviction;
 mod fetch;
 pub mod guard;
 mod library;
 mod manifest;
+mod manifest_error;
 mod npm;
 mod own_images;
 mod own_packages;
@@ -60,14 +62,15 @@ pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArte
 pub use cache::{CacheDir, CacheKind, CacheLock};
 pub use cache_error::CacheError;
 pub use digest::{Digest, DigestError};
+pub use entries::{
+    ImageEntry, ImageOf, Language, LibraryEntry, RuntimeEntry, SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,
+};
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use eviction::{CacheEntry, Evicted, Eviction};
 pub use fetch::Fetcher;
 pub use library::unpack;
-pub use manifest::{
-    ImageEntry, ImageOf, Language, LibraryEntry, MAX_BINARY_BYTES, Manifest, ManifestError, RuntimeEntry, SetupStep,
-    Source, ToolEntry, ToolSource, UnpackedEntry,
-};
+pub use manifest::{MAX_BINARY_BYTES, Manifest};
+pub use manifest_error::ManifestError;
 pub use own_images::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
     MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, OwnImage, OwnImageError, OwnImages,

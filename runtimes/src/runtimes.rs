@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::manifest::{MAX_BINARY_BYTES, Pinned};
+use crate::entries::Pinned;
+use crate::manifest::MAX_BINARY_BYTES;
 use crate::trusted::TrustedDir;
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Manifest, PackageList, PreparedStore, Progress, Recipe,
@@ -112,9 +113,8 @@ impl Runtimes {
     }
 
     fn is_present(&self, binaries: &TrustedDir, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
-        let files = [Some(entry.binary()), entry.library()];
-        for pinned in files.iter().flatten() {
-            if self.open(binaries, &entry.name, pinned)?.is_none() {
+        for pinned in entry.files() {
+            if self.open(binaries, &entry.name, &pinned)?.is_none() {
                 return Ok(false);
             }
         }
@@ -201,7 +201,7 @@ impl Runtimes {
     /// Hashes a fetched runtime and compares it with its pin, without keeping it in memory.
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
-        for pinned in [Some(entry.binary()), entry.library()].iter().flatten() {
+        for pinned in &entry.files() {
             let path = binaries.path_of(&pinned.file_name);
             let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
             let mut file = self.open(&binaries, &entry.name, pinned)?.ok_or_else(missing)?;
@@ -218,7 +218,7 @@ impl Runtimes {
     pub fn remove(&self, entry: &RuntimeEntry) -> Result<u64, RuntimeError> {
         let binaries = self.binaries()?;
         let mut freed = 0u64;
-        for pinned in [Some(entry.binary()), entry.library()].iter().flatten() {
+        for pinned in entry.files() {
             if binaries.remove(&pinned.file_name)? {
                 freed = freed.saturating_add(pinned.size_bytes);
             }

@@ -9,7 +9,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::digest::Hashing;
-use crate::manifest::Pinned;
+use crate::entries::Pinned;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest, PackageEntry, Progress};
 

@@ -24,22 +24,30 @@ pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
 }
 
+/// How the tests' engines are set up: Python is the one that providers have too, with which their results are compared, unless a test names
+/// another.
+#[must_use]
+pub fn engine_config() -> EngineConfig {
+    let mut config = EngineConfig::default();
+    config.cache_dir = shared_cache_dir();
+    config.default_runtimes = vec![PORTABLE_PYTHON.into()];
+    config
+}
+
+/// The Python that provider components have.
+pub const PORTABLE_PYTHON: &str = "python-3.12";
+
 /// The one engine of this test program.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| {
-        let mut config = EngineConfig::default();
-        config.cache_dir = shared_cache_dir();
-        Engine::new(config).expect("the engine starts")
-    })
+    ENGINE.get_or_init(|| Engine::new(engine_config()).expect("the engine starts"))
 }
 
 /// The same without packages: providers are woven from its images.
 pub fn bare_engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let mut config = EngineConfig::default();
-        config.cache_dir = shared_cache_dir();
+        let mut config = engine_config();
         config.packages = Packages::None;
         Engine::new(config).expect("the engine starts")
     })
@@ -48,9 +56,9 @@ pub fn bare_engine() -> &'static Engine {
 /// A separate engine without a pool, over the same cache or another one.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
-    let mut config = EngineConfig::default();
+    let mut config = engine_config();
     config.pool = None;
-    config.cache_dir = cache_dir.or_else(shared_cache_dir);
+    config.cache_dir = cache_dir.or(config.cache_dir);
     Engine::new(config).expect("the engine starts")
 }
 

@@ -57,7 +57,8 @@ pub use case::{Case, cases_dir, load_all_cases, load_cases};
 pub use check::check;
 pub use component_backend::ComponentBackend;
 pub use engine_backend::{
-    EngineBackend, bare_engine, engine, is_large, lone_engine, shared_cache_dir, tested_runtimes,
+    EngineBackend, PORTABLE_PYTHON, bare_engine, engine, engine_config, is_large, lone_engine, shared_cache_dir,
+    tested_runtimes,
 };
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
@@ -67,6 +68,6 @@ pub use programs::{
     whole_matrix,
 };
 pub use request::{Operation, Request};
-pub use sandboxes::{fixed, sandbox, sandbox_on, short, spare_bytes};
+pub use sandboxes::{fixed, portable_runtime, sandbox, sandbox_on, short, spare_bytes};
 pub use scenarios::{Claims, Scenarios, lost_citations};
 pub use step::{Action, CaseTool, Step};

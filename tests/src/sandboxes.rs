@@ -2,7 +2,7 @@
 
 use glovebox::{Clock, Engine, Entropy, Language, Outcome, Policy, Resource, Sandbox, TrapKind};
 
-use crate::engine;
+use crate::{PORTABLE_PYTHON, engine};
 
 /// A sandbox with the default policy, changed by `edit`.
 pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
@@ -24,7 +24,16 @@ pub fn fixed(policy: &mut Policy) {
 
 /// What `limits.memory_bytes` does not count of a language's linear memory: the image, which counts as 2 MiB.
 pub fn spare_bytes(language: Language) -> u64 {
-    engine().prepare(language.name()).expect("the image can be prepared").memory_bytes - (2 << 20)
+    engine().prepare(portable_runtime(language)).expect("the image can be prepared").memory_bytes - (2 << 20)
+}
+
+/// The runtime of a language that provider components have.
+#[must_use]
+pub fn portable_runtime(language: Language) -> &'static str {
+    match language {
+        Language::Python => PORTABLE_PYTHON,
+        Language::JavaScript => "javascript",
+    }
 }
 
 /// An outcome in a word or two, precise enough to expect: `completed`, `exited 3`, `raised ValueError`, `exhausted

@@ -53,6 +53,7 @@ impl Host {
         config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
         config.bundle.clone_from(&global.bundle);
+        config.default_runtimes.clone_from(&global.default_runtime);
         // Whether or not this command uses a session or packages: a script must not reach those of others.
         config.private_dirs.extend(state::dir().ok());
         if let Some(bytes) = global.cache_bytes {

@@ -538,7 +538,7 @@ fn the_readmes_first_command_runs_both_examples() {
     let output = output(&["run", &format!("{examples}/hello.py"), &format!("{examples}/hello.js")]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("Hello from Python 3.12.0 on wasi\n") && said.contains("Hello from JavaScript\n"), "{said}");
+    assert!(said.contains("Hello from Python 3.15.0 on wasi\n") && said.contains("Hello from JavaScript\n"), "{said}");
     assert_eq!(text(&output.stderr), "");
 }
 

@@ -24,13 +24,16 @@ pub struct RuntimeInfo {
     pub aliases: Vec<String>,
     /// Its language.
     pub language: Language,
-    /// Whether its language's scripts run on it where nobody names a runtime: of those that were [added](Engine::add_runtime) it is the last
-    /// in this list, or none was and it is the manifest's default.
+    /// Whether its language's scripts run on it where nobody names a runtime:
+    /// [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes) names it, or else of those that were
+    /// [added](Engine::add_runtime) it is the last in this list, or none was and it is the manifest's default.
     pub default: bool,
     /// Whether it was added.
     pub added: bool,
-    /// Whether components may name it: those that take minutes to fetch and compile only if they were added.
+    /// Whether components may name it: those that take minutes to fetch and compile only if they are the default or were added.
     pub offered: bool,
+    /// Whether a provider component can hold it ([`Engine::prepared_module`]): not where its library is a file of its own.
+    pub portable: bool,
     /// The interpreter's version.
     pub version: String,
     /// The SHA-256 its binary must have, in hexadecimal.
@@ -118,9 +121,10 @@ impl Engine {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             language: language(entry.language),
-            default: self.0.preferred(language(entry.language)).is_ok_and(|name| name == entry.name),
+            default: self.0.is_preferred(entry),
             added: self.0.runtimes.is_added(entry).unwrap_or(false),
             offered: self.0.is_offered(entry),
+            portable: entry.library.is_none(),
             version: entry.version.clone(),
             sha256: entry.sha256.to_string(),
             size_bytes: entry.total_bytes(),

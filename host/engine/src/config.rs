@@ -41,6 +41,9 @@ pub struct EngineConfig {
     /// A zip file of pinned files, as [`Engine::write_bundle`](crate::Engine::write_bundle) writes it: it is looked into before a network is
     /// asked, and what it holds is verified as what is fetched. Default: none.
     pub bundle: Option<PathBuf>,
+    /// Runtimes that run the scripts of their languages where nobody names one, in the place of what was added to the cache and of the
+    /// defaults; of several of a language the first. Names and aliases, and those of images of one's own. Default: none.
+    pub default_runtimes: Vec<String>,
     /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -58,6 +61,7 @@ impl Default for EngineConfig {
             own_packages: None,
             own_images: None,
             bundle: None,
+            default_runtimes: Vec::new(),
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -76,6 +80,7 @@ impl fmt::Debug for EngineConfig {
             .field("own_packages", &self.own_packages)
             .field("own_images", &self.own_images)
             .field("bundle", &self.bundle)
+            .field("default_runtimes", &self.default_runtimes)
             .finish_non_exhaustive()
     }
 }

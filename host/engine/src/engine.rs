@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     pub(crate) cache: CacheLimits,
     /// Loaded with the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
+    /// Those named in the configuration.
+    pub(crate) default_runtimes: Vec<String>,
     /// The runtimes for Python and for JavaScript, once somebody has asked.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
@@ -114,6 +116,7 @@ impl Engine {
             pool: config.pool,
             cache: config.cache,
             stripper: OnceLock::new(),
+            default_runtimes: config.default_runtimes,
             preferred: Default::default(),
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),
@@ -176,6 +179,7 @@ impl Inner {
             pool: self.pool.clone(),
             cache: self.cache,
             stripper: OnceLock::new(),
+            default_runtimes: self.default_runtimes.clone(),
             preferred: self.preferred.clone(),
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),

@@ -64,7 +64,7 @@ pub enum RuntimeError {
     },
     /// A module that is to run elsewhere cannot have its library with it.
     #[error(
-        "`{name}` cannot leave this host: its standard library is a file of its own, for which a provider component has no place; name another runtime, such as `python`", name = escaped(.name)
+        "`{name}` cannot leave this host: its standard library is a file of its own, for which a provider component has no place; name another runtime, such as `python-3.12`", name = escaped(.name)
     )]
     NotPortable {
         /// The runtime.

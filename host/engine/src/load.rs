@@ -143,25 +143,32 @@ impl Inner {
     }
 
     /// The name of the runtime for scripts in a language. What is added later counts in the next engine.
-    pub(crate) fn preferred(&self, language: Language) -> Result<&str, RuntimeError> {
-        let of_manifest = match language {
-            Language::Python => glovebox_runtimes::Language::Python,
-            Language::JavaScript => glovebox_runtimes::Language::JavaScript,
-        };
-        let preferred = match language {
-            Language::Python => &self.preferred.0,
-            Language::JavaScript => &self.preferred.1,
+    pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
+        let (of_manifest, preferred) = match wanted {
+            Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),
+            Language::JavaScript => (glovebox_runtimes::Language::JavaScript, &self.preferred.1),
         };
         if let Some(name) = preferred.get() {
             return Ok(name);
         }
+        for name in &self.default_runtimes {
+            let entry = self.find(name)?.entry;
+            if language(entry.language) == wanted {
+                return Ok(preferred.get_or_init(|| entry.name.clone()));
+            }
+        }
         let found = self.runtimes.preferred(of_manifest)?;
-        Ok(preferred.get_or_init(|| found.map_or_else(|| language.name().to_owned(), |entry| entry.name.clone())))
+        Ok(preferred.get_or_init(|| found.map_or_else(|| wanted.name().to_owned(), |entry| entry.name.clone())))
+    }
+
+    /// Whether its language's scripts run on it where nobody names a runtime.
+    pub(crate) fn is_preferred(&self, entry: &RuntimeEntry) -> bool {
+        self.preferred(language(entry.language)).is_ok_and(|name| name == entry.name)
     }
 
     /// Whether components may name a runtime.
     pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
-        entry.library.is_none() || self.runtimes.is_added(entry).unwrap_or(false)
+        entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
     }
 
     /// Loads any other binary; one that the manifest knows by its digest gets that entry's recipe.

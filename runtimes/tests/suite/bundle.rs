@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use glovebox_runtimes::{Digest, Fetched, Fetcher, PackageList, Quiet, RuntimeError, Runtimes};
+use glovebox_runtimes::{Digest, Fetched, Fetcher, Language, Manifest, PackageList, Quiet, RuntimeError, Runtimes};
 
 use crate::support::{World, manifest, pinned};
 
@@ -63,6 +63,41 @@ fn what_a_bundle_holds_needs_no_network() {
     assert_eq!(runtimes.fetch_packages(&Quiet).unwrap(), Fetched::Now);
     assert_eq!(runtimes.package_files().unwrap(), [("thing/__init__.py".to_owned(), b"x = 1\n".to_vec())]);
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
+}
+
+/// Two runtimes of one language, the second of them the default.
+fn two() -> Manifest {
+    let entry = |name: &str, rest: &str| {
+        format!(
+            "[[runtime]]\nname = \"{name}\"\nlanguage = \"python\"\nversion = \"1\"\nsha256 = \"{}\"\nsize_bytes = {}\nlicence = \"MIT\"\n\
+             homepage = \"https://example.org\"\norigin = \"a test\"\nrecipe = \"r\"\n{rest}\n\
+             sources = [{{ kind = \"pypi\", package = \"first\", version = \"1\", file = \"a/fake.wasm\" }}]\n",
+            Digest::of(&pinned()),
+            pinned().len(),
+        )
+    };
+    let large = entry("large", "default = true").replace(&Digest::of(&pinned()).to_string(), &"ab".repeat(32));
+    Manifest::parse(&format!("{}{large}[recipe.r]\ndriver = \"cpython\"\n", entry("fake", ""))).unwrap()
+}
+
+#[test]
+fn a_bundle_has_the_default_where_the_other_would_be_downloaded() {
+    let from = full();
+    let of = |world: &World, fetcher: Fetcher| Runtimes::new(two(), world.cache()).with_fetcher(fetcher);
+    let online = of(&from, from.fetcher());
+    let name = |runtimes: &Runtimes| runtimes.preferred(Language::Python).unwrap().unwrap().name.clone();
+    assert_eq!(name(&online), "large", "without a bundle it is the default");
+    let fake = online.manifest().find("fake").unwrap().clone();
+    online.write_bundle(&[fake], &[], &from.path("one.zip"), &Quiet).unwrap();
+    online.write_bundle(&[], &[], &from.path("none.zip"), &Quiet).unwrap();
+    let with = |world: &World, bundle: &str| of(world, from.fetcher().with_bundle(from.path(bundle)));
+    let to = World::new("");
+    assert_eq!(name(&with(&to, "one.zip")), "fake");
+    assert_eq!(name(&with(&to, "none.zip")), "large", "a bundle without any");
+    assert_eq!(name(&with(&to, "not-there.zip")), "large", "no bundle is there");
+    let runtimes = with(&to, "one.zip");
+    runtimes.add(runtimes.manifest().find("large").unwrap()).unwrap();
+    assert_eq!(name(&runtimes), "large", "somebody asked for it");
 }
 
 #[test]

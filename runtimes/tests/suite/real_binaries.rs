@@ -115,7 +115,7 @@ fn the_binaries_of_javascript_import_no_socket_and_nothing_but_wasi() {
 
 #[test]
 fn cpython_fits_its_recipe() {
-    fits_its_recipe("python", ModuleKind::Command);
+    fits_its_recipe("python-3.12", ModuleKind::Command);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{
     Hosted,
     searched::{Stretch, searched},
 };
-use crate::{Action, Case, Request, StepResult};
+use crate::{Action, Case, Request, StepResult, portable_runtime};
 
 /// Plants a secret in a large guest and searches for it wherever the next, small guest has its memory, up to that
 /// memory's real end: after an execution, after a session, and while the session that has it is evicted.
@@ -86,7 +86,7 @@ fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Resul
     (policy.clock, policy.entropy) = (Clock::Fixed(0), Entropy::Seeded(0));
     (policy.limits.memory_bytes, policy.limits.timeout_ms) = (512 << 20, 120_000);
     let case = Case::of_steps("secrets", language, policy, steps);
-    let answer = hosted.run(language.name(), &[&case]).0.remove(0)?;
+    let answer = hosted.run(portable_runtime(language), &[&case]).0.remove(0)?;
     let ran = |result: &StepResult| match result {
         StepResult::Ran { observed, .. } => observed.success,
         StepResult::Done { .. } => true,

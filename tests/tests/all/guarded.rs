@@ -3,10 +3,10 @@
 use std::{fs, path::Path};
 
 use glovebox::{
-    BuildError, DirectoryStore, EngineConfig, ExecuteError, Language, Mount, Policy, Sandbox,
+    BuildError, DirectoryStore, ExecuteError, Language, Mount, Policy, Sandbox,
     mount::{Guarded, MountError, Relation},
 };
-use glovebox_tests::{engine, sandbox, sandbox_on, shared_cache_dir, short};
+use glovebox_tests::{engine, engine_config, sandbox, sandbox_on, short};
 use tempfile::TempDir;
 
 fn refused(edit: impl FnOnce(&mut Policy)) -> MountError {
@@ -60,8 +60,8 @@ fn a_store_that_is_opened_later_stops_what_could_reach_it() {
 #[test]
 fn private_directories_are_guarded_while_their_engine_lives() {
     let dir = TempDir::new().unwrap();
-    let mut config = EngineConfig::default();
-    (config.cache_dir, config.pool) = (shared_cache_dir(), None);
+    let mut config = engine_config();
+    config.pool = None;
     config.private_dirs = vec![dir.path().join("state/not/yet")];
     let lone = glovebox::Engine::new(config).unwrap();
     let workspace = |path: &Path| {

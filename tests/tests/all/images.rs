@@ -3,10 +3,9 @@
 use std::{fs, path::Path, time::Duration};
 
 use glovebox::{
-    Engine, EngineConfig, HibernateOptions, ImageBuilder, Outcome, Packages, Policy, Request, ResumeOptions,
-    RuntimeError, Sandbox,
+    Engine, HibernateOptions, ImageBuilder, Outcome, Packages, Policy, Request, ResumeOptions, RuntimeError, Sandbox,
 };
-use glovebox_tests::{shared_cache_dir, tested_runtimes};
+use glovebox_tests::{PORTABLE_PYTHON, engine_config, tested_runtimes};
 use tempfile::TempDir;
 
 fn engine_of(images: &Path) -> Engine {
@@ -14,9 +13,8 @@ fn engine_of(images: &Path) -> Engine {
 }
 
 fn engine_with(images: &Path, packages: Packages) -> Engine {
-    let mut config = EngineConfig::default();
+    let mut config = engine_config();
     config.pool = None;
-    config.cache_dir = shared_cache_dir();
     config.own_images = Some(images.to_owned());
     config.packages = packages;
     Engine::new(config).unwrap()
@@ -77,7 +75,7 @@ print('read', len(table))
 const SALES: &[u8] = b"what,count\nx,1\ny,2\n";
 
 fn sales(name: &str) -> ImageBuilder {
-    ImageBuilder::new(name, "python").file("data/sales.csv", SALES).preload("decimal").setup(PYTHON)
+    ImageBuilder::new(name, PORTABLE_PYTHON).file("data/sales.csv", SALES).preload("decimal").setup(PYTHON)
 }
 
 #[test]
@@ -237,7 +235,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
 #[test]
 fn a_python_setup_meets_its_limits_as_well() {
     let images = Images::new();
-    let python = |code: &str| ImageBuilder::new("test-limits", "python").setup(code);
+    let python = |code: &str| ImageBuilder::new("test-limits", PORTABLE_PYTHON).setup(code);
     for (builder, says) in [
         (python("1 / 0"), "ZeroDivisionError"),
         (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "it may use 209715200 bytes of memory"),
@@ -267,7 +265,8 @@ fn wheel(module: &str) -> Vec<u8> {
 #[test]
 fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
     let images = Images::new();
-    let build = |name: &str| ImageBuilder::new(name, "python").wheel("tool-1-py3-none-any.whl", wheel("n = [7]"));
+    let build =
+        |name: &str| ImageBuilder::new(name, PORTABLE_PYTHON).wheel("tool-1-py3-none-any.whl", wheel("n = [7]"));
     build("test-wheel").preload("tool").setup("from tool import n").build(&images.0).unwrap();
     let script = "import tool, tool.late, tabulate, sys; print(n is tool.n, tool.late.found(), tabulate.__name__)";
     assert_eq!(images.run("test-wheel", script), "True /app/site-packages/tool/late.py tabulate\n");
@@ -284,7 +283,7 @@ fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
     let bare = engine_with(&images.1.path().join("images"), Packages::None);
     let error = Sandbox::builder(&bare).runtime("test-wheel").build().unwrap_err().to_string();
     assert!(error.contains("it has packages, and this engine is set up without any"), "{error}");
-    let clash = ImageBuilder::new("test-clash", "python").wheel("six-1-py3-none-any.whl", wheel(""));
+    let clash = ImageBuilder::new("test-clash", PORTABLE_PYTHON).wheel("six-1-py3-none-any.whl", wheel(""));
     assert!(refused(&images, clash).contains("another name or version than its file"));
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Every conformance case and every hostile script also checks that it equals the image, byte for byte.
 
-use glovebox::{BuildError, Engine, EngineConfig, ExecuteError, Language, Policy, Request, Sandbox};
-use glovebox_tests::{fixed, lone_engine, sandbox_on, shared_cache_dir, short};
+use glovebox::{BuildError, Engine, ExecuteError, Language, Policy, Request, Sandbox};
+use glovebox_tests::{engine_config, fixed, lone_engine, sandbox_on, short};
 
 /// An engine whose instances are not shared.
 fn pooled(instance_count: u32) -> Engine {
-    let mut config = EngineConfig::default();
-    config.cache_dir = shared_cache_dir();
+    let mut config = engine_config();
     config.pool.as_mut().unwrap().instance_count = instance_count;
     Engine::new(config).unwrap()
 }

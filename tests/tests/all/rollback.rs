@@ -3,10 +3,10 @@
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
 use glovebox::{
-    CancelToken, Checkpoints, Commit, Engine, EngineConfig, ExecuteError, HibernateOptions, Language, OnUnwind, Policy,
-    Request, ResumeOptions, Rollback, Sandbox, Session,
+    CancelToken, Checkpoints, Commit, Engine, ExecuteError, HibernateOptions, Language, OnUnwind, Policy, Request,
+    ResumeOptions, Rollback, Sandbox, Session,
 };
-use glovebox_tests::{sandbox, sandbox_on, shared_cache_dir, short};
+use glovebox_tests::{engine_config, sandbox, sandbox_on, short};
 use tempfile::TempDir;
 
 /// Little fuel, and unwinding without a soft limit.
@@ -176,8 +176,7 @@ fn a_listener_that_panics_sets_the_session_back() {
 
 #[test]
 fn a_session_that_finds_no_instance_waits_for_one() {
-    let mut config = EngineConfig::default();
-    config.cache_dir = shared_cache_dir();
+    let mut config = engine_config();
     config.pool.as_mut().unwrap().instance_count = 3;
     let sandbox = sandbox_on(&Engine::new(config).unwrap(), Language::Python, hard);
     let session = sandbox.session().unwrap();

@@ -9,7 +9,9 @@ use std::{
 };
 
 use glovebox::{BuildError, Engine, ExecuteError, Language, Outcome, Request, Sandbox, SandboxBuilder, TrapKind};
-use glovebox_tests::{Goldens, engine, is_large, lone_engine, process, sandbox, short, tested_runtimes, whole_matrix};
+use glovebox_tests::{
+    Goldens, PORTABLE_PYTHON, engine, is_large, lone_engine, process, sandbox, short, tested_runtimes, whole_matrix,
+};
 use tempfile::TempDir;
 
 /// A guest program in a file.
@@ -266,7 +268,7 @@ fn a_runtime_that_was_added_is_its_languages_until_it_is_removed() {
     assert_eq!(used(&later), "javascript-0.11");
     let told: Vec<_> = later.runtimes().unwrap().into_iter().filter(|info| info.added || info.default).collect();
     let told: Vec<_> = told.iter().map(|info| (info.name.as_str(), info.added, info.default)).collect();
-    assert_eq!(told, [("python", false, true), ("javascript-0.11", true, true)]);
+    assert_eq!(told, [(PORTABLE_PYTHON, false, true), ("javascript-0.11", true, true)]);
     assert!(adding.remove("javascript-0.11").unwrap() > 0);
     let default = another(dir.path())
         .runtimes()

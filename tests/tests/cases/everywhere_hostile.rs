@@ -17,7 +17,7 @@ use glovebox_tests::{
         keeps_secrets,
     },
     hostile::{Row, rows},
-    missing_trial, trial_with, whole_matrix,
+    missing_trial, portable_runtime, trial_with, whole_matrix,
 };
 use libtest_mimic::{Failed, Trial};
 
@@ -92,7 +92,7 @@ left-in-the-middle: SessionBusy, ok, ok
 fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
     let timeout_ms = if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS };
     let (hostile, next) = (case(row, &row.source, timeout_ms), case(row, row.usable(), TIMEOUT_MS));
-    let (results, one_instance) = hosted.run(row.language.name(), &[&hostile, &next]);
+    let (results, one_instance) = hosted.run(portable_runtime(row.language), &[&hostile, &next]);
     let named = expected_of_hostile(host, &row.name).map(|exception| exception.outcome);
     let wanted = named.unwrap_or(&row.outcome);
     let mut wrong = Vec::new();

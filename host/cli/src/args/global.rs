@@ -25,6 +25,19 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) bundle: Option<PathBuf>,
 
+    /// A runtime for the scripts of its language, where no other is named [default: what was added, or Glovebox's own default];
+    /// several with commas between them
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "GLOVEBOX_DEFAULT_RUNTIME",
+        hide_env_values = true,
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) default_runtime: Vec<String>,
+
     /// Maximum size of compiled runtimes and prepared images in the cache, and again of compiled components; the least
     /// recently used ones are evicted [default: 2GiB]
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]

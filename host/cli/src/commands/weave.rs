@@ -1,6 +1,6 @@
 //! `glovebox weave`: a component that has the sandbox in it, for any component host.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   guest-shims/component/build                          builds the shim and weaves every provider
-  glovebox weave python --output glovebox-python.wasm
+  glovebox weave python-3.12 --output glovebox-python.wasm
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
 
@@ -33,7 +33,7 @@ const SHIM: &str = "target/providers/shim.wasm";
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct WeaveArgs {
-    /// Names or aliases, as `glovebox runtimes list` prints them [default: each language's default]
+    /// Names or aliases, as `glovebox runtimes list` prints them [default: of each language one that a component can hold]
     #[arg(value_name = "RUNTIME")]
     names: Vec<String>,
 
@@ -134,7 +134,7 @@ fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
 /// The names of the runtimes that are meant, each once.
 fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
-        return Ok(known.iter().filter(|runtime| runtime.default).map(|runtime| runtime.name.clone()).collect());
+        return Ok(suggested(known));
     }
     let mut selected = Vec::new();
     for name in names {
@@ -149,6 +149,19 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
         selected.push(runtime.name.clone());
     }
     Ok(selected)
+}
+
+/// Of each language the default, or, where a component cannot hold that, the first that it can.
+fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
+    let mut portable: Vec<&RuntimeInfo> = known.iter().filter(|runtime| runtime.portable).collect();
+    portable.sort_by_key(|runtime| !runtime.default);
+    let mut languages = BTreeSet::new();
+    portable.retain(|runtime| languages.insert(runtime.language));
+    known
+        .iter()
+        .filter(|runtime| portable.iter().any(|it| it.name == runtime.name))
+        .map(|runtime| runtime.name.clone())
+        .collect()
 }
 
 impl<'a> Made<'a> {

@@ -48,6 +48,7 @@ pub(crate) fn prepared() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let mut config = EngineConfig::default();
     config.pool = None;
+    config.default_runtimes = vec!["python-3.12".into()];
     ENGINE.get_or_init(|| Engine::new(config).unwrap()).clone()
 }
 

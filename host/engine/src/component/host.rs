@@ -124,7 +124,7 @@ impl SandboxHost {
 fn info(engine: &Engine) -> types::ProviderInfo {
     let entries = engine.0.runtimes.manifest().runtimes().iter();
     let mut entries: Vec<_> = entries.filter(|entry| engine.0.is_offered(entry)).collect();
-    entries.sort_by_key(|entry| !engine.0.preferred(language(entry.language)).is_ok_and(|name| name == entry.name));
+    entries.sort_by_key(|entry| !engine.0.is_preferred(entry));
     let runtimes = entries.into_iter().map(|entry| types::RuntimeInfo {
         name: entry.name.clone(),
         language: language(entry.language).into(),

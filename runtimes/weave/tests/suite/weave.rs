@@ -20,7 +20,7 @@ fn valid(wasm: &[u8]) {
 
 #[test]
 fn the_pinned_binaries_can_be_metered() {
-    for name in ["python", "javascript", "javascript-0.11"] {
+    for name in ["python-3.12", "javascript", "javascript-0.11"] {
         let Some(binary) = load(name) else { continue };
         let metered = glovebox_weave::metered(&binary.bytes).unwrap();
         valid(&metered);

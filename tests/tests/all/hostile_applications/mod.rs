@@ -9,9 +9,9 @@ mod tool_providers;
 
 use std::{sync::OnceLock, time::Duration};
 
-use glovebox::{Engine, EngineConfig, Language, component::SandboxHost};
+use glovebox::{Engine, Language, component::SandboxHost};
 use glovebox_component_runner::{AppConfig, AppOutcome, Applications};
-use glovebox_tests::{engine, sandbox};
+use glovebox_tests::{engine, engine_config, sandbox};
 
 const MIB: u64 = 1 << 20;
 
@@ -29,7 +29,7 @@ fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
         let cache = tempfile::tempdir().unwrap();
-        let mut config = EngineConfig::default();
+        let mut config = engine_config();
         (config.cache_dir, config.pool) = (Some(cache.path().into()), None);
         let engine = Engine::new(config).unwrap();
         let host = SandboxHost::builder(&engine).build().unwrap();

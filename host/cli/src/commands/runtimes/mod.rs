@@ -20,7 +20,7 @@ Examples:
   glovebox runtimes                     list interpreters and tools, and the content of the cache
   glovebox runtimes fetch               fetch what scripts need by default, as in an image build
   glovebox runtimes prepare --all       fetch and prepare all: later runs need no network and no compiler
-  glovebox runtimes add python-3.15-data  have Python scripts run on it: numpy, pandas, matplotlib and much else
+  glovebox runtimes add python-3.12     have Python scripts run on it: smaller, without numpy and pandas
   glovebox runtimes path python         print the path of the binary
   glovebox runtimes bundle all.zip      write what scripts need to one file, for machines without a network (--bundle)
   glovebox runtimes remove quickjs      remove one

@@ -163,7 +163,7 @@ fn runtimes_are_those_that_info_lists() {
     let mut ctx = ctx();
     let info = ctx.provider();
     let names: Vec<_> = info.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
-    assert_eq!(names, ["python", "javascript", "javascript-0.11"], "the defaults first");
+    assert_eq!(names, ["python-3.12", "javascript", "javascript-0.11"], "the defaults first");
     let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
     // The last takes minutes to fetch and compile, and nobody has added it.
