@@ -1,0 +1,129 @@
+"""What every driver in Python has: it reads requests from standard input, one JSON object a line, times what they ask for, and answers
+with times and with what the scripts printed. Whether that is right is for the other side to say.
+
+    {"do": "fresh", "code": "print(1)", "budget_ms": 400}    ->  {"ms": [0.1, 0.1], "answers": ["1", "1"]}
+                                                                 {"error": "…"}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+# A turn ends with its budget, or after so many calls.
+MAX_CALLS = 200
+# The first call of a turn pays for the processor's caches, which others have used since. Where that can be seen, it is not counted.
+WARM_UP_BELOW_MS = 10.0
+
+
+class Peer:
+    """A contestant. Those without sessions override `work`; those that cannot save leave `save` and `restore`."""
+
+    def fresh(self, code: str) -> str:
+        """Runs a script in a new interpreter, and says what it printed."""
+        raise NotImplementedError
+
+    def open(self) -> Any:
+        """A session."""
+        raise NotImplementedError
+
+    def run(self, session: Any, code: str) -> str:
+        """Runs a script in a session, and says what it printed."""
+        raise NotImplementedError
+
+    def save(self, session: Any) -> bytes:
+        raise NotImplementedError
+
+    def restore(self, state: bytes) -> Any:
+        """A new session with the state of a saved one."""
+        raise NotImplementedError
+
+    def close(self, session: Any) -> None:
+        """Ends a session."""
+
+    def work(self, code: str, budget_ms: float) -> dict[str, Any]:
+        """Runs a script in a session, again and again."""
+        session = self.open()
+        result = turn(lambda: timed(lambda: self.run(session, code)), budget_ms)
+        self.close(session)
+        return result
+
+
+def timed(call: Callable[[], str]) -> tuple[float, str]:
+    begun = time.perf_counter()
+    answer = call()
+    return (time.perf_counter() - begun) * 1e3, answer
+
+
+def turn(call: Callable[[], tuple[float, str]], budget_ms: float) -> dict[str, Any]:
+    """Calls again and again until the budget is used up, at least once."""
+    ms: list[float] = []
+    answers: list[str] = []
+    begun = time.perf_counter()
+    while not ms or ((time.perf_counter() - begun) * 1e3 < budget_ms and len(ms) < MAX_CALLS):
+        took, answer = call()
+        ms.append(took)
+        answers.append(answer.strip())
+    if len(ms) > 1 and ms[0] < WARM_UP_BELOW_MS:
+        del ms[0]
+    return {"ms": ms, "answers": answers}
+
+
+def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
+    do, code, budget_ms = request["do"], request["code"], float(request["budget_ms"])
+    if do == "fresh":
+        return turn(lambda: timed(lambda: peer.fresh(code)), budget_ms)
+    if do == "work":
+        return peer.work(code, budget_ms)
+    session = peer.open()
+    peer.run(session, request["setup"])
+    if do == "live":
+        result = turn(lambda: timed(lambda: peer.run(session, code)), budget_ms)
+        peer.close(session)
+        return result
+    state = peer.save(session)
+    if do == "hibernate":
+        states: list[bytes] = []
+
+        def save() -> str:
+            states[:] = [peer.save(session)]
+            return ""
+
+        result = turn(lambda: timed(save), budget_ms)
+        # What was saved last is what has to be right.
+        peer.close(session)
+        restored = peer.restore(states[0])
+        result["answers"] = [peer.run(restored, code).strip()]
+        peer.close(restored)
+        return result
+    if do == "resume":
+        peer.close(session)
+
+        def resume() -> tuple[float, str]:
+            begun = time.perf_counter()
+            restored = peer.restore(state)
+            text = peer.run(restored, code)
+            took = (time.perf_counter() - begun) * 1e3
+            peer.close(restored)
+            return took, text
+
+        return turn(resume, budget_ms)
+    raise ValueError(f"there is no measure `{do}`")
+
+
+def serve(peer: Peer) -> None:
+    """Answers requests until standard input ends."""
+    # What a contestant prints to standard output must not get between the answers.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        try:
+            result = answer(peer, json.loads(line))
+        except Exception as error:
+            result = {"error": f"{type(error).__name__}: {error}"}
+        out.write(json.dumps(result) + "\n")
+        out.flush()

@@ -1,0 +1,1 @@
+"""What `tests/peers/run` is made of."""

@@ -1,0 +1,202 @@
+"""Who is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .environments import Environment, Places, Unavailable, UsageError, run, say
+
+HERE = Path(__file__).resolve().parent.parent
+DRIVERS = HERE / "drivers"
+
+SESSIONS = frozenset({"live", "hibernate", "resume"})
+SAVING = frozenset({"hibernate", "resume"})
+
+
+@dataclass(frozen=True)
+class Contestant:
+    name: str
+    language: str
+    about: str
+    environment: str | None
+    """Its section of pins.toml, `glovebox`, or none for what is installed."""
+    command: Callable[[Environment, Places], Sequence[str]]
+    """The driver."""
+    lacks: frozenset[str] = frozenset()
+    """Measures of what it cannot do, which its documentation knows nothing of."""
+    runtime: str | None = None
+    """Glovebox's interpreter."""
+    optional: bool = False
+    """Measured only where it is prepared already, or named."""
+    process: Callable[[Places], Sequence[str]] | None = None
+    """What `process` starts, where that is not the driver."""
+    versions: Sequence[str] = field(default=())
+    """Packages whose versions the table names."""
+
+    def prepared(self, environment: Environment, env: Mapping[str, str]) -> bool:
+        """Whether Glovebox has the interpreter in its cache."""
+        command = [str(environment.bin / "glovebox"), "runtimes", "list", "--json"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, env=env, timeout=60).stdout
+        named = (each for each in json.loads(listed) if self.runtime in (each["name"], *each.get("aliases", ())))
+        return any(each["prepared"] for each in named)
+
+
+def python_driver(name: str, *arguments: str) -> Callable[[Environment, Places], Sequence[str]]:
+    return lambda environment, _: [str(environment.bin / "python"), str(DRIVERS / f"{name}_driver.py"), *arguments]
+
+
+def quickjs(mode: str) -> Callable[[Environment, Places], Sequence[str]]:
+    return lambda _, places: [places.node(), str(DRIVERS / "quickjs_driver.mjs"), mode]
+
+
+def spawn(language: str) -> Callable[[Environment, Places], Sequence[str]]:
+    def command(_: Environment, places: Places) -> Sequence[str]:
+        program = places.python if language == "python" else places.node()
+        return [places.python, str(DRIVERS / "spawn_driver.py"), language, program]
+
+    return command
+
+
+def glovebox(name: str, language: str, runtime: str, about: str, *, optional: bool = False) -> Contestant:
+    return Contestant(
+        name,
+        language,
+        about,
+        "glovebox",
+        python_driver("glovebox", runtime),
+        runtime=runtime,
+        optional=optional,
+        versions=("glovebox-sandbox",),
+    )
+
+
+CONTESTANTS = (
+    Contestant(
+        "python3",
+        "python",
+        "a process for each script, no sandbox: the zero line",
+        None,
+        spawn("python"),
+        lacks=SESSIONS,
+        process=lambda places: [places.python, "-I", "-c", "print(1)"],
+    ),
+    glovebox("glovebox-python", "python", "python-3.12", "Glovebox, CPython 3.12 in WebAssembly"),
+    glovebox("glovebox-python-3.15", "python", "python-3.15", "Glovebox, CPython 3.15 with numpy and others in WebAssembly", optional=True),
+    Contestant(
+        "monty",
+        "python",
+        "Pydantic's own interpreter of a subset of Python, in worker processes",
+        "monty",
+        python_driver("monty"),
+        versions=("pydantic-monty",),
+    ),
+    Contestant("eryx", "python", "CPython 3.14 in WebAssembly", "eryx", python_driver("eryx"), versions=("pyeryx",)),
+    Contestant(
+        "ipykernel",
+        "python",
+        "IPython's kernel by jupyter_client, no sandbox",
+        "ipykernel",
+        python_driver("ipykernel"),
+        lacks=SAVING,
+        versions=("ipykernel", "jupyter_client"),
+    ),
+    Contestant(
+        "dspy",
+        "python",
+        "dspy's PythonInterpreter: Pyodide in Deno",
+        "dspy",
+        python_driver("dspy"),
+        lacks=SAVING,
+        versions=("dspy", "deno", "pyodide"),
+    ),
+    Contestant(
+        "node",
+        "javascript",
+        "a process for each script, no sandbox: the zero line",
+        None,
+        spawn("javascript"),
+        lacks=SESSIONS,
+        process=lambda places: [places.node(), "-e", "console.log(1)"],
+    ),
+    glovebox("glovebox-javascript", "javascript", "javascript", "Glovebox, QuickJS-NG in WebAssembly"),
+    Contestant(
+        "quickjs-emscripten",
+        "javascript",
+        "QuickJS in WebAssembly, a new context in memory shared by all",
+        "quickjs-emscripten",
+        quickjs("shared"),
+        lacks=SAVING,
+        versions=("quickjs-emscripten",),
+    ),
+    Contestant(
+        "quickjs-emscripten-module",
+        "javascript",
+        "the same, an instance of the module for each",
+        "quickjs-emscripten",
+        quickjs("module"),
+        lacks=SAVING,
+        versions=("quickjs-emscripten",),
+    ),
+)
+
+
+def chosen(names: str | None) -> list[Contestant]:
+    """Those that `--only` names, or all."""
+    if names is None:
+        return list(CONTESTANTS)
+    by_name = {each.name: each for each in CONTESTANTS}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in by_name]
+    if unknown or not wanted:
+        raise UsageError(f"there is no contestant `{', '.join(unknown)}`; there are {', '.join(by_name)}")
+    return [each for each in CONTESTANTS if each.name in wanted]
+
+
+def home_of(contestant: Contestant, places: Places) -> Path:
+    """Where it keeps what it makes when it runs: nothing else of the user's is read or written."""
+    return places.root / "home" / contestant.name
+
+
+def environment_variables(contestant: Contestant, places: Places, *, own_cache: bool = False) -> dict[str, str]:
+    home = home_of(contestant, places)
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    cache = None if own_cache else os.environ.get("GLOVEBOX_CACHE_DIR")
+    return kept | {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "XDG_RUNTIME_DIR": str(home / "runtime"),
+        "GLOVEBOX_CACHE_DIR": str(Path(cache).resolve()) if cache else str(home / "cache" / "glovebox"),
+        "DENO_DIR": str(home / "deno"),
+        "DENO_NO_UPDATE_CHECK": "1",
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "DSPY_CACHEDIR": str(home / "dspy"),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "PYTHONNOUSERSITE": "1",
+        # pip has compiled what it installed.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NO_COLOR": "1",
+    }
+
+
+def require(contestant: Contestant, environment: Environment, places: Places, *, named: bool) -> None:
+    """Prepares an optional contestant that is named, and says why one that is not named is left out."""
+    if not contestant.optional:
+        return
+    env = environment_variables(contestant, places)
+    if contestant.prepared(environment, env):
+        return
+    cache = env["GLOVEBOX_CACHE_DIR"]
+    if not named:
+        raise Unavailable(f"not prepared in {cache}, and that takes minutes: name it with --only, and it will be")
+    say(f"preparing {contestant.runtime}, which takes minutes")
+    # By pip, as the user has set it up.
+    own = {name: env[name] for name in ("GLOVEBOX_CACHE_DIR", "XDG_DATA_HOME")}
+    run([str(environment.bin / "glovebox"), "runtimes", "prepare", str(contestant.runtime)], env=os.environ | own)

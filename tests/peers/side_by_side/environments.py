@@ -1,0 +1,184 @@
+"""Where contestants are installed: a directory under target/peers/env for each section of pins.toml."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PINS = Path(__file__).resolve().parent.parent / "pins.toml"
+# The oldest Python that the pinned IPython runs on.
+OLDEST = (3, 11)
+INSTALL_SECONDS = 900
+
+
+class UsageError(Exception):
+    """What the command line asks for cannot be; the message says why."""
+
+
+class Unavailable(Exception):
+    """A contestant is not to be had here; the message says why."""
+
+
+def say(line: str) -> None:
+    print(f"peers: {line}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Places:
+    root: Path
+    """target/peers"""
+    python: str
+    """The interpreter for the environments, which is the zero line too."""
+    wheel: Path | None
+    """Glovebox's."""
+
+    @functools.cache
+    def node(self) -> str:
+        program = shutil.which("node")
+        if program is None:
+            raise Unavailable("needs Node.js, and there is no `node` in PATH")
+        return program
+
+
+@dataclass(frozen=True)
+class Environment:
+    directory: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+    @property
+    def node(self) -> Path:
+        """What has `node_modules`."""
+        return self.directory / "node"
+
+
+def resolved(program: str) -> tuple[str, tuple[int, int]] | None:
+    """The interpreter itself, where a program is one that starts it, and its version."""
+    code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
+    try:
+        said = subprocess.run([program, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+        executable, numbers = said.splitlines()
+        major, minor = numbers.split()
+        return executable, (int(major), int(minor))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def find_python(named: str | None) -> str:
+    """The interpreter that was named, or the first that fits: CPython 3.12, which Glovebox has, then later ones, then `python3`."""
+    if named is not None:
+        found = resolved(named)
+        if found is None or found[1] < OLDEST:
+            raise UsageError(f"`{named}` is not a Python of {OLDEST[0]}.{OLDEST[1]} or later")
+        return found[0]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    numbers = (12, 13, 14)
+    installed = [str(path) for number in numbers for path in sorted(pyenv.glob(f"3.{number}.*/bin/python3"))]
+    for program in [*(f"python3.{number}" for number in numbers), *installed, "python3", sys.executable]:
+        found = resolved(program)
+        if found is not None and found[1] >= OLDEST:
+            return found[0]
+    raise UsageError(f"there is no Python of {OLDEST[0]}.{OLDEST[1]} or later: name one with --python")
+
+
+def find_wheel(named: str | None, target: Path) -> Path | None:
+    """Glovebox's wheel: the one that was named, or the newest that was built here."""
+    if named is not None:
+        path = Path(named).resolve()
+        if not path.is_file():
+            raise UsageError(f"there is no wheel `{named}`: `bindings/python/build --dev` makes one")
+        return path
+    built = [*target.glob("wheels/*.whl"), *target.glob("wheels/dev/*.whl")]
+    return max(built, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Runs what installs or prepares something, and says what it said of an error where it fails."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=INSTALL_SECONDS)
+    except OSError as error:
+        raise Unavailable(f"`{command[0]}` cannot be started: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"`{' '.join(command)}` had not ended after {INSTALL_SECONDS} s") from error
+    if ended.returncode != 0:
+        lines = [line.strip() for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
+        errors = [line for line in lines if "error" in line.lower()] or lines or ["nothing said why"]
+        raise Unavailable(f"`{Path(command[0]).name} {' '.join(command[1:4])} …` failed: {errors[0][:300]}")
+
+
+def pip(places: Places, directory: Path, *arguments: str) -> None:
+    command = [places.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+    # The environment has no pip of its own, which would count as a part of what is installed.
+    environment = os.environ | {"PIP_PYTHON": str(directory)}
+    run([*command, *arguments], env=environment)
+
+
+def prepare(name: str | None, places: Places) -> Environment:
+    """Installs what is not installed yet. The zero line needs nothing."""
+    if name is None:
+        return Environment(places.root)
+    directory = places.root / "env" / name
+    pins = tomllib.loads(PINS.read_text())
+    wanted: dict[str, list[str]] = pins.get(name, {})
+    at_least = tuple(pins.get(name, {}).get("at_least", OLDEST))
+    found = resolved(places.python)
+    if found is None or found[1] < at_least:
+        raise Unavailable(f"needs Python {at_least[0]}.{at_least[1]} or later, and {places.python} is not: name another with --python")
+    stamp = [places.python, json.dumps(wanted)]
+    if name == "glovebox":
+        if places.wheel is None:
+            raise Unavailable("its wheel is missing: make it with `bindings/python/build --dev`, or name one with --wheel")
+        stamp.append(hashlib.sha256(places.wheel.read_bytes()).hexdigest())
+    stamped = directory / "pins"
+    environment = Environment(directory)
+    if stamped.is_file() and stamped.read_text() == "\n".join(stamp):
+        return environment
+    say(f"installing {' '.join([name] if name == 'glovebox' else wanted.get('python', []) + wanted.get('node', []))}")
+    begun = time.monotonic()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    run([places.python, "-m", "venv", "--without-pip", str(directory)])
+    if name == "glovebox":
+        pip(places, directory, "--no-index", str(places.wheel))
+    if packages := wanted.get("python"):
+        constraints = directory / "constraints.txt"
+        constraints.write_text("".join(f"{each}\n" for each in wanted.get("with", [])))
+        pip(places, directory, "--constraint", str(constraints), *packages)
+    if packages := wanted.get("node"):
+        environment.node.mkdir()
+        (environment.node / "package.json").write_text('{ "private": true }\n')
+        run(["npm", "install", "--save-exact", "--ignore-scripts", "--no-audit", "--no-fund", *packages], cwd=environment.node)
+    stamped.write_text("\n".join(stamp))
+    if time.monotonic() - begun > 1:
+        say(f"installed in {time.monotonic() - begun:.0f} s")
+    return environment
+
+
+def size_bytes(directory: Path) -> int:
+    """What the files under a directory take, each counted once."""
+    seen: dict[tuple[int, int], int] = {}
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            stat = os.lstat(os.path.join(parent, name))
+            seen[stat.st_dev, stat.st_ino] = stat.st_size
+    return sum(seen.values())
+
+
+def version(environment: Environment, package: str) -> str | None:
+    """The version of a package that is installed, from pip or from npm."""
+    for found in environment.directory.glob(f"lib/python*/site-packages/{package.replace('-', '_')}-*.dist-info"):
+        return found.name.removesuffix(".dist-info").rsplit("-", 1)[1]
+    manifest = environment.node / "node_modules" / package / "package.json"
+    return str(json.loads(manifest.read_text())["version"]) if manifest.is_file() else None

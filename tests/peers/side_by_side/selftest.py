@@ -1,0 +1,203 @@
+"""`tests/peers/run --check`: contestants that are made up, one of which is right. Needs no network and installs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import sys
+import tempfile
+import time
+import tomllib
+import unittest
+from pathlib import Path
+from typing import Any
+
+from . import table
+from .contestants import CONTESTANTS, DRIVERS, Contestant, chosen
+from .environments import PINS, Environment, Places, Unavailable, UsageError, find_python, find_wheel, prepare, size_bytes
+from .measures import MEASURES, counts, each_is
+from .rounds import Cell, Entry, Plan, Run, empty_cells
+
+MACHINE: dict[str, Any] = {"date": "2026-11-23", "processor": "a processor", "threads": 2, "load_before": 0.0, "load_after": 1.25}
+
+
+def fake(mode: str, lacks: frozenset[str] = frozenset()) -> Contestant:
+    command = [sys.executable, str(DRIVERS / "fake_driver.py"), mode]
+    return Contestant(f"fake-{mode}", "python", "made up", "fake", lambda _, __: command, lacks)
+
+
+def measured(contestant: Contestant, *, timeout_s: float = 30, rounds: int = 2) -> Entry:
+    """What a run makes of a contestant."""
+    with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()):
+        places = Places(Path(root), sys.executable, None)
+        entry = Entry(contestant, Environment(Path(root) / "env"), empty_cells(contestant, MEASURES), {"fake": "1.0"})
+        Run([entry], places, Plan(rounds, budget_ms=5, timeout_s=timeout_s, first=False)).run()
+    return entry
+
+
+def report(*entries: Entry) -> table.Report:
+    return table.Report(entries, {"absent": "its wheel is missing"}, MEASURES, MACHINE, 2)
+
+
+class Runs(unittest.TestCase):
+    def test_a_right_contestant_has_all_figures(self) -> None:
+        entry = measured(fake("right"))
+        self.assertEqual(entry.problems(), [])
+        for name, cell in entry.cells.items():
+            self.assertEqual(len(cell.rounds_ms), 2, name)
+            self.assertGreater(cell.least_ms(), 0, name)
+            self.assertGreaterEqual(cell.median_ms(), cell.least_ms(), name)
+
+    def test_what_a_contestant_lacks_is_not_asked_for(self) -> None:
+        entry = measured(fake("forgets", frozenset({"hibernate", "resume"})))
+        self.assertEqual(entry.problems(), [])
+        self.assertEqual(table.cell_text(entry.cells["resume"]), "no")
+
+    def check_words(self, mode: str, expected: str, **options: Any) -> Entry:
+        """That `words` fails as it has to, and nothing else does."""
+        entry = measured(fake(mode), **options)
+        self.assertEqual(len(entry.problems()), 1, entry.problems())
+        self.assertRegex(entry.problems()[0], rf"^words: {expected}")
+        return entry
+
+    def test_a_wrong_answer_is_reported(self) -> None:
+        entry = self.check_words("wrong", r"wrong answer: `11889 k999=464971` for `11889 k999=464970`")
+        self.assertEqual(table.cell_text(entry.cells["words"]), "wrong answer")
+
+    def test_a_time_out_is_reported_and_ends_the_process(self) -> None:
+        begun = time.monotonic()
+        entry = self.check_words("hangs", r"time-out: no answer within 2 s", timeout_s=2)
+        self.assertLess(time.monotonic() - begun, 25)
+        self.assertEqual(table.cell_text(entry.cells["words"]), "time-out")
+
+    def test_a_process_that_ends_is_reported(self) -> None:
+        entry = self.check_words("ends", r"its process ended with 7; .*fake-ends\.txt")
+        self.assertEqual(table.cell_text(entry.cells["words"]), "failed")
+
+    def test_an_error_is_reported(self) -> None:
+        self.check_words("raises", r"MemoryError: no room for words")
+
+    def test_a_state_that_was_not_saved_is_reported(self) -> None:
+        problems = measured(fake("forgets")).problems()
+        self.assertEqual([each.split(":")[0] for each in problems], ["hibernate", "resume"])
+        self.assertIn("`1 0 name -1` for `42 1000 name 999`", problems[0])
+
+    def test_a_driver_that_does_not_start_fails_as_a_whole(self) -> None:
+        contestant = Contestant("broken", "python", "made up", "fake", lambda _, __: [sys.executable, "-c", "raise SystemExit(3)"])
+        entry = measured(contestant)
+        self.assertRegex(entry.problems()[0], "its process ended with 3")
+        self.assertIn("FAILED broken: its process ended with 3", table.as_text(report(entry)))
+
+
+class Tables(unittest.TestCase):
+    def entry(self) -> Entry:
+        """One with figures that are known."""
+        contestant = fake("right", frozenset({"resume"}))
+        cells = empty_cells(contestant, MEASURES)
+        for number, cell in enumerate(cells.values()):
+            cell.rounds_ms = [0.0123 * 10**number, 0.04 * 10**number, 0.03 * 10**number]
+        cells["words"] = Cell(failed="time-out: no answer within 60 s")
+        entry = Entry(contestant, Environment(Path("nowhere")), cells, {"fake": "1.0"})
+        entry.installed_bytes, entry.cache_bytes, entry.first_ms = 54_600_000, 106_000_000, 12_345.0
+        return entry
+
+    def test_figures(self) -> None:
+        figures = {0.0123: "0.012", 0.456: "0.46", 4.56: "4.6", 45.6: "46", 12_345.6: "12,346"}
+        self.assertEqual({ms: table.figure(ms) for ms in figures}, figures)
+
+    def test_text(self) -> None:
+        text = table.as_text(report(self.entry()))
+        lines = text.splitlines()
+        self.assertIn("Python              fresh         live  hibernate  resume    process", text)
+        self.assertRegex(text, r"(?m)^fake-right  0\.030 / 0\.012 +0\.30 / 0\.12 +3\.0 / 1\.2 +no +300 / 123$")
+        self.assertRegex(text, r"(?m) time-out +55 \+ 106 +12\.3 s$")
+        self.assertIn("absent is not here: its wheel is missing", lines)
+        self.assertIn("FAILED fake-right: words: time-out: no answer within 60 s", lines)
+        self.assertIn("fake 1.0", lines)
+
+    def test_markdown_has_the_same_cells_in_each_line(self) -> None:
+        text = table.as_markdown(report(self.entry()))
+        blocks = re.findall(r"(?:^\|.*\|\n?)+", text, re.MULTILINE)
+        self.assertEqual(len(blocks), 2)
+        for block in blocks:
+            self.assertEqual(len({line.count("|") for line in block.splitlines()}), 1, block)
+        self.assertIn("| fake-right | 0.030 / 0.012 | 0.30 / 0.12 | 3.0 / 1.2 | no |", text)
+        self.assertIn("* `absent` was not measured: its wheel is missing", text)
+
+    def test_json(self) -> None:
+        document = json.loads(table.as_json(report(self.entry())))
+        measures = document["contestants"]["fake-right"]["measures"]
+        self.assertEqual(measures["fresh"], {"median_ms": 0.03, "least_ms": 0.0123, "rounds_ms": [0.0123, 0.04, 0.03]})
+        self.assertEqual(measures["resume"], {"lacks": True})
+        self.assertEqual(measures["words"], {"failed": "time-out: no answer within 60 s"})
+        self.assertEqual(document["missing"], {"absent": "its wheel is missing"})
+
+    def test_the_zero_line_installs_nothing(self) -> None:
+        contestant = next(each for each in CONTESTANTS if each.name == "python3")
+        entry = Entry(contestant, Environment(Path("nowhere")), empty_cells(contestant, MEASURES))
+        self.assertEqual((table.disk_text(entry), table.first_text(entry)), ("0", "none"))
+
+
+class Parts(unittest.TestCase):
+    def test_answers(self) -> None:
+        self.assertIsNone(each_is("1")(["1", "1"]))
+        self.assertEqual(each_is("1")(["1", "2"]), "`2` for `1`")
+        self.assertIsNone(counts(["1", "2", "3"]))
+        self.assertEqual(counts(["1", "1"]), "`1` for `2`")
+
+    def test_only(self) -> None:
+        self.assertEqual([each.name for each in chosen("node, monty")], ["monty", "node"])
+        with self.assertRaisesRegex(UsageError, "no contestant `mont`; there are python3, "):
+            chosen("mont")
+        with self.assertRaises(UsageError):
+            chosen("")
+
+    def test_every_pin_is_a_version_and_belongs_to_a_contestant(self) -> None:
+        pins = tomllib.loads(PINS.read_text())
+        self.assertEqual(set(pins), {each.environment for each in CONTESTANTS} - {None, "glovebox"})
+        for section in pins.values():
+            for package in [*section.get("python", []), *section.get("with", [])]:
+                self.assertRegex(package, r"^[\w.-]+==[\w.]+$")
+            for package in section.get("node", []):
+                self.assertRegex(package, r"^[\w@/.-]+@\d[\w.]+$")
+
+    def test_names_and_measures_fit_together(self) -> None:
+        self.assertEqual(len({each.name for each in CONTESTANTS}), len(CONTESTANTS))
+        names = {each.name for each in MEASURES}
+        for each in CONTESTANTS:
+            self.assertLessEqual(each.lacks, names)
+
+    def test_a_wheel_that_is_missing(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            self.assertIsNone(find_wheel(None, Path(root)))
+            with self.assertRaisesRegex(UsageError, "no wheel `none.whl`"):
+                find_wheel("none.whl", Path(root))
+            with self.assertRaisesRegex(Unavailable, "bindings/python/build --dev"):
+                prepare("glovebox", Places(Path(root), sys.executable, None))
+
+    def test_a_python_that_is_none(self) -> None:
+        for program in ("true", "no-such-python"):
+            with self.assertRaisesRegex(UsageError, f"`{program}` is not a Python of 3.11 or later"):
+                find_python(program)
+        self.assertEqual(Path(find_python(sys.executable)).resolve(), Path(sys.executable).resolve())
+
+    def test_a_python_that_is_too_old_for_one(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            with self.assertRaisesRegex(Unavailable, r"^needs Python 3\.12 or later, and true is not: name another with --python$"):
+                prepare("eryx", Places(Path(root), "true", None))
+            self.assertEqual(list(Path(root).iterdir()), [])
+
+    def test_sizes_count_a_file_with_two_names_once(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            one = Path(root) / "one"
+            one.write_bytes(b"x" * 1000)
+            (Path(root) / "two").hardlink_to(one)
+            (Path(root) / "three").write_bytes(b"x" * 10)
+            self.assertEqual(size_bytes(Path(root)), 1010)
+
+
+def main() -> int:
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1
