@@ -42,7 +42,11 @@ pub struct Observed {
     pub stdout_truncated: bool,
     /// Whether standard output was truncated.
     pub stderr_truncated: bool,
-    /// Whether standard error was truncated.
+    /// What it showed.
+    pub displays: Vec<serde_json::Value>,
+    /// How much of that was dropped.
+    pub displays_dropped: u64,
+    /// Fuel used.
     pub fuel_consumed: u64,
     /// The most memory in use.
     pub memory_used_bytes: u64,

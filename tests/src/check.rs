@@ -52,6 +52,22 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
 }
 
 /// The checks for sessions and tools.
+fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
+    let (mut types, mut texts) = (Vec::new(), String::new());
+    for display in &seen.displays {
+        let data = display.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mark = if display.get("is_result") == Some(&true.into()) { "result: " } else { "" };
+        types.push(format!("{mark}{}", data.keys().map(String::as_str).collect::<Vec<_>>().join(" ")));
+        let of_text = data.iter().filter(|(media_type, _)| !media_type.starts_with("image/png"));
+        texts.extend(of_text.filter_map(|(_, data)| data.as_str()).map(|text| format!("{text}\n")));
+    }
+    same(wrong, "displays", Some(&expect.displays), &types);
+    same(wrong, "displays_dropped", Some(expect.displays_dropped), seen.displays_dropped);
+    if let Some(wanted) = &expect.display_texts {
+        text(wrong, "display_texts", wanted, &texts);
+    }
+}
+
 fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     value(wrong, expect, seen.value.as_ref());
     same(wrong, "rolled_back", Some(expect.rolled_back), seen.rolled_back_to.is_some());
@@ -111,6 +127,8 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
     );
     let stderr = expect.stderr.as_ref().or(well.then_some(&silent));
     stream(wrong, "stderr", stderr, &seen.stderr, seen.metadata.stderr_total_bytes, seen.stderr_truncated);
+
+    displays(wrong, expect, seen);
 
     same(wrong, "files_created", Some(&expect.files_created), &seen.files_created);
     same(wrong, "files_modified", Some(&expect.files_modified), &seen.files_modified);

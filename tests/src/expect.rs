@@ -183,6 +183,12 @@ pub struct Expect {
     pub stdout: Option<TextMatch>,
     /// Standard error; empty by default for an execution that succeeded, otherwise not checked by default.
     pub stderr: Option<TextMatch>,
+    /// The media types of each display, sorted, with `result: ` before them for the value of the last expression; none by default.
+    pub displays: Vec<String>,
+    /// The displays' texts, one after the other.
+    pub display_texts: Option<TextMatch>,
+    /// How many displays were dropped.
+    pub displays_dropped: u64,
     /// The value of the last expression, or of a variable, as the language shows it.
     pub value: Option<TextMatch>,
     /// The same as JSON text: equal as values, whatever the spelling.

@@ -45,6 +45,22 @@ def fail() -> None:
 
 
 class Suite(Where, Case):
+    def test_what_a_script_shows_comes_in_all_its_forms(self) -> None:
+        with self.sandbox(limits=Limits(display_bytes=70)) as box:
+            run = box.execute(self.script("show"))
+            self.assertEqual([list(shown) for shown in run.displays], [["text/plain"], ["text/html", "image/png"]])
+            one, two = run.displays
+            self.assertEqual((one.text, one.html, two.html, two.png, two["image/png"]), ("1", None, "<b>é</b>", b"\x89PNG", b"\x89PNG"))
+            self.assertEqual((one.is_result, run.displays_dropped, run.stdout), (False, 0, ""))
+            self.assertEqual(two.bundle(), {"text/html": "<b>é</b>", "image/png": "iVBORw=="})
+            self.assertEqual(run.to_dict()["displays"][1], {"is_result": False, "data": two.bundle()})
+            dropped = box.execute(self.script("show") + "\n" + self.script("show"))
+            self.assertEqual((len(dropped.displays), dropped.displays_dropped), (2, 2))
+        with self.sandbox() as box, box.session() as session:
+            (result,) = session.execute(self.script("show_result")).displays
+            self.assertEqual((result.is_result, result.html), (True, "<i>"))
+            self.assertEqual(session.execute(self.script("answer")).displays, [])
+
     def test_a_script_runs_and_the_run_says_what_it_did(self) -> None:
         with self.sandbox() as box:
             run = box.execute(self.script("answer"))

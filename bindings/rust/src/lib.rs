@@ -49,8 +49,8 @@ mod tool;
 pub use bindings::glovebox::sandbox::{
     sandbox::{OutputStream, SessionOptions, Step, ToolAnswer, ToolRequest},
     types::{
-        Advice, AdviceKind, CallFailure, CheckpointInfo, Checkpoints, Clock, Correction, Diagnostic, Entropy,
-        Execution, Exhausted, Features, FileEntry, FileError, FileFailure, FileKind, FuelAnalysis, FuelStatus,
+        Advice, AdviceKind, CallFailure, CheckpointInfo, Checkpoints, Clock, Correction, Diagnostic, Display, Entropy,
+        Execution, Exhausted, Features, FileEntry, FileError, FileFailure, FileKind, Form, FuelAnalysis, FuelStatus,
         GuestValue, Guidance, IfExists, InputFile, Language, Limits, Metadata, OnUnwind, Outcome, Output, Policy,
         ProviderInfo, Raised, Request, ResourceKind, Rollback, Runtime, RuntimeInfo, SessionInfo, SessionPolicy,
         SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind,

@@ -34,6 +34,7 @@ impl Default for Limits {
             memory_bytes: None,
             stdout_bytes: None,
             stderr_bytes: None,
+            display_bytes: None,
             source_bytes: None,
             stdin_bytes: None,
             workspace_bytes: None,
@@ -67,6 +68,8 @@ impl Limits {
         stdout_bytes: u64,
         /// Bytes of standard error that are kept. Default 1,000,000.
         stderr_bytes: u64,
+        /// Bytes of displays that are kept, with all their forms. Default 8,388,608.
+        display_bytes: u64,
         /// Bytes of source text; more is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
         source_bytes: u64,
         /// Bytes of standard input; more is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.

@@ -3,8 +3,8 @@
 use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    CallResult, Metadata, Metering, Output as StreamOutput, contract::nanoseconds, files::Snapshot, guidance::Guidance,
-    session::Rollback, tools::ToolRecord,
+    CallResult, Displays, Metadata, Metering, Output as StreamOutput, contract::nanoseconds, files::Snapshot,
+    guidance::Guidance, session::Rollback, tools::ToolRecord,
 };
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
@@ -62,12 +62,15 @@ impl Executed {
             stdout_total_bytes: output.stdout.total_bytes,
             stderr_total_bytes: output.stderr.total_bytes,
         };
+        let displays = Displays::from(output.displays.clone());
         types::Execution {
             outcome: ran.outcome.clone().into(),
             interrupted: ran.interrupted.clone().map(Into::into),
             value: ran.value.clone().map(Into::into),
             stdout: StreamOutput::from(output.stdout.clone()).into(),
             stderr: StreamOutput::from(output.stderr.clone()).into(),
+            displays: displays.kept.into_iter().map(Into::into).collect(),
+            displays_dropped: displays.dropped,
             fuel_consumed: ran.fuel_consumed,
             memory_used_bytes: ran.memory_used_bytes,
             duration_ns: nanoseconds(*duration),

@@ -42,7 +42,7 @@ pub struct Limits {
     /// cancellation unwinds at once.
     pub timeout_reserve_ms: u64,
     /// Bytes of memory. Default 128 MiB. It counts what a script makes its guest and the host hold: linear memory beyond the
-    /// interpreter's image, files, the mounts' cache, captured output, calls of tools. The image itself counts as 2 MiB, more
+    /// interpreter's image, files, the mounts' cache, captured output, displays, calls of tools. The image itself counts as 2 MiB, more
     /// than a small script writes to of it: it is the same for every script, mapped from one file, and most of it, such as the C
     /// stack, is never touched. What a script does write to of the image is memory of its own as well, but never more than the
     /// image is large (60 MiB for Python, 5 MiB for JavaScript). So the host stays bounded: no execution holds more than this
@@ -54,6 +54,10 @@ pub struct Limits {
     pub stdout_bytes: u64,
     /// Bytes of standard error that are kept. Default 1,000,000. As for `stdout_bytes`.
     pub stderr_bytes: u64,
+    /// Bytes of the displays that are kept: what `display` of a script showed, pictures for instance, with all their forms. Default 8 MiB. One
+    /// that does not fit is dropped as a whole and counted, and so is all that is shown after it; the script goes on. Nor are more
+    /// than 1,000 kept.
+    pub display_bytes: u64,
     /// Bytes of source text. Default 1 MiB. More is an error before anything runs.
     pub source_bytes: u64,
     /// Bytes of standard input. Default 16 MiB. More is an error before anything runs.
@@ -101,7 +105,7 @@ macro_rules! with_limits {
     ($what:ident, $($rest:expr),*) => {
         $what!(
             $($rest),*, fuel, fuel_reserve, timeout_ms, timeout_reserve_ms, memory_bytes, stdout_bytes, stderr_bytes,
-            source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
+            display_bytes, source_bytes, stdin_bytes, workspace_bytes, workspace_inodes, open_files, tool_calls, tool_calls_at_once,
             tool_timeout_ms, tool_bytes, tool_record_bytes, persisted_bytes, session_count, session_total_bytes
         )
     };
@@ -117,6 +121,7 @@ impl Default for Limits {
             memory_bytes: 128 << 20,
             stdout_bytes: 2_000_000,
             stderr_bytes: 1_000_000,
+            display_bytes: 8 << 20,
             source_bytes: 1 << 20,
             stdin_bytes: 16 << 20,
             workspace_bytes: 64 << 20,
@@ -178,6 +183,7 @@ impl Limits {
         WasiLimits {
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            display_bytes: self.display_bytes,
             tool_bytes: self.tool_bytes.saturating_add(TOOL_ENVELOPE_BYTES),
             open_files: self.open_files,
             memory_bytes: self.memory_bytes,
@@ -196,7 +202,7 @@ impl Limits {
     }
 
     /// Each limit by its name, with the least and the most that the engine can hold.
-    fn table(&self) -> [(&'static str, u64, u64, u64); 20] {
+    fn table(&self) -> [(&'static str, u64, u64, u64); 21] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
         // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
         [
@@ -207,6 +213,7 @@ impl Limits {
             ("memory_bytes", self.memory_bytes, 1 << 20, Self::MAX_MEMORY_BYTES),
             ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
             ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
+            ("display_bytes", self.display_bytes, 0, 1 << 30),
             ("source_bytes", self.source_bytes, 1, 64 << 20),
             ("stdin_bytes", self.stdin_bytes, 0, 1 << 30),
             ("workspace_bytes", self.workspace_bytes, 0, 1 << 40),

@@ -15,9 +15,12 @@ pub struct WasiLimits {
     pub stderr_bytes: u64,
     /// Bytes of one message to the tools device (default 1 MiB); a longer one is refused with `EMSGSIZE`.
     pub tool_bytes: u64,
+    /// Bytes of the displays that are kept of one execution (default 8 MiB). One that does not fit is counted and dropped, and so are all
+    /// after it; the guest's write succeeds.
+    pub display_bytes: u64,
     /// Open descriptors, including standard streams and preopens (default 256); beyond it the guest sees `EMFILE`.
     pub open_files: u32,
-    /// Linear memory, file system, output, standard input, arguments, environment and the tools device together
+    /// Linear memory, file system, output, displays, standard input, arguments, environment and the tools device together
     /// (default 128,000,000). Beyond it the file system returns `ENOSPC` and the device `ENOMEM`; output is dropped as
     /// beyond its cap.
     pub memory_bytes: u64,
@@ -29,6 +32,7 @@ impl Default for WasiLimits {
             stdout_bytes: 2_000_000,
             stderr_bytes: 1_000_000,
             tool_bytes: 1024 * 1024,
+            display_bytes: 8 << 20,
             open_files: 256,
             memory_bytes: 128_000_000,
         }

@@ -2,7 +2,7 @@
 //!
 //! They are visible through the preopen `/`, whatever is mounted, and not listed in any directory.
 
-use crate::{NULL_DEVICE, TOOLS_DEVICE};
+use crate::{DISPLAYS_DEVICE, NULL_DEVICE, TOOLS_DEVICE};
 
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,16 +11,19 @@ pub(crate) enum Device {
     Null,
     /// [`TOOLS_DEVICE`].
     Tools,
+    /// [`DISPLAYS_DEVICE`]: reads are at the end of the file.
+    Displays,
 }
 
 impl Device {
-    const ALL: [Self; 2] = [Self::Null, Self::Tools];
+    const ALL: [Self; 3] = [Self::Null, Self::Tools, Self::Displays];
 
     /// Its absolute path.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Null => NULL_DEVICE,
             Self::Tools => TOOLS_DEVICE,
+            Self::Displays => DISPLAYS_DEVICE,
         }
     }
 

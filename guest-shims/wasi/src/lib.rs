@@ -22,7 +22,8 @@
 //! ```
 //!
 //! Between executions the state can be saved and restored, in another process and from untrusted bytes: [`Wasi::save`]
-//! and [`Wasi::restore`]. Scripts call functions of the embedder through a device, [`TOOLS_DEVICE`].
+//! and [`Wasi::restore`]. Scripts call functions of the embedder through a device, [`TOOLS_DEVICE`], and show it pictures
+//! through another, [`DISPLAYS_DEVICE`].
 //!
 //! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
 //! [`SecurityEvent`]; [`RestoreError`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
@@ -36,6 +37,7 @@ mod calls;
 mod clock;
 mod config;
 mod device;
+mod displays;
 mod entropy;
 mod errno;
 mod events;
@@ -60,6 +62,7 @@ mod workspace;
 
 pub use clock::Clock;
 pub use config::{WasiConfig, WasiError, WasiLimits};
+pub use displays::{DISPLAYS_DEVICE, MAX_DISPLAYS, Shown};
 pub use entropy::Entropy;
 pub use errno::Errno;
 pub use events::SecurityEvent;

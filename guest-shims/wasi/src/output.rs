@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::displays::Shown;
+
 /// One stream's output of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
@@ -42,13 +44,15 @@ pub fn whole_characters(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Both streams' output of one execution.
+/// The output of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Descriptor 1.
     pub stdout: Captured,
     /// Descriptor 2.
     pub stderr: Captured,
+    /// What it wrote to [`DISPLAYS_DEVICE`](crate::DISPLAYS_DEVICE).
+    pub displays: Shown,
 }
 
 /// A stream's capture buffer.

@@ -39,6 +39,9 @@ pub const TOOL_MESSAGE: u64 = 20_000;
 /// One byte of a message to the tools device or of a reply, moved and converted as JSON at four nanoseconds.
 pub const TOOL_BYTE: u64 = 20;
 
+/// A display: an allocation, and what the embedder makes of its parts.
+pub const DISPLAY: u64 = 20_000;
+
 /// Creating, removing, renaming or linking a directory entry: allocation and change tracking behind it.
 pub const DIRECTORY_CHANGE: u64 = 1_000;
 

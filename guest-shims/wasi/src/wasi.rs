@@ -5,6 +5,7 @@ use std::fmt;
 use glovebox_vfs::{RootId, Vfs, VfsLimits};
 
 use crate::clock::{ClockId, ClockState};
+use crate::displays::DisplaysDevice;
 use crate::entropy::Generator;
 use crate::events::EventLog;
 use crate::mounting::{check_mounts, directory};
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
-/// entropy, tools device.
+/// entropy, devices.
 ///
 /// A clone is a fork: it shares file contents until one of the two writes, and continues at the same positions.
 #[derive(Clone)]
@@ -35,6 +36,7 @@ pub struct Wasi {
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
     pub(crate) tools: ToolsDevice,
+    pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,
     pub(crate) events: EventLog,
     pub(crate) limits: WasiLimits,
@@ -187,12 +189,13 @@ impl Wasi {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution: output and events are empty, the unread rest of a tool's reply is dropped, parking is
+    /// Begins an execution: output, displays and events are empty, the unread rest of a tool's reply is dropped, parking is
     /// neither armed nor allowed, and the standard streams are restored with all their rights, whatever the guest did
     /// with them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
+        self.displays.take();
         self.tools = ToolsDevice::default();
         self.park = Park::default();
         self.events.take();
@@ -218,7 +221,7 @@ impl Wasi {
 
     /// Takes the captured output and starts again.
     pub fn take_output(&mut self) -> Output {
-        Output { stdout: self.stdout.take(), stderr: self.stderr.take() }
+        Output { stdout: self.stdout.take(), stderr: self.stderr.take(), displays: self.displays.take() }
     }
 
     /// Takes the events since the last call. Call it before [`Self::take_output`], which forgets truncation.
@@ -247,7 +250,7 @@ impl Wasi {
         self.linear_memory_bytes = bytes;
     }
 
-    /// The bytes that the host holds for the guest: file system with mount cache, output, standard input, arguments,
+    /// The bytes that the host holds for the guest: file system with mount cache, output, displays, standard input, arguments,
     /// environment, the tool reply being read. An embedder refuses `memory.grow` when linear memory and this exceed the
     /// limit.
     pub fn host_bytes(&self) -> u64 {
@@ -264,6 +267,7 @@ impl Wasi {
             self.stdout.held_bytes(),
             self.stderr.held_bytes(),
             self.tools.held_bytes(),
+            self.displays.held_bytes(),
             self.stdin.held_bytes(),
             self.args.held_bytes(),
             self.env.held_bytes(),
@@ -294,6 +298,7 @@ impl Default for Wasi {
             clock: ClockState::new(clock),
             entropy: Generator::new(entropy),
             tools: ToolsDevice::default(),
+            displays: DisplaysDevice::default(),
             park: Park::default(),
             events: EventLog::default(),
             limits,

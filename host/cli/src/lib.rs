@@ -7,6 +7,7 @@
 mod args;
 mod cli;
 mod commands;
+mod displays;
 mod engine;
 mod file;
 mod interrupt;

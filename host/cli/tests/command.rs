@@ -67,6 +67,8 @@ fn json_has_exactly_the_names_of_the_contract() {
         "stderr",
         "stdout_truncated",
         "stderr_truncated",
+        "displays",
+        "displays_dropped",
         "fuel_consumed",
         "memory_used_bytes",
         "duration_ms",

@@ -5,12 +5,15 @@ use std::{path::PathBuf, time::Duration};
 use glovebox_core::milliseconds;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord};
+use crate::{
+    Display, Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
+    displays::AsJson,
+};
 
 /// What one execution did and used.
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
-/// stderr_truncated fuel_consumed memory_used_bytes duration_ms files_created files_modified
+/// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
 /// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -29,6 +32,11 @@ pub struct Execution {
     /// `OutOfMemory`. The line counts as the script's; where `limits.stderr_bytes` are used up, it takes the place of what the
     /// script wrote last.
     pub stderr: Output,
+    /// What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text.
+    /// Never what an earlier execution showed.
+    pub displays: Vec<Display>,
+    /// How many displays `limits.display_bytes` or their number dropped.
+    pub displays_dropped: u64,
     /// Fuel used: equal for equal input under a fixed clock and seeded entropy. When the guest was stopped from outside, by
     /// the time limit or a cancellation, it is a lower bound: Wasmtime keeps the count in a register and saves it at calls.
     pub fuel_consumed: u64,
@@ -87,7 +95,7 @@ impl Execution {
 
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Execution", 21)?;
+        let mut out = serializer.serialize_struct("Execution", 23)?;
         out.serialize_field("success", &self.is_success())?;
         out.serialize_field("outcome", &self.outcome)?;
         out.serialize_field("exit_code", &self.outcome.exit_code())?;
@@ -97,6 +105,8 @@ impl Serialize for Execution {
         out.serialize_field("stderr", &self.stderr.text())?;
         out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
         out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
+        out.serialize_field("displays", &AsJson(&self.displays))?;
+        out.serialize_field("displays_dropped", &self.displays_dropped)?;
         out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
         out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
         out.serialize_field("duration_ms", &self.duration_ms())?;

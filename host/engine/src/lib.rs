@@ -73,6 +73,7 @@ mod compile;
 #[cfg(feature = "component")]
 pub mod component;
 mod config;
+mod displays;
 mod engine;
 mod entropy;
 mod error;
@@ -130,8 +131,8 @@ pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
 pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
-    GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome, Resource, TrapKind,
-    UnknownLanguage,
+    Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
+    Resource, TrapKind, UnknownLanguage,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
     session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy},
 };

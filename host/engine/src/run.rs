@@ -22,7 +22,7 @@ use crate::{
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    CallResult, GuestMachine as _, GuestState, Refusal, SoftStop, Written, check_request,
+    CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, check_request,
     guidance::{Facts, Guidance, guidance},
     hide_state_file,
 };
@@ -315,6 +315,8 @@ impl<'a> PreparedRequest<'a> {
         execution.tool_calls = tool_calls;
         execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
         execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
+        let displays = Displays::from(output.displays);
+        (execution.displays, execution.displays_dropped) = (displays.kept, displays.dropped);
         execution.stdout = output.stdout.into();
         execution.stderr = output.stderr.into();
         execution.fuel_consumed = ran.fuel_consumed;
@@ -342,6 +344,8 @@ impl<'a> PreparedRequest<'a> {
             outcome,
             interrupted: None,
             value: None,
+            displays: Vec::new(),
+            displays_dropped: 0,
             tool_calls: Vec::new(),
             stdout: Output::default(),
             stderr: Output::default(),

@@ -22,8 +22,14 @@ pub fn wasi_args(data: &[u8]) {
     config.env = vec![("KEY".into(), "value".into())];
     config.stdin = b"input\n".to_vec();
     config.entropy = Entropy::seeded(1);
-    config.limits =
-        WasiLimits { stdout_bytes: 1_000, stderr_bytes: 10, tool_bytes: 1_000, open_files: 16, memory_bytes: 8 << 20 };
+    config.limits = WasiLimits {
+        stdout_bytes: 1_000,
+        stderr_bytes: 10,
+        display_bytes: 1_000,
+        tool_bytes: 1_000,
+        open_files: 16,
+        memory_bytes: 8 << 20,
+    };
     let mut wasi = Wasi::new(config).expect("the configuration is sound");
     wasi.set_linear_memory_bytes(MEMORY_BYTES as u64);
     wasi.begin_execution();

@@ -1,12 +1,15 @@
 //! What an execution did, for Python.
 
-use glovebox::{Execution, FileEntry, FileKind};
+use glovebox::{Display, Execution, FileEntry, FileKind};
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::error::IntoException;
 
 /// A file's path, kind, size in bytes and time in nanoseconds.
 pub(crate) type Entry = (String, &'static str, u64, u64);
+
+/// A display: whether it is a result, and media type and bytes of each form.
+type Shown<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
 /// As Python sees a file.
 pub(crate) fn entry(entry: FileEntry) -> Entry {
@@ -63,6 +66,16 @@ impl PyExecution {
     #[getter]
     fn value(&self) -> Option<(&str, Option<&str>)> {
         self.0.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
+    }
+
+    /// The displays: whether it is a result, and media type and bytes of each form.
+    #[getter]
+    fn displays<'py>(&self, py: Python<'py>) -> Vec<Shown<'py>> {
+        let displays = self.0.displays.iter();
+        let forms = |Display { forms, .. }: &Display| {
+            forms.iter().map(|form| (form.media_type.clone(), PyBytes::new(py, &form.data))).collect()
+        };
+        displays.map(|display| (display.is_result, forms(display))).collect()
     }
 
     /// All of it, as JSON text.

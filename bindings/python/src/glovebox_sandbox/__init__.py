@@ -10,6 +10,7 @@
 from . import types
 from ._backend import Mount
 from .aio import AsyncSandbox, AsyncSession
+from .displays import Display
 from .errors import (
     CommitError,
     FilesError,
@@ -32,6 +33,7 @@ __all__ = [
     "AsyncSession",
     "CommitError",
     "Diagnostic",
+    "Display",
     "FilesError",
     "GloveboxError",
     "Limits",

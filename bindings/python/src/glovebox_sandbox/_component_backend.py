@@ -13,6 +13,7 @@ from typing import Any
 
 from . import tools, types
 from ._backend import Backend, BackendSession, Entry, Input, Policy
+from .displays import Display
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 PROVIDERS = Path(__file__).with_name("providers")
@@ -332,6 +333,13 @@ class _Executed:
         value = self._execution.value
         return None if value is None else (value.repr, value.json)
 
+    @property
+    def displays(self) -> list[tuple[bool, list[tuple[str, bytes]]]]:
+        return [
+            (display.is_result, [(form.media_type, form.data) for form in display.forms])
+            for display in self._execution.displays
+        ]
+
     def list_files(self, pattern: str) -> list[Entry]:
         if self._session is not None:
             with _errors():
@@ -365,6 +373,10 @@ class _Executed:
             "stderr": self.stderr,
             "stdout_truncated": execution.stdout.total_bytes > execution.stdout.kept_bytes,
             "stderr_truncated": execution.stderr.total_bytes > execution.stderr.kept_bytes,
+            "displays": [
+                {"is_result": is_result, "data": Display(forms).bundle()} for is_result, forms in self.displays
+            ],
+            "displays_dropped": execution.displays_dropped,
             "fuel_consumed": execution.fuel_consumed,
             "memory_used_bytes": execution.memory_used_bytes,
             "duration_ms": execution.duration_ns / 1e6,

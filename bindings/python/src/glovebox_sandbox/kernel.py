@@ -247,6 +247,10 @@ class GloveboxKernel(Kernel):
         output.end(reply.run)
         if not store_history and not silent:
             self._uncount()
+        displays = [] if reply.run is None else reply.run.displays
+        for display in displays:
+            if not display.is_result:
+                publish("display_data", {"data": display.bundle(), "metadata": {}})
         if reply.error is not None:
             name, value, lines = reply.error
             content = {"ename": name, "evalue": value, "traceback": lines}
@@ -254,6 +258,9 @@ class GloveboxKernel(Kernel):
             return {"status": "error", "execution_count": count, **content}
         if reply.value is not None:
             data = {"text/plain": reply.value}
+            for display in displays:
+                if display.is_result:
+                    data = display.bundle()
             publish("execute_result", {"execution_count": count, "data": data, "metadata": {}})
         return {
             "status": "ok",

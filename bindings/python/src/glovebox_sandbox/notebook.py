@@ -87,10 +87,13 @@ class CellMagic:
             run = self._execute(self._session(options.language, options.session), cell, options.timeout_ms)
         if options.out is not None:
             self._shell.push({options.out: run})
-        if run.value_repr is not None:
+        shown = [each.bundle() for each in run.displays]
+        if run.value_repr is not None and not any(each.is_result for each in run.displays):
+            shown.append({"text/plain": run.value_repr})
+        if shown:
             from IPython.display import display
 
-            display({"text/plain": run.value_repr}, raw=True)
+            display(*shown, raw=True)
         if explanation := explain(run):
             print(explanation, file=sys.stderr)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from .displays import Display
 from .errors import FilesError, ScriptError
 from .types import Advice, Correction, FileEntry, FileKind, FuelAnalysis, Guidance, Rollback, TrapKind
 
@@ -189,6 +190,16 @@ class Run:
         """The same as the interpreter shows it."""
         value = self._executed.value
         return value and value[0]
+
+    @cached_property
+    def displays(self) -> list[Display]:
+        """What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text."""
+        return [Display(forms, is_result) for is_result, forms in self._executed.displays]
+
+    @property
+    def displays_dropped(self) -> int:
+        """How many displays `Limits.display_bytes` or their number dropped."""
+        return int(self._record["displays_dropped"])
 
     @property
     def files(self) -> RunFiles:

@@ -76,7 +76,7 @@ class Limits:
     """
 
     memory_bytes: int | None = None
-    """Bytes of linear memory, files and captured output together. The interpreter's image counts as 2,097,152 bytes,
+    """Bytes of linear memory, files, captured output and displays together. The interpreter's image counts as 2,097,152 bytes,
     whatever its size: an execution holds at most this limit plus the image. The guest sees a failed allocation, or
     `ENOSPC`. At least 1,048,576 and more than the image counts as; at most 4,294,967,296. Default 134,217,728.
     """
@@ -86,6 +86,11 @@ class Limits:
 
     stderr_bytes: int | None = None
     """Bytes of standard error that are kept. The rest is counted and dropped. Default 1,000,000."""
+
+    display_bytes: int | None = None
+    """Bytes of the displays that are kept, with all their forms. One that does not fit is dropped as a whole and counted, and so
+    are all after it. Nor are more than 1,000 kept. Default 8,388,608.
+    """
 
     source_bytes: int | None = None
     """Bytes of source text. More is `sandbox-error.source-too-large`. At least 1. Default 1,048,576."""
@@ -480,6 +485,33 @@ class GuestValue:
     """
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """One form of a `display`."""
+
+    media_type: str
+    """Its media type in lower case, without parameters: `image/png`, `text/html`. At most 127 bytes."""
+
+    data: bytes
+    """Its bytes. A text is in UTF-8, unless the guest says so and it is not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Display:
+    """Something that a script showed: a picture, a table, a document, or the value of its last expression. The forms are for
+    different readers, of which each takes the one that it can show best (a MIME bundle, in Jupyter's words). All of it is
+    under the guest's control, and may be hostile to whoever shows it.
+    """
+
+    forms: list[Form]
+    """At least one and at most 32, in the order that the guest gave, each media type once."""
+
+    is_result: bool
+    """Whether it is the value of the script's last expression, which is shown in sessions alone. Otherwise it is what the script
+    gave to its function for showing, or a figure.
+    """
+
+
 ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments"]
 """The kind of a tool call's failure."""
 
@@ -662,6 +694,12 @@ class Execution:
     """What it wrote to standard error. If a limit ended it, the last line names the limit: `OutOfFuel`, `TimedOut` or
     `OutOfMemory`.
     """
+
+    displays: list[Display]
+    """What it showed, in order. Never what an earlier execution showed."""
+
+    displays_dropped: int
+    """How many displays `limits.display-bytes` or their number dropped."""
 
     fuel_consumed: int
     """Fuel used. An execution that ran out of fuel used all of it. If it was stopped by time or by a cancellation, this is a
@@ -1081,6 +1119,7 @@ __all__ = [
     "ClockHost",
     "Correction",
     "Diagnostic",
+    "Display",
     "Entropy",
     "EntropyHost",
     "EntropySeeded",
@@ -1091,6 +1130,7 @@ __all__ = [
     "FileError",
     "FileFailure",
     "FileKind",
+    "Form",
     "FuelAnalysis",
     "FuelStatus",
     "GuestValue",

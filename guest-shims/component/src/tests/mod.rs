@@ -41,6 +41,7 @@ pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
         memory_bytes: None,
         stdout_bytes: None,
         stderr_bytes: None,
+        display_bytes: None,
         source_bytes: None,
         stdin_bytes: None,
         workspace_bytes: None,

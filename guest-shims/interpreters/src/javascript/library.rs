@@ -1,13 +1,14 @@
 //! Scripts outside the image.
 
 /// By path, sorted. They contain no multi-line string.
-pub(super) const FILES: [(&str, &str); 17] = [
+pub(super) const FILES: [(&str, &str); 18] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/assert.js", include_str!("node/assert.js")),
     ("node/buffer.js", include_str!("node/buffer.js")),
     ("node/clone.js", include_str!("node/clone.js")),
     ("node/crypto.js", include_str!("node/crypto.js")),
+    ("node/display.js", include_str!("node/display.js")),
     ("node/encoding.js", include_str!("node/encoding.js")),
     ("node/events.js", include_str!("node/events.js")),
     ("node/fs.js", include_str!("node/fs.js")),

@@ -23,6 +23,7 @@
   const ObjectPrototype = Object.prototype;
   const ArrayPrototype = Array.prototype;
   const SetClass = Set;
+  const FORMS = Symbol.for('Jupyter.display');
   const Failure = TypeError;
   const global = globalThis;
 
@@ -100,7 +101,17 @@
   };
 
   // As the console shows it, and as JSON where it is that. The host reads the properties one by one.
-  $.show = (value) => ({ repr: cut(inspect(value, 2), MOST_REPR), json: json(value) });
+  $.show = (value) => {
+    // Most values are no objects, or plain ones, and have no other form than text.
+    if (typeof value === 'object' && value !== null) {
+      try {
+        if (typeof value[FORMS] === 'function') $.showResult(value);
+      } catch {
+        // Then its text is all.
+      }
+    }
+    return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };
+  };
 
   // The object that has a variable, for the host to read it from.
   $.find = (lexicals, name) => (hasOwn(lexicals, name) ? lexicals : hasOwn(global, name) ? global : undefined);

@@ -21,6 +21,7 @@ macro_rules! boot_code {
             include_str!("boot/value.py"),
             include_str!("boot/text.py"),
             include_str!("boot/tools.py"),
+            include_str!("boot/displays.py"),
             include_str!("boot/packages.py"),
             include_str!("boot/globals.py"),
             include_str!("boot/driver.py"),
@@ -90,6 +91,8 @@ pub(super) fn env() -> Vec<(String, String)> {
     [
         ("HOME", "/app"),
         ("LC_ALL", "C.UTF-8"),
+        // What makes `pyplot.show` one of the driver's, where there is matplotlib.
+        ("MPLBACKEND", "module://glovebox_figures"),
         // A directory that exists inside the interpreter: a search elsewhere would count as an attempt to escape.
         ("PATH", "/usr/local/bin"),
         // No `__pycache__` among the files of a script.

@@ -32,7 +32,7 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
             advance(wasi, fd, position.saturating_add(u64::from(count)))?;
             count
         }
-        Target::Device(Device::Null) => 0,
+        Target::Device(Device::Null | Device::Displays) => 0,
         Target::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
         Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
         Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
@@ -87,6 +87,7 @@ pub(super) fn fd_write<H: Host>(
         }
         Target::Device(Device::Null) => total_bytes(&regions),
         Target::Device(Device::Tools) => send_message(wasi, host, &regions)?,
+        Target::Device(Device::Displays) => show(wasi, host, &regions)?,
         Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } => {
             return Err(Errno::Badf.into());
         }
@@ -130,7 +131,9 @@ fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
         Target::File { .. } | Target::Device(Device::Null) => {}
-        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(Device::Tools) => return Err(Errno::Spipe),
+        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(Device::Tools | Device::Displays) => {
+            return Err(Errno::Spipe);
+        }
         Target::Directory { .. } | Target::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
         Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::Badf),
     }
@@ -282,8 +285,33 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
         return Err(Errno::NoMem.into());
     }
     host.charge(prices::TOOL_MESSAGE.saturating_add(prices::TOOL_BYTE.saturating_mul(u64::from(total))))?;
-    let mut message = vec![0; size(total)];
-    let mut rest = message.as_mut_slice();
+    let message = gather(host, regions)?;
+    host.tool_send(&message)?;
+    Ok(total)
+}
+
+/// Keeps one display if it fits, and counts it otherwise: like output, it is no reason for a script to fail.
+fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+    let total = total_bytes(regions);
+    if total == 0 {
+        return Ok(0);
+    }
+    host.charge(prices::DISPLAY)?;
+    if !wasi.displays.accepts(u64::from(total), wasi.limits.display_bytes, wasi.room_bytes()) {
+        wasi.displays.drop_one();
+        return Ok(total);
+    }
+    // It is moved twice: into this buffer, and to the embedder.
+    host.charge(prices::bytes(u64::from(total)).saturating_mul(2))?;
+    let message = gather(host, regions)?;
+    wasi.displays.keep(message);
+    Ok(total)
+}
+
+/// The bytes of all pieces; the caller has checked how many there are.
+fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; size(total_bytes(regions))];
+    let mut rest = bytes.as_mut_slice();
     for region in regions {
         let Some((piece, after)) = rest.split_at_mut_checked(size(region.len)) else {
             break;
@@ -291,8 +319,7 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
         host.read(region.at, piece)?;
         rest = after;
     }
-    host.tool_send(&message)?;
-    Ok(total)
+    Ok(bytes)
 }
 
 /// Delivers the rest of the current reply, or waits for the next one. One read never goes beyond a reply's end, so that

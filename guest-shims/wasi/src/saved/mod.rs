@@ -26,3 +26,4 @@ const DIRECTORY: u8 = 5;
 const VIRTUAL: u8 = 6;
 const TOOLS: u8 = 7;
 const NULL: u8 = 8;
+const DISPLAYS: u8 = 9;

@@ -130,6 +130,7 @@ pub(crate) fn hostile_guest() -> Guest {
     let limits = WasiLimits {
         stdout_bytes: 5_000,
         stderr_bytes: 5_000,
+        display_bytes: 0,
         tool_bytes: 5_000,
         open_files: 20,
         memory_bytes: 2_000_000,

@@ -5,6 +5,7 @@ mod descriptors;
 #[cfg(test)]
 mod directories;
 #[cfg(test)]
+mod displays;
 mod embedding;
 #[cfg(test)]
 mod hostile;

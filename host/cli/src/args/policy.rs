@@ -112,6 +112,10 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stderr_bytes: Option<u64>,
 
+    /// Displays that are kept, pictures for instance; the rest is dropped and counted [default: 8388608]
+    #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
+    display_bytes: Option<u64>,
+
     /// Source text [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     source_bytes: Option<u64>,
@@ -262,6 +266,7 @@ impl LimitArgs {
         set(&mut limits.memory_bytes, self.memory_bytes);
         set(&mut limits.stdout_bytes, self.stdout_bytes);
         set(&mut limits.stderr_bytes, self.stderr_bytes);
+        set(&mut limits.display_bytes, self.display_bytes);
         set(&mut limits.source_bytes, self.source_bytes);
         set(&mut limits.stdin_bytes, self.stdin_bytes);
         set(&mut limits.workspace_bytes, self.workspace_bytes);

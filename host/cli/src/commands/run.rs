@@ -11,6 +11,7 @@ use glovebox::{
 
 use crate::{
     args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},
+    displays::{self, DisplayFiles},
     engine::{Host, Image, Pooling},
     interrupt,
     output::{Passthrough, advise, explain, show_value},
@@ -55,9 +56,9 @@ end of its standard error. It may take --tool-timeout-ms, and is killed with eve
 when the script is stopped, and when it has answered.
 
 With --json one line per script goes to standard output, an object with these names: success, outcome,
-exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, fuel_consumed,
-memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls, workspace_path,
-session_id, rolled_back_to, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
+exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
+fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
+workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
 kind, a summary, steps and, if it is certain, the corrected line; and how the fuel was used: `fuel`.";
 
 /// Run scripts, each in a fresh sandbox, or in a session that keeps its state
@@ -88,6 +89,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
 
+    /// Write what scripts show, such as plots and tables, to files in this directory: 1.png, 1.txt, 2.html and so on
+    #[arg(long, value_name = "DIR")]
+    displays: Option<PathBuf>,
+
     /// The script's standard input: a file, or `-` for that of this process, read to its end first [default: that of
     /// this process if it is a pipe or a file, read when the script reads]
     #[arg(long, value_name = "FILE")]
@@ -112,12 +117,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
         .map(|source| Ok(Script { language: source.language(&args.source, &args.runtime)?, source }))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let stdin = Stdin::of(args, &policy)?;
+    let displays = args.displays.as_deref().map(DisplayFiles::new).transpose()?;
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
     warn_if_not_persisted(args, &policy);
     // From here on every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
-    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, context, tools, cancel };
+    let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, displays, context, tools, cancel };
     match &args.session {
         Some(id) => job.run_in_session(&scripts, id),
         None => job.run_fresh(&scripts),
@@ -136,6 +142,7 @@ struct Job<'a> {
     host: Host,
     policy: Policy,
     stdin: Stdin,
+    displays: Option<DisplayFiles>,
     context: Option<serde_json::Value>,
     tools: Vec<Tool>,
     cancel: CancelToken,
@@ -237,12 +244,16 @@ impl Job<'_> {
             }
             return Err(error).context("cannot write the script's output");
         }
+        if let Some(files) = &self.displays {
+            files.write(&execution)?;
+        }
         if self.args.json {
             out_json(&execution)?;
         } else {
             if let Some(value) = execution.value.as_ref().filter(|_| self.args.source.code.eval.is_some()) {
                 show_value(&value.repr)?;
             }
+            displays::mention(&execution, self.displays.is_some());
             explain(&execution);
             advise(&execution);
         }

@@ -38,7 +38,8 @@ impl SandboxCtx {
     /// What the output of an execution may come to.
     fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
-        self.meter.take(Of::Bytes(limits.stdout_bytes.saturating_add(limits.stderr_bytes)))
+        let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
+        self.meter.take(Of::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
     /// `start`, in the sandbox that was asked for.

@@ -64,6 +64,7 @@ fn empty(execution: &mut Execution) {
         stdout,
         stderr,
         value,
+        displays,
         interrupted,
         files_created,
         files_modified,
@@ -79,7 +80,7 @@ fn empty(execution: &mut Execution) {
     for names in [files_created, files_modified, files_deleted] {
         *names = Vec::new();
     }
-    *tool_calls = Vec::new();
+    (*tool_calls, *displays) = (Vec::new(), Vec::new());
     (guidance.advice, guidance.fuel.likely_causes) = (Vec::new(), Vec::new());
     execution.outcome = crate::Outcome::Completed;
 }
@@ -100,13 +101,17 @@ fn result_bytes(execution: &Execution) -> u64 {
         size_of_val(call) + text(&call.name) + option(&call.arguments) + said
     });
     let value = execution.value.as_ref().map_or(0, |value| text(&value.repr) + option(&value.json));
+    let displays = execution.displays.iter().map(|display| {
+        let forms = display.forms.iter().map(|form| size_of_val(form) + form.media_type.len() + form.data.len());
+        size_of_val(display) + forms.sum::<usize>()
+    });
     let advice = execution.guidance.advice.iter().map(|advice| {
         let correction = advice.correction.as_ref().map_or(0, |correction| text(&correction.text));
         let steps = advice.steps.iter().map(|step| text(step)).sum::<usize>();
         size_of_val(advice) + text(&advice.summary) + steps + correction
     });
     let causes = execution.guidance.fuel.likely_causes.iter().map(|cause| text(cause));
-    let parts = raised.chain(names).chain(calls).chain(advice).chain(causes);
+    let parts = raised.chain(names).chain(calls).chain(displays).chain(advice).chain(causes);
     let rest = parts.fold(size_of::<Execution>() + value, usize::saturating_add);
     (execution.stdout.bytes.capacity() + execution.stderr.bytes.capacity()).saturating_add(rest) as u64
 }

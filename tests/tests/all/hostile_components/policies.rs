@@ -20,7 +20,7 @@ fn granted(puppet: &mut Puppet) -> Map<String, Value> {
 fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
-    assert_eq!(limits.len(), 20);
+    assert_eq!(limits.len(), 21);
     for (name, most) in &limits {
         let most = most.as_u64().unwrap();
         let widest = if ["open-files", "tool-calls-at-once", "session-count"].contains(&name.as_str()) {

@@ -36,6 +36,14 @@ macro_rules! contract_results {
             }
         }
 
+        impl From<$crate::Display> for types::Display {
+            fn from(display: $crate::Display) -> Self {
+                let $crate::Display { forms, is_result, .. } = display;
+                let forms = forms.into_iter().map(|form| types::Form { media_type: form.media_type, data: form.data });
+                Self { forms: forms.collect(), is_result }
+            }
+        }
+
         impl From<$crate::Metadata> for types::Metadata {
             fn from(metadata: $crate::Metadata) -> Self {
                 let $crate::Metadata {

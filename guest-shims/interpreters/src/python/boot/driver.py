@@ -25,7 +25,7 @@ def run(last, shown):
                 settrace(None)
                 setprofile(None)
                 if value is not None:
-                    result = described(value)
+                    result = described(value, True)
                     value = None  # which may end it, and its finalizer print
         else:
             code = compile(source, name, "exec", 0, True)
@@ -92,7 +92,7 @@ def run_with(last, shown):
                 settrace(None)
                 setprofile(None)
                 if value is not None:
-                    result = described(value)
+                    result = described(value, True)
                     value = None  # which may end it, and its finalizer print
         else:
             code = compile(source, name, "exec", 0, True)

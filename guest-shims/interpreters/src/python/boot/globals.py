@@ -159,7 +159,7 @@ def items_of(value):
 def complain():
     """Prints the line in `buffer`."""
     try:
-        display(buffer.decode() + "\n")
+        write_error(buffer.decode() + "\n")
     except BaseException:
         pass
     return None

@@ -35,6 +35,8 @@ def exec_module(self, module):
     # It opens its data as files, beside its own. The host has put them where they would be in a directory.
     if module.__name__ == "matplotlib" and self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION)
+    if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
+        make_figures()
     _exec_module(self, module)
 
 
@@ -46,6 +48,7 @@ import ast
 import asyncio.selector_events
 import asyncio.unix_events
 import atexit
+import base64
 import builtins
 import errno
 import functools

@@ -122,7 +122,7 @@ def render(error):
     return "".join(rendered.format())
 
 
-def display(text):
+def write_error(text):
     try:
         stream = sys.stderr
     except AttributeError:
@@ -144,9 +144,9 @@ def show(error, text):
     exit code if a hook of the script's own called `sys.exit`."""
     hook = sys.__dict__.get("excepthook")
     if hook is sys.__excepthook__:
-        display(text)
+        write_error(text)
     elif hook is None:
-        display("sys.excepthook is missing\n" + text)
+        write_error("sys.excepthook is missing\n" + text)
     else:
         try:
             hook(type(error), error, trace_of(error))
@@ -155,7 +155,7 @@ def show(error, text):
         except BaseException as broken:
             trace = trace_of(broken)
             broken.__traceback__ = trace and trace.tb_next
-            display("Error in sys.excepthook:\n" + render(broken) + "\nOriginal exception was:\n" + text)
+            write_error("Error in sys.excepthook:\n" + render(broken) + "\nOriginal exception was:\n" + text)
     return None
 
 
@@ -171,7 +171,7 @@ def exit_code(left):
         text = str(code)
     except BaseException:
         text = ""
-    display(text + "\n")
+    write_error(text + "\n")
     return 1
 
 
@@ -228,7 +228,7 @@ def failed(error, name, silent=False):
         kind = clip(type(error).__name__, NAME_CHARS)
         text = f"{kind}: the traceback could not be formatted\n"
         if not silent:
-            display(text)
+            write_error(text)
         return reply(b"R", kind, message, text, line)
     except MemoryError:
         return last_resort

@@ -198,10 +198,12 @@ def parsed(name):
     return compile(source, name, "exec", 0, True), None
 
 
-def described(value):
-    """The report that carries a value. What its `repr` raises, the script raised."""
-    text = repr(value)
-    return reply(b"V", text if len(text) <= REPR_CHARS else clip(text, REPR_CHARS - 7), json_of(value))
+def described(value, shown=False):
+    """The report that carries a value, which is `shown` as well. What its `repr` raises, the script raised."""
+    text = clipped_repr(value)
+    if shown and type(value) not in _PLAIN:
+        show_result(value, text)
+    return reply(b"V", text, json_of(value))
 
 
 def json_of(value):

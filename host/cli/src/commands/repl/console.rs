@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     commands::session::listed,
-    file, interrupt,
+    displays, file, interrupt,
     output::{Passthrough, explain, show_value},
     source::bounded,
     terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
@@ -150,6 +150,7 @@ impl Console {
         if let Some(value) = &execution.value {
             show_value(&value.repr)?;
         }
+        displays::show(execution)?;
         explain(execution);
         Ok(())
     }

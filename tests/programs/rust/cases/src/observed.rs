@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_guest::{
-    Advice, Diagnostic, Error, Execution, FileEntry, Files, GuestValue, Guidance, Outcome, Raised, ResourceKind,
-    ToolError, ToolOutcome, ToolRecord,
+    Advice, Diagnostic, Display, Error, Execution, FileEntry, Files, Form, GuestValue, Guidance, Outcome, Raised,
+    ResourceKind, ToolError, ToolOutcome, ToolRecord,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -69,6 +70,8 @@ fn observed(execution: &Execution) -> Value {
         "stderr": execution.stderr.text(),
         "stdout_truncated": execution.stdout.is_truncated(),
         "stderr_truncated": execution.stderr.is_truncated(),
+        "displays": execution.displays.iter().map(display).collect::<Vec<_>>(),
+        "displays_dropped": execution.displays_dropped,
         "fuel_consumed": execution.fuel_consumed,
         "memory_used_bytes": execution.memory_used_bytes,
         "duration_ms": execution.duration().as_secs_f64() * 1000.0,
@@ -89,6 +92,18 @@ fn observed(execution: &Execution) -> Value {
             "stderr_total_bytes": execution.stderr.total_bytes,
         },
     })
+}
+
+fn display(display: &Display) -> Value {
+    let data = display.forms.iter().map(|Form { media_type, data }| {
+        let is_text = media_type.starts_with("text/")
+            || media_type.ends_with("+json")
+            || media_type.ends_with("+xml")
+            || ["application/json", "application/javascript", "application/xml"].contains(&media_type.as_str());
+        let data = if is_text { String::from_utf8_lossy(data).into_owned() } else { BASE64_STANDARD.encode(data) };
+        (media_type.clone(), Value::from(data))
+    });
+    json!({"is_result": display.is_result, "data": data.collect::<serde_json::Map<_, _>>()})
 }
 
 fn guidance(guidance: &Guidance) -> Value {

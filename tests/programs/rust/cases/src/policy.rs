@@ -75,7 +75,7 @@ macro_rules! limits {
 
 limits! {
     fuel: u64, fuel_reserve: u64, timeout_ms: u64, timeout_reserve_ms: u64, memory_bytes: u64, stdout_bytes: u64,
-    stderr_bytes: u64, source_bytes: u64, stdin_bytes: u64, workspace_bytes: u64, workspace_inodes: u64, open_files: u32,
+    stderr_bytes: u64, display_bytes: u64, source_bytes: u64, stdin_bytes: u64, workspace_bytes: u64, workspace_inodes: u64, open_files: u32,
     tool_calls: u64, tool_calls_at_once: u32, tool_timeout_ms: u64, tool_bytes: u64, tool_record_bytes: u64,
     persisted_bytes: u64, session_count: u32, session_total_bytes: u64,
 }

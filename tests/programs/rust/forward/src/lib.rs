@@ -96,6 +96,7 @@ fn no_limits() -> Limits {
         memory_bytes: None,
         stdout_bytes: None,
         stderr_bytes: None,
+        display_bytes: None,
         source_bytes: None,
         stdin_bytes: None,
         workspace_bytes: None,

@@ -5,10 +5,16 @@ use std::sync::mpsc;
 use super::*;
 use crate::component::wit::sandbox::OutputStream;
 
+/// The limits of standard output, standard error and displays, which are counted together.
+fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
+    let limits = &mut policy.limits;
+    [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = bytes;
+}
+
 #[test]
 fn files_over_the_quota_are_not_kept() {
     // Output is counted while it may come: 2,000 bytes; tools are counted too.
-    let limits = |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (1_000, 1_000);
+    let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source =
         |bytes: usize| format!("const file = std.open('a', 'w'); file.puts('x'.repeat({bytes})); file.close()");
@@ -78,7 +84,10 @@ fn what_it_holds_is_counted_and_given_back() {
     let started = start(&mut ctx, ASKS);
     let while_it_runs = ctx.usage();
     let limits = crate::Limits::default();
-    assert!(while_it_runs.held_bytes > limits.stdout_bytes + limits.stderr_bytes, "its tools as well");
+    assert!(
+        while_it_runs.held_bytes > limits.stdout_bytes + limits.stderr_bytes + limits.display_bytes,
+        "its tools as well"
+    );
     assert!(while_it_runs.fuel >= limits.fuel);
     needs(&mut ctx, &started, vec![]);
     let execution = done(&mut ctx, &started, vec![answer(0, "1")]);
@@ -93,8 +102,7 @@ fn what_it_holds_is_counted_and_given_back() {
 fn output_is_counted_before_it_comes() {
     let most = 10_000;
     for (held_bytes, fits) in [(most + 1, true), (most, true), (most - 1, false)] {
-        let limits =
-            |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (9_000, 1_000);
+        let limits = |policy: &mut crate::Policy| output_limits(policy, [8_000, 1_000, 1_000]);
         let mut ctx = host(limits, |quotas| quotas.held_bytes = held_bytes).ctx();
         let started = Host::start(&mut ctx, Runtime::Javascript, request(""), no_policy(), vec![]);
         assert_eq!(started.is_ok(), fits, "{held_bytes}");
@@ -133,7 +141,7 @@ fn dropping_the_sandbox_ends_what_was_started() {
 
 #[test]
 fn a_result_over_the_quota_is_not_kept() {
-    let limits = |policy: &mut crate::Policy| (policy.limits.stdout_bytes, policy.limits.stderr_bytes) = (1_000, 1_000);
+    let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source = |files: usize| {
         format!("console.log(1); for (let i = 0; i < {files}; i++) std.open('x'.repeat(200) + i, 'w').close()")

@@ -1,0 +1,95 @@
+"""What a script shows beside what it prints."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_TEXTS = ("application/json", "application/javascript", "application/xml")
+
+
+def is_text(media_type: str) -> bool:
+    """Whether data of a media type is text."""
+    return media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in _TEXTS
+
+
+class Display(Mapping[str, "str | bytes"]):
+    """One thing that a script has shown, in one or several forms by media type, of which a reader takes the one it can show best.
+
+    All of it is the script's and may be anything: an HTML page with scripts in it, or no picture at all under `image/png`. Show it as you
+    would what a stranger has sent.
+
+    >>> shown = Display([("text/plain", b"1"), ("image/png", b"...")])
+    >>> shown.text, shown.png, shown.html, list(shown)
+    ('1', b'...', None, ['text/plain', 'image/png'])
+    """
+
+    def __init__(self, forms: Sequence[tuple[str, bytes]], is_result: bool = False) -> None:
+        self._forms = {name: data.decode("utf-8", "replace") if is_text(name) else data for name, data in forms}
+        self.is_result = is_result
+        """Whether it is the value of the script's last expression, and not of a call of `display`."""
+
+    def __getitem__(self, media_type: str) -> str | bytes:
+        return self._forms[media_type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def __repr__(self) -> str:
+        return f"<Display: {', '.join(self._forms)}>"
+
+    def _text(self, media_type: str) -> str | None:
+        data = self._forms.get(media_type)
+        return data if isinstance(data, str) else None
+
+    def _bytes(self, media_type: str) -> bytes | None:
+        data = self._forms.get(media_type)
+        return data if isinstance(data, bytes) else None
+
+    @property
+    def text(self) -> str | None:
+        """Its `text/plain`."""
+        return self._text("text/plain")
+
+    @property
+    def html(self) -> str | None:
+        """Its `text/html`."""
+        return self._text("text/html")
+
+    @property
+    def markdown(self) -> str | None:
+        """Its `text/markdown`."""
+        return self._text("text/markdown")
+
+    @property
+    def svg(self) -> str | None:
+        """Its `image/svg+xml`."""
+        return self._text("image/svg+xml")
+
+    @property
+    def png(self) -> bytes | None:
+        """Its `image/png`."""
+        return self._bytes("image/png")
+
+    @property
+    def jpeg(self) -> bytes | None:
+        """Its `image/jpeg`."""
+        return self._bytes("image/jpeg")
+
+    @property
+    def json(self) -> str | None:
+        """Its `application/json`, as text."""
+        return self._text("application/json")
+
+    def bundle(self) -> dict[str, str]:
+        """As notebooks store it: bytes as base64."""
+        encoded = ((name, data if isinstance(data, str) else base64.b64encode(data).decode()) for name, data in self.items())
+        return dict(encoded)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Shows it in the notebook that has it."""
+        return self.bundle()

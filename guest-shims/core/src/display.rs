@@ -1,0 +1,217 @@
+//! What a script shows beside what it prints: pictures, tables, documents.
+
+use std::fmt;
+
+use glovebox_wasi::Shown;
+
+/// The most forms that one display has; what a guest gives beyond them is left out.
+const MAX_FORMS: usize = 32;
+
+/// The longest media type, in bytes (RFC 6838 allows 127 on each side of the slash; the registered ones are far shorter).
+const MAX_MEDIA_TYPE_BYTES: usize = 127;
+
+/// One thing that a script has shown, in one or several forms of which a reader takes the one it can show best. It is what Jupyter calls
+/// a MIME bundle.
+///
+/// All of it is the guest's and may be anything: an HTML page with scripts in it, or no picture at all under `image/png`. Show it as you
+/// would what a stranger has sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Display {
+    /// Its forms, in the order that the guest gave, each media type once.
+    pub forms: Vec<Form>,
+    /// Whether it is the value of the script's last expression, and not of a call of `display`.
+    pub is_result: bool,
+}
+
+/// One form of a [`Display`].
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Form {
+    /// Its media type in lower case, without parameters, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes; of a text in UTF-8.
+    pub data: Vec<u8>,
+}
+
+/// The displays of one execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Displays {
+    /// Those that were kept, in order.
+    pub kept: Vec<Display>,
+    /// How many were not.
+    pub dropped: u64,
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Form({}, {} bytes)", self.media_type, self.data.len())
+    }
+}
+
+impl Form {
+    /// The bytes as text where the media type is one of texts, and they are UTF-8.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        is_text(&self.media_type).then(|| std::str::from_utf8(&self.data).ok()).flatten()
+    }
+}
+
+impl Display {
+    /// The bytes of the form of a media type.
+    #[must_use]
+    pub fn data(&self, media_type: &str) -> Option<&[u8]> {
+        self.forms.iter().find(|form| form.media_type == media_type).map(|form| &*form.data)
+    }
+
+    /// What the drivers write: `D` or `R` for a result, then type and data of each form, each behind its length.
+    fn decode(message: &[u8]) -> Option<Self> {
+        let (kind, mut rest) = message.split_first()?;
+        let is_result = match kind {
+            b'D' => false,
+            b'R' => true,
+            _ => return None,
+        };
+        let mut forms: Vec<Form> = Vec::new();
+        while !rest.is_empty() && forms.len() < MAX_FORMS {
+            let media_type = media_type(field(&mut rest)?)?;
+            let data = field(&mut rest)?.to_vec();
+            if forms.iter().all(|form| form.media_type != media_type) {
+                forms.push(Form { media_type, data });
+            }
+        }
+        (!forms.is_empty()).then_some(Self { forms, is_result })
+    }
+}
+
+impl From<Shown> for Displays {
+    /// What is not as the drivers write it counts as dropped: a guest made it up.
+    fn from(Shown { messages, mut dropped }: Shown) -> Self {
+        let mut kept = Vec::new();
+        for message in messages {
+            match Display::decode(&message) {
+                Some(display) => kept.push(display),
+                None => dropped = dropped.saturating_add(1),
+            }
+        }
+        Self { kept, dropped }
+    }
+}
+
+/// Whether data of a media type is text. All of them have UTF-8 as their encoding or their default (RFC 6838, 4.2.1; RFC 6839 for suffixes).
+#[must_use]
+pub fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/")
+        || media_type.ends_with("+json")
+        || media_type.ends_with("+xml")
+        || ["application/json", "application/javascript", "application/xml"].contains(&media_type)
+}
+
+/// A media type as RFC 6838 restricts its names, in lower case.
+fn media_type(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES)?.to_ascii_lowercase();
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c))
+    };
+    text.split_once('/').is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype)).then_some(text)
+}
+
+fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, after) = rest.split_first_chunk()?;
+    let (field, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    *rest = after;
+    Some(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, forms: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut message = vec![kind];
+        for field in forms.iter().flat_map(|(media_type, data)| [media_type.as_bytes(), data]) {
+            message.extend(u32::try_from(field.len()).unwrap().to_le_bytes());
+            message.extend(field);
+        }
+        message
+    }
+
+    fn shown(messages: Vec<Vec<u8>>) -> Displays {
+        Shown { messages, dropped: 0 }.into()
+    }
+
+    #[test]
+    fn forms_are_read_in_order_and_a_type_once() {
+        let forms: [(&str, &[u8]); 3] = [("Text/Plain", b"a"), ("image/png", b"\x89PNG"), ("text/plain", b"b")];
+        let Displays { kept, dropped } = shown(vec![message(b'D', &forms), message(b'R', &forms[..1])]);
+        let [one, two] = &kept[..] else { panic!("{kept:?}") };
+        assert_eq!((dropped, one.is_result, two.is_result), (0, false, true));
+        let names: Vec<_> = one.forms.iter().map(|form| form.media_type.as_str()).collect();
+        assert_eq!(names, ["text/plain", "image/png"]);
+        assert_eq!(
+            (one.data("text/plain"), one.data("image/png"), one.data("text/html")),
+            (Some(&b"a"[..]), Some(&b"\x89PNG"[..]), None)
+        );
+        assert_eq!((one.forms[0].text(), one.forms[1].text()), (Some("a"), None));
+        assert_eq!(
+            format!("{:?}", one.forms[1]),
+            "Form(image/png, 4 bytes)",
+            "what may be large or secret is not printed"
+        );
+    }
+
+    #[test]
+    fn what_no_driver_writes_is_dropped() {
+        let whole = message(b'D', &[("text/plain", b"a")]);
+        for end in 0..whole.len() {
+            assert_eq!(shown(vec![whole[..end].to_vec()]).dropped, 1, "{end}");
+        }
+        for wrong in [
+            "",
+            "text",
+            "text/",
+            "/plain",
+            "text/plain; charset=utf-8",
+            "te xt/plain",
+            "text/plain/x",
+            "\u{e9}/a",
+            "-a/b",
+        ] {
+            assert_eq!(
+                shown(vec![message(b'D', &[(wrong, b"a")])]),
+                Displays { kept: Vec::new(), dropped: 1 },
+                "{wrong}"
+            );
+        }
+        assert_eq!(
+            shown(vec![message(b'X', &[("text/plain", b"a")]), Vec::new(), vec![b'D', 255, 255, 255, 255]]).dropped,
+            3
+        );
+    }
+
+    #[test]
+    fn media_types_and_forms_have_bounds() {
+        let of = |length: usize| format!("a/{}", "b".repeat(length - 2));
+        assert_eq!(shown(vec![message(b'D', &[(&of(127), b"")])]).dropped, 0);
+        assert_eq!(shown(vec![message(b'D', &[(&of(128), b"")])]).dropped, 1);
+        let names: Vec<String> = (0..100).map(|number| format!("a/b{number}")).collect();
+        for (count, kept) in [(31, 31), (32, 32), (33, 32), (100, 32)] {
+            let forms: Vec<(&str, &[u8])> = names.iter().take(count).map(|name| (name.as_str(), &b""[..])).collect();
+            assert_eq!(shown(vec![message(b'D', &forms)]).kept[0].forms.len(), kept);
+        }
+    }
+
+    #[test]
+    fn texts_are_told_from_bytes() {
+        for text in
+            ["text/html", "image/svg+xml", "application/json", "application/vnd.vega.v5+json", "application/javascript"]
+        {
+            assert!(is_text(text), "{text}");
+        }
+        for bytes in ["image/png", "application/pdf", "image/jpeg", "application/octet-stream"] {
+            assert!(!is_text(bytes), "{bytes}");
+        }
+        assert_eq!(Form { media_type: "text/plain".into(), data: vec![0xff] }.text(), None);
+    }
+}

@@ -1,0 +1,148 @@
+"""What a script shows: `display(value)`, `pyplot.show()`, and the value of its last statement where that is more than a text.
+
+A display is one message to a device: what kind it is, then media type and data of each of its forms. The host drops what is too much.
+"""
+
+DISPLAYS = "/dev/glovebox/displays"
+
+# As IPython has them, so that what libraries make for notebooks is shown here.
+_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("text/latex", "_repr_latex_"),
+    ("application/json", "_repr_json_"),
+    ("application/javascript", "_repr_javascript_"),
+    ("application/pdf", "_repr_pdf_"),
+)
+_TEXTS = "text/", "application/json", "application/javascript", "image/svg+xml"
+# Nothing of these has other forms, and most values are of these.
+_PLAIN = frozenset((bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple))
+
+
+def display(*values, include=None, exclude=None, raw=False):
+    """Shows values to whoever runs the script: pictures, tables and figures as such, everything else as text.
+
+    A value is shown in all forms that it has, by its `_repr_mimebundle_` and methods such as `_repr_html_` and `_repr_png_`, as in
+    notebooks. `include` and `exclude` choose among their media types. With `raw=True` values are dictionaries of media types and data.
+    """
+    for value in values:
+        if raw:
+            forms = dict(value)
+        else:
+            forms = {"text/plain": clipped_repr(value), **forms_of(value)}
+        if include is not None:
+            forms = {each: forms[each] for each in forms if each in include}
+        if exclude is not None:
+            forms = {each: forms[each] for each in forms if each not in exclude}
+        if forms:
+            send_display(b"D", forms)
+
+
+display.__module__ = "builtins"
+builtins.display = display
+
+
+def show_result(value, text):
+    """Shows the value of a script's last statement, if a text is not all there is of it."""
+    try:
+        forms = forms_of(value)
+        if forms:
+            send_display(b"R", {"text/plain": text, **forms})
+    except Exception:  # then its text is all
+        pass
+
+
+def clipped_repr(value):
+    text = repr(value)
+    return text if len(text) <= REPR_CHARS else clip(text, REPR_CHARS - 7)
+
+
+def forms_of(value):
+    """What a value has beside its text, by media type. A method that fails makes no form, as in notebooks."""
+    kind, forms = type(value), {}
+    if kind in _PLAIN:
+        return forms
+    figure = sys.modules.get("matplotlib.figure")
+    if figure is not None and isinstance(value, figure.Figure):
+        return {"image/png": picture(value)}
+    if kind.__module__.startswith("leather."):  # charts, which have a method and no form
+        return {"image/svg+xml": value.to_svg()}
+    bundle = getattr(kind, "_repr_mimebundle_", None)
+    if bundle is not None:
+        try:
+            found = bundle(value, include=None, exclude=None)
+            forms.update(found[0] if isinstance(found, tuple) else found)
+        except Exception:
+            pass
+    for media_type, name in _METHODS:
+        method = None if media_type in forms else getattr(kind, name, None)
+        # One picture is enough.
+        if method is None or media_type == "image/jpeg" and "image/png" in forms:
+            continue
+        try:
+            found = method(value)
+        except Exception:
+            continue
+        if found is not None:
+            forms[media_type] = found[0] if isinstance(found, tuple) else found
+    return forms
+
+
+def picture(figure):
+    data = io.BytesIO()
+    figure.savefig(data, format="png", bbox_inches="tight")
+    return data.getvalue()
+
+
+def send_display(kind, forms):
+    """Hands a display to the host. What JSON has no form for, where JSON is wanted, is left out."""
+    parts = [kind]
+    for media_type, data in forms.items():
+        if isinstance(data, str):
+            if media_type.startswith(_TEXTS) or media_type.endswith(("+json", "+xml")):
+                data = data.encode("utf-8", "replace")
+            else:  # as notebooks keep it
+                data = base64.b64decode(data)
+        elif isinstance(data, (bytes, bytearray, memoryview)):
+            data = bytes(data)
+        else:
+            try:
+                data = encode_json(data).encode("utf-8", "replace")
+            except (TypeError, ValueError):
+                continue
+        media_type = media_type.encode()
+        parts += len(media_type).to_bytes(4, "little"), media_type, len(data).to_bytes(4, "little"), data
+    if len(parts) > 1:
+        device = open_device(DISPLAYS, os.O_WRONLY)
+        try:
+            write_device(device, b"".join(parts))
+        finally:
+            close_device(device)
+
+
+# --- matplotlib's backend, which `MPLBACKEND` names ------------------------------------------------
+
+
+def show_figures(*args, **kwargs):
+    """Shows all open figures and closes them, as in notebooks."""
+    from matplotlib._pylab_helpers import Gcf
+
+    try:
+        for manager in Gcf.get_all_fig_managers():
+            display(manager.canvas.figure)
+    finally:
+        Gcf.destroy_all()
+
+
+show_figures.__module__ = "matplotlib.pyplot"  # where scripts find it
+
+
+def make_figures():
+    """Makes the module. `library.py` calls it when a script imports pyplot, which looks for it."""
+    figures = type(sys)("glovebox_figures")
+    figures.FigureCanvas = importlib.import_module("matplotlib.backends.backend_agg").FigureCanvasAgg
+    figures.show = show_figures
+    sys.modules[figures.__name__] = figures

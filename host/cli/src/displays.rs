@@ -1,0 +1,203 @@
+//! What scripts show: as files, or on a terminal that can show pictures.
+
+use std::{
+    cell::Cell,
+    env, fmt, fs,
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::{Display, Execution, escaped};
+
+use crate::{
+    file,
+    terminal::{Hinted, counted, dimmed, note, out, printable},
+};
+
+/// Endings of files by media type; others are `bin`.
+const ENDINGS: [(&str, &str); 13] = [
+    ("application/javascript", "js"),
+    ("application/json", "json"),
+    ("application/pdf", "pdf"),
+    ("image/gif", "gif"),
+    ("image/jpeg", "jpg"),
+    ("image/png", "png"),
+    ("image/svg+xml", "svg"),
+    ("image/webp", "webp"),
+    ("text/csv", "csv"),
+    ("text/html", "html"),
+    ("text/latex", "tex"),
+    ("text/markdown", "md"),
+    ("text/plain", "txt"),
+];
+
+/// With these bytes a PNG begins (PNG, 5.2).
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+/// A directory that displays are written to: `1.png` and `1.txt` are two forms of the first one.
+#[derive(Debug)]
+pub(crate) struct DisplayFiles {
+    directory: PathBuf,
+    count: Cell<usize>,
+}
+
+impl DisplayFiles {
+    /// Makes the directory where there is none. One that holds files is refused: what is in it would be mistaken for displays.
+    pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", escaped(directory)))?;
+        let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
+        if there.next().is_some() {
+            let message = format!("--displays: the directory `{}` is not empty", escaped(directory));
+            return Err(Hinted::new(message, "name a new one, or one with nothing in it").into());
+        }
+        Ok(Self { directory: directory.to_owned(), count: Cell::new(0) })
+    }
+
+    /// Writes an execution's displays.
+    pub(crate) fn write(&self, execution: &Execution) -> anyhow::Result<()> {
+        for display in &execution.displays {
+            self.count.set(self.count.get() + 1);
+            let mut endings = Vec::new();
+            for form in &display.forms {
+                let ending = ending(&form.media_type);
+                let again = endings.iter().filter(|each| **each == ending).count();
+                endings.push(ending);
+                let more = if again == 0 { String::new() } else { format!("-{again}") };
+                let path = self.directory.join(format!("{}{more}.{ending}", self.count.get()));
+                file::replace_shared(&path, &form.data)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ending(media_type: &str) -> &'static str {
+    match ENDINGS.iter().find(|(of, _)| *of == media_type) {
+        Some((_, ending)) => ending,
+        None if media_type.ends_with("+json") => "json",
+        None if media_type.ends_with("+xml") => "xml",
+        None if media_type.starts_with("text/") => "txt",
+        None => "bin",
+    }
+}
+
+/// Says that something was shown which is not to be seen here, and what was dropped.
+pub(crate) fn mention(execution: &Execution, is_written: bool) {
+    if !is_written && !execution.displays.is_empty() {
+        note(&format!(
+            "{}, to be written to files by --displays DIR",
+            counted(execution.displays.len() as u64, "display")
+        ));
+    }
+    mention_dropped(execution);
+}
+
+fn mention_dropped(execution: &Execution) {
+    if execution.displays_dropped > 0 {
+        let dropped = counted(execution.displays_dropped, "display");
+        note(&format!("{dropped} dropped, beyond --display-bytes or the 1,000 that are kept"));
+    }
+}
+
+/// Shows displays on standard output: pictures where the terminal can, and otherwise their text. That of a result stands there already.
+pub(crate) fn show(execution: &Execution) -> io::Result<()> {
+    let pictures = Pictures::of_terminal();
+    for display in &execution.displays {
+        let picture = display.data("image/png").filter(|data| data.starts_with(PNG));
+        match (picture, pictures) {
+            (Some(data), Some(pictures)) => {
+                let mut out = io::stdout().lock();
+                out.write_all(pictures.sequence(data).as_bytes())?;
+                out.write_all(b"\n")?;
+            }
+            _ if display.is_result => {}
+            _ => show_text(display)?,
+        }
+    }
+    mention_dropped(execution);
+    Ok(())
+}
+
+fn show_text(display: &Display) -> io::Result<()> {
+    match display.data("text/plain") {
+        Some(text) => out(&format!("{}\n", printable(&String::from_utf8_lossy(text)))),
+        None => {
+            let types: Vec<&str> = display.forms.iter().map(|form| form.media_type.as_str()).collect();
+            dimmed(&format!("({})", types.join(", ")));
+            Ok(())
+        }
+    }
+}
+
+/// How a terminal is given a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pictures {
+    /// kitty's graphics protocol, which Ghostty and WezTerm have too.
+    Kitty,
+    /// iTerm2's inline images.
+    Iterm,
+}
+
+/// Bytes of base64 in one of kitty's sequences.
+const KITTY_CHUNK: usize = 4096;
+
+impl Pictures {
+    fn of_terminal() -> Option<Self> {
+        let is = |name: &str, value: &str| env::var_os(name).is_some_and(|set| set == value);
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        let is_kitty = env::var_os("KITTY_WINDOW_ID").is_some() || is("TERM", "xterm-kitty");
+        if is_kitty || is("TERM_PROGRAM", "ghostty") || is("TERM_PROGRAM", "WezTerm") {
+            return Some(Self::Kitty);
+        }
+        is("TERM_PROGRAM", "iTerm.app").then_some(Self::Iterm)
+    }
+
+    /// What has the terminal draw a PNG. Nothing of it but base64 is the guest's.
+    fn sequence(self, png: &[u8]) -> String {
+        let data = BASE64_STANDARD.encode(png);
+        let written = match self {
+            Self::Iterm => return format!("\x1b]1337;File=inline=1;size={}:{data}\x07", png.len()),
+            Self::Kitty => data.as_bytes().chunks(KITTY_CHUNK),
+        };
+        let (last, mut sequence) = (written.len().saturating_sub(1), String::new());
+        for (number, chunk) in written.enumerate() {
+            let head = if number == 0 { "f=100,a=T," } else { "" };
+            let more = u8::from(number < last);
+            // Only of characters of base64.
+            let chunk = String::from_utf8_lossy(chunk);
+            let _ = fmt::Write::write_fmt(&mut sequence, format_args!("\x1b_G{head}m={more};{chunk}\x1b\\"));
+        }
+        sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_ours_whatever_the_media_type_says() {
+        for (media_type, expected) in [
+            ("image/png", "png"),
+            ("text/x-python", "txt"),
+            ("application/vnd.vega.v5+json", "json"),
+            ("application/mathml+xml", "xml"),
+            ("application/octet-stream", "bin"),
+            ("x/sh", "bin"),
+        ] {
+            assert_eq!(ending(media_type), expected, "{media_type}");
+        }
+    }
+
+    #[test]
+    fn a_picture_reaches_the_terminal_in_its_own_way() {
+        assert_eq!(Pictures::Iterm.sequence(b"abc"), "\x1b]1337;File=inline=1;size=3:YWJj\x07");
+        assert_eq!(Pictures::Kitty.sequence(b"abc"), "\x1b_Gf=100,a=T,m=0;YWJj\x1b\\");
+        let long = Pictures::Kitty.sequence(&[0; 4_000]);
+        assert!(long.starts_with("\x1b_Gf=100,a=T,m=1;AAAA") && long.contains("\x1b\\\x1b_Gm=0;AAA"), "{}", long.len());
+    }
+}
