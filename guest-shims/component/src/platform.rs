@@ -10,7 +10,7 @@ use glovebox_core::{
     },
 };
 
-use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
+use crate::{Clocks, Stopwatch, ToolHost, Toolbox, World, bindings::types};
 
 /// The current execution of a guest of the component's. By default there is no clock, and nothing stops it.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
@@ -46,6 +46,10 @@ impl Platform for ComponentPlatform {
 
     fn realtime_ns(&self) -> u64 {
         self.watch.realtime_ns()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.watch.clocks().is_some_and(Clocks::is_cancelled)
     }
 }
 

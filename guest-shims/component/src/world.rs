@@ -12,8 +12,13 @@ pub trait Clocks {
     /// Nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Waits.
+    /// Waits. It may return early where `is_cancelled` begins to say so.
     fn sleep(&self, duration: Duration);
+
+    /// Whether the host wants the execution cancelled that is under way.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// Answers the calls of scripts: the interface `tools` that the component imports.
