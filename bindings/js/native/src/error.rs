@@ -1,0 +1,141 @@
+//! The package's errors, `src/errors.ts`, for the engine's.
+
+use std::error::Error;
+
+use glovebox::{
+    BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, PolicyError, ResumeError,
+};
+use napi_derive::napi;
+
+use crate::execution::NativeExecution;
+
+/// Why there is no result, on its way to JavaScript.
+pub(crate) struct Failure {
+    class: &'static str,
+    message: String,
+    /// What the script did all the same.
+    execution: Option<Box<Execution>>,
+}
+
+impl Failure {
+    fn new(class: &'static str, error: &dyn Error) -> Self {
+        Self { class, message: said(error), execution: None }
+    }
+
+    /// The engine panicked.
+    pub(crate) fn panicked() -> Self {
+        let message = "the engine panicked; this is a bug of Glovebox".to_owned();
+        Self { class: "UnavailableError", message, execution: None }
+    }
+}
+
+/// The name of a class of the package, and what it is given.
+#[napi(object, object_from_js = false)]
+pub struct NativeFailure {
+    /// The class.
+    pub class: &'static str,
+    /// What it says.
+    pub message: String,
+    /// What the script did all the same.
+    pub execution: Option<NativeExecution>,
+}
+
+impl From<Failure> for NativeFailure {
+    fn from(Failure { class, message, execution }: Failure) -> Self {
+        Self { class, message, execution: execution.map(|execution| NativeExecution::from(*execution)) }
+    }
+}
+
+/// An error and what is behind it, where its message does not say that already.
+fn said(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::new("UnavailableError", &error)
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
+        Self::new("PolicyError", &error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new("PolicyError", &error)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        let class = match &error {
+            BuildError::Runtime(glovebox::RuntimeError::Manifest(_)) => "PolicyError",
+            BuildError::Runtime(_) => "UnavailableError",
+            _ => "PolicyError",
+        };
+        Self::new(class, &error)
+    }
+}
+
+impl From<ExecuteError> for Failure {
+    fn from(error: ExecuteError) -> Self {
+        let class = match error {
+            ExecuteError::SessionEnded { .. }
+            | ExecuteError::SessionBusy { .. }
+            | ExecuteError::WorkspaceBusy
+            | ExecuteError::NoCheckpoint { .. }
+            | ExecuteError::Variable { .. }
+            | ExecuteError::TooManySessions { .. } => "SessionError",
+            ExecuteError::Commit { .. } => "CommitError",
+            ExecuteError::Instantiate { .. }
+            | ExecuteError::System { .. }
+            | ExecuteError::TypeScript { .. }
+            | ExecuteError::Driver(_) => "UnavailableError",
+            _ => "PolicyError",
+        };
+        let mut failure = Self::new(class, &error);
+        if let ExecuteError::Commit { execution, .. } = error {
+            failure.execution = Some(execution);
+        }
+        failure
+    }
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Self {
+        match error {
+            FilesError::Session(error) => (*error).into(),
+            error => Self::new("FilesError", &error),
+        }
+    }
+}
+
+impl From<HibernateError> for Failure {
+    fn from(error: HibernateError) -> Self {
+        match error {
+            HibernateError::Session(error) => error.into(),
+            error => Self::new("SessionError", &error),
+        }
+    }
+}
+
+impl From<ResumeError> for Failure {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Session(error) => error.into(),
+            error => Self::new("SessionError", &error),
+        }
+    }
+}

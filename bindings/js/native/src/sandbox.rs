@@ -1,0 +1,190 @@
+//! A sandbox, for JavaScript.
+
+use std::time::Instant;
+
+use glovebox::{ExecuteError, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
+use napi::bindgen_prelude::Buffer;
+use napi_derive::napi;
+
+use crate::{
+    engine::NativeEngine,
+    error::Failure,
+    execution::NativeExecution,
+    input::{Input, NativeInput},
+    job::{Callback, start, start_long},
+    session::NativeSession,
+    token::NativeToken,
+    tool::{Answer, Calls, NativeTool},
+};
+
+/// What a sandbox is made of.
+#[napi(object, object_to_js = false)]
+pub struct NativeSandboxOptions {
+    /// A language or a runtime's name.
+    pub name: String,
+    /// The policy, as JSON text.
+    pub policy: String,
+    /// The files in the workspace.
+    pub files: Vec<NativeFile>,
+    /// The tools.
+    pub tools: Vec<NativeTool>,
+}
+
+/// A file in the workspace.
+#[napi(object, object_to_js = false)]
+pub struct NativeFile {
+    /// Its path.
+    pub path: String,
+    /// Its contents.
+    pub contents: Buffer,
+}
+
+/// A line, a column and a message.
+#[napi(object, object_from_js = false)]
+pub struct NativeDiagnostic {
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The column, counted from 1.
+    pub column: u32,
+    /// The message.
+    pub message: String,
+}
+
+/// A runtime and a policy, ready to execute.
+#[napi]
+pub struct NativeSandbox {
+    sandbox: Sandbox,
+    calls: Calls,
+}
+
+#[napi]
+impl NativeSandbox {
+    /// Makes one: `answer` is called with the calls of tools, `callback` with what takes long and with the sandbox.
+    #[napi]
+    pub fn open(
+        engine: &NativeEngine,
+        options: NativeSandboxOptions,
+        token: &NativeToken,
+        answer: Answer<'_>,
+        callback: Callback<'_, NativeSandbox>,
+    ) -> napi::Result<()> {
+        let (engine, calls) = (engine.engine(), Calls::default());
+        let NativeSandboxOptions { name, policy, files, tools } = options;
+        let tools = calls.tools(tools, &answer)?;
+        let files: Vec<_> = files.into_iter().map(|file| (file.path, file.contents.to_vec())).collect();
+        start_long(&callback, token.token(), move || {
+            let policy: Policy = serde_json::from_str(&policy)?;
+            let mut builder = Sandbox::builder(&engine).policy(policy);
+            builder = match &*name {
+                "python" => builder.language(Language::Python),
+                "javascript" => builder.language(Language::JavaScript),
+                name => builder.runtime(name),
+            };
+            for (path, bytes) in files {
+                builder = builder.file(path, bytes);
+            }
+            for tool in tools {
+                builder = builder.tool(tool.tool()?);
+            }
+            Ok(Self { sandbox: builder.build()?, calls })
+        })
+    }
+
+    /// The answer to a call of a tool: the result as JSON text, or why there is none.
+    #[napi]
+    pub fn reply(&self, call: u32, is_ok: bool, text: String) {
+        self.calls.reply(call, if is_ok { Ok(text) } else { Err(text) });
+    }
+
+    /// `python` or `javascript`.
+    #[napi(getter)]
+    pub fn language(&self) -> &'static str {
+        self.sandbox.language().name()
+    }
+
+    /// The runtime's name.
+    #[napi(getter)]
+    pub fn runtime_name(&self) -> &str {
+        self.sandbox.runtime_name()
+    }
+
+    /// The interpreter's version.
+    #[napi(getter)]
+    pub fn version(&self) -> Option<&str> {
+        self.sandbox.version()
+    }
+
+    /// Runs a script in a new interpreter.
+    #[napi]
+    pub fn execute(
+        &self,
+        input: NativeInput,
+        token: &NativeToken,
+        callback: Callback<'_, NativeExecution>,
+    ) -> napi::Result<()> {
+        let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
+        start(&callback, move |teller| input.execute(teller, |request| sandbox.run(request)))
+    }
+
+    /// What the language's parser says of a source.
+    #[napi]
+    pub fn validate(
+        &self,
+        input: NativeInput,
+        token: &NativeToken,
+        callback: Callback<'_, Vec<NativeDiagnostic>>,
+    ) -> napi::Result<()> {
+        let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
+        start(&callback, move |_| {
+            let diagnostics = sandbox.validate_request(input.request()?)?;
+            let each =
+                |it: glovebox::Diagnostic| NativeDiagnostic { line: it.line, column: it.column, message: it.message };
+            Ok(diagnostics.into_iter().map(each).collect())
+        })
+    }
+
+    /// How many microseconds each of so many executions took, without JavaScript's part. For benchmarks: it holds up the caller's thread.
+    #[napi]
+    pub fn time(&self, source: String, count: u32) -> napi::Result<Vec<f64>> {
+        let once = |_| {
+            let begun = Instant::now();
+            self.sandbox.execute(&source)?;
+            Ok(begun.elapsed().as_secs_f64() * 1e6)
+        };
+        let times: Result<_, ExecuteError> = (0..count).map(once).collect();
+        times.map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+
+    /// Opens a session. The context is JSON text.
+    #[napi]
+    pub fn session(
+        &self,
+        id: Option<String>,
+        context: Option<String>,
+        callback: Callback<'_, NativeSession>,
+    ) -> napi::Result<()> {
+        let sandbox = self.sandbox.clone();
+        start(&callback, move |_| Ok(sandbox.open_session(options(id, context)?)?.into()))
+    }
+
+    /// Makes a session of the bytes that hibernating gave.
+    #[napi]
+    pub fn resume(&self, state: Buffer, id: Option<String>, callback: Callback<'_, NativeSession>) -> napi::Result<()> {
+        let (sandbox, state) = (self.sandbox.clone(), state.to_vec());
+        start(&callback, move |_| {
+            let mut options = ResumeOptions::default();
+            options.id = id;
+            Ok(sandbox.resume(&state, options)?.into())
+        })
+    }
+}
+
+/// A session's options.
+pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, Failure> {
+    let mut options = SessionOptions::default();
+    options.id = id;
+    if let Some(context) = context {
+        options.context = Some(serde_json::from_str(&context)?);
+    }
+    Ok(options)
+}

@@ -1,0 +1,183 @@
+//! A session, for JavaScript.
+
+use std::sync::Arc;
+
+use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session};
+use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
+use napi_derive::napi;
+
+use crate::{
+    error::Failure,
+    execution::{NativeEntry, NativeExecution},
+    input::{Input, NativeInput},
+    job::{Callback, start},
+    sandbox::options,
+    token::NativeToken,
+};
+
+/// A value as the interpreter shows it, and as JSON text where there is such.
+#[napi(object, object_from_js = false)]
+pub struct NativeValue {
+    /// As it is shown.
+    pub repr: String,
+    /// As JSON text.
+    pub json: Option<String>,
+}
+
+/// An interpreter that is kept between executions.
+#[napi]
+pub struct NativeSession(Arc<Session>);
+
+impl From<Session> for NativeSession {
+    fn from(session: Session) -> Self {
+        Self(Arc::new(session))
+    }
+}
+
+impl NativeSession {
+    /// Asks the session for something, on another thread.
+    fn ask<T: ToNapiValue + Send + 'static, E: Into<Failure>>(
+        &self,
+        callback: &Callback<'_, T>,
+        ask: impl FnOnce(&Session) -> Result<T, E> + Send + 'static,
+    ) -> napi::Result<()> {
+        let session = Arc::clone(&self.0);
+        start(callback, move |_| ask(&session).map_err(Into::into))
+    }
+}
+
+#[napi]
+impl NativeSession {
+    /// Its id.
+    #[napi(getter)]
+    pub fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    /// Why it has ended, if it has.
+    #[napi(getter)]
+    pub fn ended(&self) -> Option<String> {
+        self.0.ended()
+    }
+
+    /// Runs a script in the kept interpreter.
+    #[napi]
+    pub fn execute(
+        &self,
+        input: NativeInput,
+        token: &NativeToken,
+        callback: Callback<'_, NativeExecution>,
+    ) -> napi::Result<()> {
+        let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
+        start(&callback, move |teller| input.execute(teller, |request| session.run(request)))
+    }
+
+    /// A global variable.
+    #[napi]
+    pub fn get_variable(&self, name: String, callback: Callback<'_, Option<NativeValue>>) -> napi::Result<()> {
+        self.ask(&callback, move |session| {
+            let value = session.get_variable(&name)?;
+            Ok::<_, ExecuteError>(value.map(|value| NativeValue { repr: value.repr, json: value.json }))
+        })
+    }
+
+    /// Sets a global variable to a value, as JSON text.
+    #[napi]
+    pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
+        self.ask(&callback, move |session| {
+            Ok::<_, Failure>(session.set_variable(&name, &serde_json::from_str(&json)?)?)
+        })
+    }
+
+    /// The files that match a pattern.
+    #[napi]
+    pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
+        self.ask(&callback, move |session| {
+            let files = session.files().list(&pattern).map_err(Failure::from)?;
+            Ok::<_, Failure>(files.into_iter().map(Into::into).collect())
+        })
+    }
+
+    /// A file's contents.
+    #[napi]
+    pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
+        self.ask(&callback, move |session| session.files().read(&path).map(|bytes| Buffer::from(bytes.to_vec())))
+    }
+
+    /// Writes a file.
+    #[napi]
+    pub fn write_file(&self, path: String, contents: Buffer, callback: Callback<'_, ()>) -> napi::Result<()> {
+        let contents = contents.to_vec();
+        self.ask(&callback, move |session| session.files().write(&path, &contents, IfExists::Replace))
+    }
+
+    /// Removes a file, or all that is below a directory too.
+    #[napi]
+    pub fn delete_file(&self, path: String, recursive: bool, callback: Callback<'_, ()>) -> napi::Result<()> {
+        self.ask(
+            &callback,
+            move |session| {
+                if recursive { session.files().delete_all(&path) } else { session.files().delete(&path) }
+            },
+        )
+    }
+
+    /// A second session of this one.
+    #[napi]
+    pub fn fork(
+        &self,
+        id: Option<String>,
+        context: Option<String>,
+        callback: Callback<'_, NativeSession>,
+    ) -> napi::Result<()> {
+        self.ask(&callback, move |session| Ok::<_, Failure>(Self::from(session.fork_with(options(id, context)?)?)))
+    }
+
+    /// Saves the state.
+    #[napi]
+    pub fn checkpoint(&self, callback: Callback<'_, BigInt>) -> napi::Result<()> {
+        self.ask(&callback, |session| session.checkpoint().map(|checkpoint| checkpoint.0.into()))
+    }
+
+    /// The states that it can be set back to, as JSON text.
+    #[napi]
+    pub fn checkpoints(&self, callback: Callback<'_, String>) -> napi::Result<()> {
+        self.ask(&callback, |session| Ok::<_, Failure>(serde_json::to_string(&session.checkpoints()?)?))
+    }
+
+    /// Undoes the last execution, or restores a checkpoint.
+    #[napi]
+    pub fn undo(&self, checkpoint: Option<BigInt>, callback: Callback<'_, BigInt>) -> napi::Result<()> {
+        let checkpoint = checkpoint.map(|checkpoint| CheckpointId(checkpoint.get_u64().1));
+        self.ask(&callback, move |session| {
+            let undone = match checkpoint {
+                None => session.undo(),
+                Some(id) => session.undo_to(id).map(|()| id),
+            };
+            undone.map(|id| BigInt::from(id.0))
+        })
+    }
+
+    /// The session as bytes.
+    #[napi]
+    pub fn hibernate(&self, callback: Callback<'_, Buffer>) -> napi::Result<()> {
+        self.ask(&callback, |session| {
+            session.hibernate(&HibernateOptions::default()).map(|bytes| bytes.to_vec().into())
+        })
+    }
+
+    /// What it is and holds, as JSON text.
+    #[napi]
+    pub fn info(&self, callback: Callback<'_, String>) -> napi::Result<()> {
+        self.ask(&callback, |session| serde_json::to_string(&session.info()))
+    }
+
+    /// Ends it. One that has ended already is as good.
+    #[napi]
+    pub fn close(&self, callback: Callback<'_, ()>) -> napi::Result<()> {
+        self.ask(&callback, |session| match session.close() {
+            Err(ExecuteError::SessionEnded { .. }) => Ok(()),
+            closed => closed,
+        })
+    }
+}
