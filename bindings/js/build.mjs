@@ -2,8 +2,10 @@
 //
 // * `contract/`: the types of `wit/`, with what is written about them.
 // * `providers/NAME/`: each provider as JavaScript modules, instantiated as often as wanted, which import nothing by themselves.
+// * `src/integrity.ts`: what the files of the providers hash to.
 // * `dist/`: `src/` compiled.
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -32,8 +34,10 @@ async function providers() {
 const contract = join(root, 'contract');
 await write(contract, await generateHostTypes(join(root, '../../wit'), { worldName: 'provider', instantiation: 'async', outDir: contract }));
 
+const integrity = {};
 for (const provider of await providers()) {
-  const directory = join(root, 'providers', basename(provider, '.wasm'));
+  const name = basename(provider, '.wasm');
+  const directory = join(root, 'providers', name);
   const { files } = await transpileBytes(await readFile(provider), {
     name: 'component',
     instantiation: 'async',
@@ -46,8 +50,17 @@ for (const provider of await providers()) {
     outDir: directory,
   });
   await write(directory, files);
+  integrity[name] = {};
+  for (const [path, bytes] of Object.entries(files)) {
+    if (!path.endsWith('.ts')) integrity[name][basename(path)] = `sha256-${createHash('sha256').update(bytes).digest('base64')}`;
+  }
   console.log(`${basename(provider)}: ${Object.values(files).reduce((sum, bytes) => sum + bytes.length, 0)} bytes`);
 }
+
+const text = `// Made by build.mjs: what the files of the providers hash to.
+export const INTEGRITY: Record<string, Record<string, string>> = ${JSON.stringify(integrity, null, 2)};
+`;
+await writeFile(join(root, 'src/integrity.ts'), text);
 
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });

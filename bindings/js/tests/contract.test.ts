@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { InstanceLostError, type Provider, SandboxError, createSandbox, loadProvider, textOf } from '../src/node.ts';
+import { InstanceLostError, type Provider, SandboxError, createSandbox, loadProvider, textOf } from '../src/component/node.ts';
 
 const NAME = 'glovebox-javascript-closed';
 

@@ -1,4 +1,4 @@
-import type { Blob, Files } from '../contract/interfaces/glovebox-sandbox-sandbox.js';
+import type { Blob, Files } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
 import type { FileEntry } from './contract.ts';
 import type { Instance } from './provider.ts';
 

@@ -20,7 +20,7 @@ export type ProviderName =
 export function loadProvider(name: ProviderName): Promise<Provider> {
   const known = loaded.get(name);
   if (known) return known;
-  const provider = load(new URL(`../providers/${name}/`, import.meta.url));
+  const provider = load(new URL(`../../providers/${name}/`, import.meta.url));
   loaded.set(name, provider);
   return provider;
 }

@@ -1,4 +1,4 @@
-import type * as Exports from '../contract/interfaces/glovebox-sandbox-sandbox.js';
+import type * as Exports from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
 
 /** What a provider's instance exports: `glovebox:sandbox/sandbox`. */
 export type Instance = typeof Exports;

@@ -1,8 +1,8 @@
-import type { Session as SessionHandle } from '../contract/interfaces/glovebox-sandbox-sandbox.js';
-import { clocks } from './clocks.ts';
-import type { Diagnostic, Execution, Output, Policy, ProviderInfo, Request, Runtime } from './contract.ts';
+import type { Session as SessionHandle } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
+import { cancelWord, clocks } from './clocks.ts';
+import type { Diagnostic, Execution, FileEntry, Output, Policy, ProviderInfo, Request, Runtime } from './contract.ts';
 import { InstanceLostError, SandboxError, isFailure } from './errors.ts';
-import { blobOf, dispose } from './files.ts';
+import { blobOf, dispose, listFiles, readFile } from './files.ts';
 import type { Instance, Provider } from './provider.ts';
 import { Session } from './session.ts';
 import { type Tool, toolsImport } from './tools.ts';
@@ -11,6 +11,11 @@ import { type Tool, toolsImport } from './tools.ts';
 export interface SandboxOptions {
   /** Functions that scripts may call. Default: none. The closed providers have no tools. */
   tools?: readonly Tool[];
+  /**
+   * A word of shared memory, of a provider with a clock: as long as another thread sets it to something but 0, what is executed is
+   * cancelled.
+   */
+  cancelWord?: Int32Array;
 }
 
 /** How a script is run. */
@@ -36,7 +41,7 @@ export class Sandbox {
 
   private constructor(provider: Provider, options: SandboxOptions) {
     this.#provider = provider;
-    this.#imports = { ...clocks, ...toolsImport(options.tools ?? []) };
+    this.#imports = { ...clocks(options.cancelWord ?? cancelWord()), ...toolsImport(options.tools ?? []) };
   }
 
   /** See {@link createSandbox}. */
@@ -59,6 +64,28 @@ export class Sandbox {
   /** Runs a script in a new interpreter, and drops it. A script that raises or reaches a limit is an execution too. */
   async execute(script: string | Request, options: RunOptions = {}): Promise<Execution> {
     return this.#enter((instance) => instance.execute(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
+  }
+
+  /** As `execute`, with the files that the script left: what is listed, and the contents of all files by their paths. */
+  async executeWithFiles(script: string | Request, options: RunOptions = {}): Promise<[Execution, FileEntry[], Map<string, Uint8Array>]> {
+    return this.#enter((instance) => {
+      const started = instance.start(runtimeOf(instance, options), requestOf(script), options.policy ?? {}, []);
+      try {
+        const step = started.continue([], undefined);
+        // Nobody is asked for answers, and there is no time after which it would be `running`.
+        if (step.tag !== 'done') throw new Error(`the provider was to end the script, and says ${step.tag}`);
+        const files = started.files();
+        try {
+          const entries = listFiles(files, '**');
+          const plain = entries.filter(({ kind }) => kind === 'file');
+          return [step.val, entries, new Map(plain.map(({ path }) => [path, readFile(files, path)]))];
+        } finally {
+          dispose(files);
+        }
+      } finally {
+        dispose(started);
+      }
+    });
   }
 
   /** What the language's own parser says about a source: nothing, if it is well-formed. Executes nothing of it. */

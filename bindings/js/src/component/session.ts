@@ -1,4 +1,4 @@
-import type { Files, Session as Handle } from '../contract/interfaces/glovebox-sandbox-sandbox.js';
+import type { Files, Session as Handle } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
 import type { CheckpointInfo, Execution, FileEntry, GuestValue, Request, SessionInfo } from './contract.ts';
 import { dispose, listFiles, readBlob, readFile } from './files.ts';
 import type { Instance } from './provider.ts';

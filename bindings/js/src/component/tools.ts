@@ -9,6 +9,8 @@ export interface Tool {
   description: string;
   /** A JSON Schema of its arguments, an object. They are held to it before the tool is called. Default: any object. */
   argumentsSchema?: object;
+  /** Answers a call with text both ways: the result as JSON text, or why there is none. In place of `call`. */
+  answer?(parameters: string): readonly [isOk: boolean, text: string];
   /** Answers a call at once: the script waits for it. What it throws is an exception in the script. */
   call(parameters: Record<string, unknown>): unknown;
 }
@@ -27,6 +29,11 @@ export function toolsImport(tools: readonly Tool[]): Imports {
       call: (name: string, parameters: string): string => {
         const tool = byName.get(name);
         if (!tool) throw failure('unknown', `there is no tool \`${name}\``);
+        if (tool.answer) {
+          const [isOk, text] = tool.answer(parameters);
+          if (!isOk) throw failure('failed', text);
+          return text;
+        }
         let result: unknown;
         try {
           result = tool.call(JSON.parse(parameters) as Record<string, unknown>);

@@ -1,0 +1,19 @@
+// What every platform's entry gives.
+export type { Diagnostic, Mount } from './backend.ts';
+export {
+  CommitError,
+  FilesError,
+  GloveboxError,
+  PolicyError,
+  ScriptError,
+  SessionError,
+  SessionLostError,
+  TerminatedError,
+  UnavailableError,
+  UnsupportedError,
+} from './errors.ts';
+export type { ExecuteOptions, Limits, SandboxOptions, SessionOptions } from './options.ts';
+export { type FileEntry, type Guidance, Opaque, Outcome, type Rollback, Run, RunFiles, type ToolCall } from './run.ts';
+export { Sandbox } from './sandbox.ts';
+export { type Checkpoint, Session, SessionFiles, type SessionInfo, Variables } from './session.ts';
+export type { Tool, ToolContext, ToolFunction, Tools } from './tools.ts';

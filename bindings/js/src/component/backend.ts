@@ -1,0 +1,384 @@
+// A provider component as a backend, on the thread that calls it. In a worker, `worker.ts` does so for another.
+import type {
+  Attendant,
+  Backend,
+  BackendSession,
+  Diagnostic,
+  Entry,
+  Executed,
+  Input,
+  Policy,
+  ShownValue,
+} from '../backend.ts';
+import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
+import type { Answer } from '../tools.ts';
+import type { Execution, FileEntry, Policy as ContractPolicy, ProviderInfo, Request } from './contract.ts';
+import { InstanceLostError, SandboxError } from './errors.ts';
+import type { Provider } from './provider.ts';
+import { recordOf, snake, succeeded, textOf } from './record.ts';
+import { Sandbox } from './sandbox.ts';
+import type { Session } from './session.ts';
+
+const CLASSES: Partial<Record<SandboxError['tag'], FailureClass>> = {
+  'session-ended': 'SessionError',
+  'session-busy': 'SessionError',
+  'no-checkpoint': 'SessionError',
+  variable: 'SessionError',
+  'too-many-sessions': 'SessionError',
+  'not-resumable': 'SessionError',
+  unavailable: 'UnavailableError',
+  'quota-exceeded': 'UnavailableError',
+  unsupported: 'UnsupportedError',
+  file: 'FilesError',
+};
+
+/** What only the engine has is refused, and what to do instead is said. */
+export function refuse(policy: Policy): void {
+  const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
+  for (const [name, isAsked] of Object.entries(asked)) {
+    if (isAsked) {
+      const instead = 'leave it out and give files, and read Run.files, or use backend: "native"';
+      throw errorOf('UnsupportedError', `${name}: a component has no directories of the host; ${instead}`);
+    }
+  }
+  if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; leave it out, or use backend: "native"');
+  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; leave it out, or use backend: "native"');
+}
+
+/** A provider's errors as this package's. */
+async function told<Result>(ask: Promise<Result>, inSession = false): Promise<Result> {
+  try {
+    return await ask;
+  } catch (error) {
+    if (error instanceof InstanceLostError) throw errorOf(inSession ? 'SessionLostError' : 'UnavailableError', error.message, error);
+    if (error instanceof SandboxError) throw refused(error);
+    throw error;
+  }
+}
+
+function refused(error: SandboxError): GloveboxError {
+  return errorOf(CLASSES[error.tag] ?? 'PolicyError', error.message, error);
+}
+
+function requestOf(input: Input): Request {
+  const { source, name, kind, stdin, context, timeoutMs } = input;
+  return {
+    source,
+    ...(name !== undefined && { name }),
+    ...(kind && { kind }),
+    ...(stdin && { stdin }),
+    ...(context !== undefined && { context }),
+    ...(timeoutMs !== undefined && { deadlineMs: BigInt(timeoutMs) }),
+  };
+}
+
+function entriesOf(entries: FileEntry[]): Entry[] {
+  return entries.map(({ path, kind, sizeBytes, modifiedNs }) => ({ path, kind, sizeBytes, modifiedNs }));
+}
+
+function noId(id: string | undefined): void {
+  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; leave it out, or use backend: "native"');
+}
+
+/** Nothing comes of a component before it has ended. */
+export function tell(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
+  for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
+    if (bytes.length > 0) output?.(isStderr, bytes);
+  }
+}
+
+/** What an execution was, as it can be sent to another thread. */
+export interface Facts {
+  ok: boolean;
+  stdout: string;
+  stderr: string;
+  stdoutBytes: Uint8Array;
+  stderrBytes: Uint8Array;
+  fuelConsumed: bigint;
+  value: ShownValue | undefined;
+  record: string;
+  /** Outside of a session: the files that it left. */
+  files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
+}
+
+function factsOf(execution: Execution, files?: Facts['files']): Facts {
+  return {
+    ok: succeeded(execution),
+    stdout: textOf(execution.stdout),
+    stderr: textOf(execution.stderr),
+    stdoutBytes: execution.stdout.bytes,
+    stderrBytes: execution.stderr.bytes,
+    fuelConsumed: execution.fuelConsumed,
+    value: execution.value && { repr: execution.value.repr, json: execution.value.json },
+    record: recordOf(execution),
+    ...(files && { files }),
+  };
+}
+
+/** An execution of these facts; in a session, whose files are its own. */
+export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
+  const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, files } = facts;
+  return {
+    ok,
+    stdout,
+    stderr,
+    stdoutBytes,
+    stderrBytes,
+    fuelConsumed,
+    value,
+    json: () => facts.record,
+    async listFiles(pattern) {
+      if (session) return session.listFiles(pattern);
+      if (pattern !== '**') {
+        const why = 'the files of an execution outside a session are listed all at once here';
+        throw errorOf('UnsupportedError', `pattern: ${why}; leave it out, or use backend: "native"`);
+      }
+      return files?.entries ?? [];
+    },
+    async readFile(path) {
+      if (session) return session.readFile(path);
+      const contents = files?.contents.get(normal(path));
+      if (!contents) throw errorOf('FilesError', `there is no file \`${path}\``);
+      return contents;
+    },
+  };
+}
+
+/** `./a//b` is `a/b`. */
+function normal(path: string): string {
+  return path.split('/').filter((part) => part !== '' && part !== '.').join('/');
+}
+
+/** What a component needs to be a sandbox. */
+export interface Guest {
+  provider: Provider;
+  language: string;
+  policy: Policy;
+  answer: (tool: number, parameters: string) => Answer;
+  cancelWord?: Int32Array;
+}
+
+/** Makes a sandbox of a provider. */
+export async function openComponent({ provider, language, policy, answer, cancelWord }: Guest): Promise<ComponentBackend> {
+  refuse(policy);
+  const tools = policy.tools.map(({ name, description, schema }, index) => ({
+    name,
+    description,
+    argumentsSchema: JSON.parse(schema) as object,
+    answer: (parameters: string) => answer(index, parameters),
+    call: () => undefined,
+  }));
+  const sandbox = await told(Sandbox.create(provider, { tools, ...(cancelWord && { cancelWord }) }));
+  const info = await told(sandbox.info());
+  const runtime = info.runtimes.find((each) => each.name === language || each.language === language);
+  if (!runtime) {
+    const names = info.runtimes.map((each) => each.name).join(', ');
+    throw errorOf('PolicyError', `the component has no runtime \`${language}\`; it has ${names}`);
+  }
+  if (tools.length > 0 && !info.features.tools) {
+    throw errorOf('UnsupportedError', 'tools: this component imports none; load one that does, such as `glovebox-python`');
+  }
+  const backend = new ComponentBackend(sandbox, runtime, policy);
+  // What is wrong with a policy is found here, as with the engine.
+  await backend.validate({ source: '', name: undefined, kind: undefined, stdin: undefined, context: undefined, timeoutMs: undefined });
+  return backend;
+}
+
+/** A sandbox on this thread. */
+export class ComponentBackend {
+  readonly language: 'python' | 'javascript';
+  readonly runtimeName: string;
+  readonly version: string | undefined;
+  readonly #sandbox: Sandbox;
+  readonly #terms: { runtime: string; policy: ContractPolicy };
+  readonly #policy: Policy;
+
+  constructor(sandbox: Sandbox, runtime: ProviderInfo['runtimes'][number], policy: Policy) {
+    this.#sandbox = sandbox;
+    this.#policy = policy;
+    this.language = runtime.language;
+    this.runtimeName = runtime.name;
+    this.version = runtime.version;
+    this.#terms = { runtime: runtime.name, policy: {} };
+  }
+
+  /** The terms of one execution. */
+  #now(): { runtime: string; policy: ContractPolicy } {
+    const { limits, clockNs, seed, args, env, autoPersistGlobals, checkpoints, onUnwind } = this.#policy;
+    // A provider has no randomness of its own: it gets ours.
+    const random = (): bigint => crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n;
+    const every = typeof checkpoints === 'bigint' ? ({ tag: 'every', val: Number(checkpoints) } as const) : checkpoints && ({ tag: checkpoints } as const);
+    const narrow = Object.entries(limits).map(([name, value]) => [name, NARROW.has(name) ? Number(value) : value]);
+    const policy: ContractPolicy = {
+      limits: Object.fromEntries(narrow) as NonNullable<ContractPolicy['limits']>,
+      ...(clockNs !== undefined && { clock: { tag: 'fixed', val: clockNs } as const }),
+      entropy: { tag: 'seeded', val: seed ?? random() },
+      ...(args.length > 0 && { args }),
+      ...(env.length > 0 && { env }),
+      ...(autoPersistGlobals && { autoPersistGlobals }),
+      session: { ...(every && { checkpoints: every }), ...(onUnwind && { onUnwind }) },
+    };
+    return { ...this.#terms, policy };
+  }
+
+  /** Runs a script. */
+  async execute(input: Input): Promise<Facts> {
+    const files = this.#policy.files.map(([path, bytes]) => ({ path, bytes }));
+    const request = { ...requestOf(input), ...(files.length > 0 && { files }) };
+    const [execution, entries, contents] = await told(this.#sandbox.executeWithFiles(request, this.#now()));
+    return factsOf(execution, { entries: entriesOf(entries), contents });
+  }
+
+  /** What the parser says. */
+  async validate(input: Input): Promise<Diagnostic[]> {
+    const diagnostics = await told(this.#sandbox.validate(requestOf(input), this.#now()));
+    return diagnostics.map(({ line, column, message }) => ({ line: Number(line), column: Number(column), message }));
+  }
+
+  /** Opens a session. */
+  async session(id: string | undefined, context: string | undefined): Promise<GuestSession> {
+    noId(id);
+    const given = context === undefined ? {} : { context: JSON.parse(context) as unknown };
+    const session = new GuestSession(await told(this.#sandbox.open({ ...this.#now(), ...given })));
+    for (const [path, contents] of this.#policy.files) await session.writeFile(path, contents);
+    return session;
+  }
+
+  /** Makes a session of bytes. */
+  async resume(state: Uint8Array, id: string | undefined): Promise<GuestSession> {
+    noId(id);
+    return new GuestSession(await told(this.#sandbox.resume(state, this.#now())));
+  }
+}
+
+/** The limits that the contract has as numbers of 32 bits. */
+const NARROW = new Set(['openFiles', 'toolCallsAtOnce']);
+
+/** A session on this thread. */
+export class GuestSession {
+  readonly #session: Session;
+  ended: string | undefined;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  get id(): string {
+    return this.#session.id;
+  }
+
+  /** Runs a script. */
+  async execute(input: Input): Promise<Facts> {
+    const facts = factsOf(await told(this.#session.execute(requestOf(input)), true));
+    this.ended = (await this.#session.info().catch(() => undefined))?.ended;
+    return facts;
+  }
+
+  async getVariable(name: string): Promise<ShownValue | undefined> {
+    const value = await told(this.#session.getVariable(name), true);
+    return value && { repr: value.repr, json: value.json };
+  }
+
+  async setVariable(name: string, json: string): Promise<void> {
+    await told(this.#session.setVariable(name, JSON.parse(json)), true);
+  }
+
+  async listFiles(pattern: string): Promise<Entry[]> {
+    return entriesOf(await told(this.#session.listFiles(pattern), true));
+  }
+
+  async readFile(path: string): Promise<Uint8Array> {
+    return told(this.#session.readFile(path), true);
+  }
+
+  async writeFile(path: string, contents: Uint8Array): Promise<void> {
+    await told(this.#session.writeFile(path, contents), true);
+  }
+
+  async deleteFile(path: string, recursive: boolean): Promise<void> {
+    await told(this.#session.deleteFile(path, { recursive }), true);
+  }
+
+  async fork(id: string | undefined, context: string | undefined): Promise<GuestSession> {
+    noId(id);
+    const fork = new GuestSession(await told(this.#session.fork(), true));
+    if (context !== undefined) await fork.setVariable('context', context);
+    return fork;
+  }
+
+  async checkpoint(): Promise<bigint> {
+    return told(this.#session.checkpoint(), true);
+  }
+
+  async checkpoints(): Promise<string> {
+    return JSON.stringify(snake(await told(this.#session.checkpoints(), true)));
+  }
+
+  async undo(checkpoint: bigint | undefined): Promise<bigint> {
+    if (checkpoint === undefined) return told(this.#session.undo(), true);
+    await told(this.#session.undoTo(checkpoint), true);
+    return checkpoint;
+  }
+
+  async hibernate(): Promise<Uint8Array> {
+    return told(this.#session.hibernate(), true);
+  }
+
+  async info(): Promise<string> {
+    return JSON.stringify(snake(await told(this.#session.info(), true)));
+  }
+
+  async close(): Promise<void> {
+    if (this.ended !== undefined) return;
+    this.ended = 'the session was closed';
+    try {
+      await told(this.#session.close(), true);
+    } catch (error) {
+      if ((error as Error).name !== 'SessionError') throw error;
+    }
+  }
+}
+
+/** As a backend on the caller's own thread: nothing else runs there meanwhile, and a script can only be cancelled before it begins. */
+export function direct(backend: ComponentBackend): Backend {
+  const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {
+    const executed = executedOf(await facts, session);
+    tell(executed, attendant);
+    return executed;
+  };
+  const kept = (session: GuestSession): BackendSession => {
+    const own: BackendSession = {
+      get id() {
+        return session.id;
+      },
+      get ended() {
+        return session.ended;
+      },
+      execute: (input, attendant) => of(session.execute(input), attendant, own),
+      getVariable: (name) => session.getVariable(name),
+      setVariable: (name, json) => session.setVariable(name, json),
+      listFiles: (pattern) => session.listFiles(pattern),
+      readFile: (path) => session.readFile(path),
+      writeFile: (path, contents) => session.writeFile(path, contents),
+      deleteFile: (path, recursive) => session.deleteFile(path, recursive),
+      fork: async (id, context) => kept(await session.fork(id, context)),
+      checkpoint: () => session.checkpoint(),
+      checkpoints: () => session.checkpoints(),
+      undo: (checkpoint) => session.undo(checkpoint),
+      hibernate: () => session.hibernate(),
+      info: () => session.info(),
+      close: () => session.close(),
+    };
+    return own;
+  };
+  return {
+    language: backend.language,
+    runtimeName: backend.runtimeName,
+    version: backend.version,
+    execute: (input, attendant) => of(backend.execute(input), attendant),
+    validate: (input) => backend.validate(input),
+    session: async (id, context) => kept(await backend.session(id, context)),
+    resume: async (state, id) => kept(await backend.resume(state, id)),
+    close: async () => undefined,
+  };
+}

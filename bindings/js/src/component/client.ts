@@ -1,0 +1,335 @@
+// A component in a worker, from the caller's thread: an endless script holds up nobody, and can be stopped.
+import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy } from '../backend.ts';
+import { errorOf } from '../errors.ts';
+import { type Facts, executedOf, tell } from './backend.ts';
+import type { Parts } from './load.ts';
+import type { Begin, Named, Said, Shared, StartWorker, WorkerHandle } from './messages.ts';
+
+const REPLY_BYTES = 1 << 16;
+/** The contract's defaults, in milliseconds. */
+const TIMEOUT_MS = 10_000;
+const TOOL_TIMEOUT_MS = 10_000;
+
+/** What a worker is started with. */
+export interface WorkerOptions {
+  parts: Parts;
+  language: string;
+  policy: Policy;
+  host: Host;
+  start: StartWorker;
+  /** How long a cancelled script has until its worker is terminated. */
+  terminateAfterMs: number;
+}
+
+interface Pending {
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/** One worker and what is asked of it, until it is gone. */
+class Link {
+  readonly shared: Shared;
+  readonly #worker: WorkerHandle;
+  readonly #host: Host;
+  readonly #asked = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
+  #count = 0;
+  /** Why it is gone, if it is. */
+  gone: Error | undefined;
+  #calls = new AbortController();
+  #rest: Uint8Array = new Uint8Array();
+
+  constructor(options: WorkerOptions) {
+    this.#host = options.host;
+    this.shared = { words: new Int32Array(new SharedArrayBuffer(8)), reply: new Uint8Array(new SharedArrayBuffer(REPLY_BYTES)) };
+    this.#worker = options.start(
+      (said) => this.#heard(said),
+      (error) => this.end(error instanceof Error ? error : new Error(String(error))),
+    );
+  }
+
+  /** Asks for something. */
+  ask(message: (id: number) => unknown, ended?: (why: string | undefined) => void): Promise<unknown> {
+    if (this.gone) return Promise.reject(this.gone);
+    const id = this.#count;
+    this.#count += 1;
+    this.#worker.hold(true);
+    const answered = new Promise((resolve, reject) => this.#asked.set(id, { resolve, reject, ...(ended && { ended }) }));
+    this.#worker.post(message(id));
+    return answered;
+  }
+
+  /** Cancels what is executed; `0` lets the next one be. */
+  set cancelled(word: number) {
+    Atomics.store(this.shared.words, 0, word);
+    Atomics.notify(this.shared.words, 0);
+    // It may be waiting for a tool.
+    if (word !== 0) Atomics.notify(this.shared.words, 1);
+  }
+
+  /** Terminates it. What it was asked for fails. */
+  end(why: Error): void {
+    if (this.gone) return;
+    this.gone = why;
+    this.#worker.terminate();
+    this.#calls.abort();
+    for (const { reject } of this.#asked.values()) reject(why);
+    this.#asked.clear();
+  }
+
+  #heard(said: Said): void {
+    if (said.kind === 'call') this.#call(said.tool, said.parameters);
+    else if (said.kind === 'more') this.#reply();
+    else if (said.kind === 'dropped') this.#calls.abort();
+    else {
+      const pending = this.#asked.get(said.id);
+      this.#asked.delete(said.id);
+      if (this.#asked.size === 0) this.#worker.hold(false);
+      pending?.ended?.(said.ended);
+      if (said.kind === 'done') pending?.resolve(said.value);
+      else pending?.reject(said.class ? errorOf(said.class, said.message) : new Error(said.message));
+    }
+  }
+
+  #call(tool: number, parameters: string): void {
+    const calls = new AbortController();
+    this.#calls = calls;
+    void this.#host.answer(tool, parameters, calls.signal).then(([isOk, text]) => {
+      // Nobody waits for one that came too late.
+      if (calls.signal.aborted || this.#calls !== calls) return;
+      this.#rest = new TextEncoder().encode(`${isOk ? '+' : '-'}${text}`);
+      this.#reply();
+    });
+  }
+
+  /** Gives the next piece of a tool's answer. */
+  #reply(): void {
+    const { words, reply } = this.shared;
+    const piece = this.#rest.subarray(0, REPLY_BYTES);
+    this.#rest = this.#rest.subarray(piece.length);
+    reply.set(piece);
+    Atomics.store(words, 1, this.#rest.length === 0 ? piece.length + 1 : -(piece.length + 1));
+    Atomics.notify(words, 1);
+  }
+}
+
+/** Makes a sandbox in a worker. */
+export async function openInWorker(options: WorkerOptions): Promise<Backend> {
+  const backend = new WorkerBackend(options);
+  await backend.begin();
+  return backend;
+}
+
+type What = { language: 'python' | 'javascript'; runtimeName: string; version: string | undefined };
+
+class WorkerBackend implements Backend {
+  language: 'python' | 'javascript' = 'python';
+  runtimeName = '';
+  version: string | undefined;
+  readonly #options: WorkerOptions;
+  #link: Promise<Link> | undefined;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+  }
+
+  async begin(): Promise<void> {
+    await this.#current();
+  }
+
+  /** The worker: another one where the last is gone. */
+  async #current(): Promise<Link> {
+    const link = await this.#link;
+    if (link && !link.gone) return link;
+    const made = this.#start();
+    this.#link = made;
+    return made;
+  }
+
+  async #start(): Promise<Link> {
+    const { parts, language, policy } = this.#options;
+    const link = new Link(this.#options);
+    const toolTimeoutMs = Number(policy.limits['toolTimeoutMs'] ?? TOOL_TIMEOUT_MS);
+    const begin: Begin = { parts, language, policy, shared: link.shared, toolTimeoutMs };
+    try {
+      const what = (await link.ask(() => begin)) as What;
+      this.language = what.language;
+      this.runtimeName = what.runtimeName;
+      this.version = what.version;
+    } catch (error) {
+      link.end(error as Error);
+      throw error;
+    }
+    return link;
+  }
+
+  /** A worker does one thing after the other, so that what is cancelled is what was meant. */
+  turn<Result>(ask: () => Promise<Result>): Promise<Result> {
+    const result = this.#last.then(ask, ask);
+    this.#last = result.catch(() => undefined);
+    return result;
+  }
+
+  /** Asks the sandbox for something. */
+  async #ask(method: string, ...values: unknown[]): Promise<[unknown, Link]> {
+    const link = await this.#current();
+    return [await link.ask((id) => ({ id, session: undefined, method, values })), link];
+  }
+
+  /** Has a script executed, and stops it where it is cancelled or takes longer than it may. */
+  async watched(link: Link, session: number | undefined, input: Input, { signal }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
+    const { policy, terminateAfterMs } = this.#options;
+    const timers: ReturnType<typeof setTimeout>[] = [];
+    const terminate = (): void => {
+      const why = `the script did not heed its interruption for ${terminateAfterMs} ms, and its worker was terminated`;
+      link.end(errorOf('TerminatedError', `${why}; what it did is not known`));
+    };
+    const cancel = (): void => {
+      link.cancelled = 1;
+      timers.push(setTimeout(terminate, terminateAfterMs));
+    };
+    const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
+    // The component looks at its own clock: this is for one that has none. A longer time than a timer has is no time.
+    if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
+    link.cancelled = 0;
+    if (signal.aborted) cancel();
+    signal.addEventListener('abort', cancel);
+    try {
+      return (await link.ask((id) => ({ id, session, method: 'execute', values: [input] }), ended)) as Facts;
+    } finally {
+      signal.removeEventListener('abort', cancel);
+      timers.forEach(clearTimeout);
+      link.cancelled = 0;
+    }
+  }
+
+  execute(input: Input, attendant: Attendant): Promise<Executed> {
+    return this.turn(async () => {
+      const executed = executedOf(await this.watched(await this.#current(), undefined, input, attendant));
+      tell(executed, attendant);
+      return executed;
+    });
+  }
+
+  validate(input: Input): Promise<Diagnostic[]> {
+    return this.turn(async () => (await this.#ask('validate', input))[0] as Diagnostic[]);
+  }
+
+  session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    return this.turn(async () => this.#session(await this.#ask('session', id, context)));
+  }
+
+  resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
+    return this.turn(async () => this.#session(await this.#ask('resume', state, id)));
+  }
+
+  #session([named, link]: [unknown, Link]): BackendSession {
+    return new WorkerSession(this, link, named as Named);
+  }
+
+  async close(): Promise<void> {
+    const link = await this.#link?.catch(() => undefined);
+    link?.end(errorOf('SessionLostError', 'the sandbox was closed, and its worker with it'));
+  }
+}
+
+class WorkerSession implements BackendSession {
+  readonly #backend: WorkerBackend;
+  readonly #link: Link;
+  readonly #named: Named;
+  #ended: string | undefined;
+
+  constructor(backend: WorkerBackend, link: Link, named: Named) {
+    this.#backend = backend;
+    this.#link = link;
+    this.#named = named;
+  }
+
+  get id(): string {
+    return this.#named.id;
+  }
+
+  get ended(): string | undefined {
+    return this.#link.gone ? `the session was lost with its worker: ${this.#link.gone.message}` : this.#ended;
+  }
+
+  /** Does something with the worker, unless the session is gone with it. */
+  async #with<Result>(ask: (link: Link) => Promise<Result>): Promise<Result> {
+    return this.#backend.turn(async () => {
+      const lost = (cause: unknown): Error => errorOf('SessionLostError', this.ended ?? 'the session was lost with its worker', cause);
+      if (this.#link.gone) throw lost(this.#link.gone);
+      try {
+        return await ask(this.#link);
+      } catch (error) {
+        throw this.#link.gone ? lost(error) : error;
+      }
+    });
+  }
+
+  async #ask<Result>(method: string, ...values: unknown[]): Promise<Result> {
+    const session = this.#named.session;
+    const ended = (why: string | undefined): void => void (this.#ended ??= why);
+    return this.#with((link) => link.ask((id) => ({ id, session, method, values }), ended) as Promise<Result>);
+  }
+
+  execute(input: Input, attendant: Attendant): Promise<Executed> {
+    return this.#with(async (link) => {
+      const facts = await this.#backend.watched(link, this.#named.session, input, attendant, (why) => void (this.#ended ??= why));
+      const executed = executedOf(facts, this);
+      tell(executed, attendant);
+      return executed;
+    });
+  }
+
+  getVariable(name: string): ReturnType<BackendSession['getVariable']> {
+    return this.#ask('getVariable', name);
+  }
+
+  setVariable(name: string, json: string): Promise<void> {
+    return this.#ask('setVariable', name, json);
+  }
+
+  listFiles(pattern: string): ReturnType<BackendSession['listFiles']> {
+    return this.#ask('listFiles', pattern);
+  }
+
+  readFile(path: string): Promise<Uint8Array> {
+    return this.#ask('readFile', path);
+  }
+
+  writeFile(path: string, contents: Uint8Array): Promise<void> {
+    return this.#ask('writeFile', path, contents);
+  }
+
+  deleteFile(path: string, recursive: boolean): Promise<void> {
+    return this.#ask('deleteFile', path, recursive);
+  }
+
+  async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    return new WorkerSession(this.#backend, this.#link, await this.#ask<Named>('fork', id, context));
+  }
+
+  checkpoint(): Promise<bigint> {
+    return this.#ask('checkpoint');
+  }
+
+  checkpoints(): Promise<string> {
+    return this.#ask('checkpoints');
+  }
+
+  undo(checkpoint: bigint | undefined): Promise<bigint> {
+    return this.#ask('undo', checkpoint);
+  }
+
+  hibernate(): Promise<Uint8Array> {
+    return this.#ask('hibernate');
+  }
+
+  info(): Promise<string> {
+    return this.#ask('info');
+  }
+
+  async close(): Promise<void> {
+    if (this.ended === undefined) await this.#ask('close');
+  }
+}

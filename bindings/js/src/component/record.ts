@@ -1,0 +1,91 @@
+// An execution of the contract's in the engine's form: the names of `glovebox run --json`.
+import type { Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
+
+const TOOL_ERRORS: Record<string, string> = {
+  failed: 'ToolError',
+  limit: 'ToolLimit',
+  timeout: 'ToolTimeout',
+  'invalid-arguments': 'InvalidArguments',
+  unknown: 'UnknownTool',
+};
+
+/** Whether it ran to its end, or exited with 0. */
+export function succeeded({ outcome }: Execution): boolean {
+  return outcome.tag === 'completed' || (outcome.tag === 'exited' && outcome.val === 0);
+}
+
+/** As text; where it was cut, without half a character at its end. */
+export function textOf(output: Output): string {
+  // A decoder that is told that more will come keeps half a character for itself.
+  return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.keptBytes });
+}
+
+/** All of it as JSON text. */
+export function recordOf(execution: Execution): string {
+  const { stdout, stderr, value } = execution;
+  const record = {
+    success: succeeded(execution),
+    outcome: outcomeOf(execution.outcome),
+    interrupted: execution.interrupted ? raisedOf(execution.interrupted) : null,
+    value: value ? { repr: value.repr, ...(value.json !== undefined && { json: JSON.parse(value.json) }) } : null,
+    stdout: textOf(stdout),
+    stderr: textOf(stderr),
+    stdout_truncated: stdout.totalBytes > stdout.keptBytes,
+    stderr_truncated: stderr.totalBytes > stderr.keptBytes,
+    fuel_consumed: Number(execution.fuelConsumed),
+    memory_used_bytes: Number(execution.memoryUsedBytes),
+    duration_ms: Number(execution.durationNs) / 1e6,
+    files_created: execution.filesCreated,
+    files_modified: execution.filesModified,
+    files_deleted: execution.filesDeleted,
+    tool_calls: execution.toolCalls.map(toolCallOf),
+    workspace_path: null,
+    session_id: execution.sessionId ?? null,
+    rolled_back_to: execution.rolledBackTo ? snake(execution.rolledBackTo) : null,
+    guidance: snake(execution.guidance),
+    metadata: snake(execution.metadata),
+  };
+  return JSON.stringify(record);
+}
+
+function raisedOf({ typeName, message, traceback, line }: Raised): object {
+  return { type: typeName, message, traceback, line: line ?? null };
+}
+
+function outcomeOf(outcome: Outcome): object {
+  switch (outcome.tag) {
+    case 'exited':
+      return { kind: 'exited', code: outcome.val };
+    case 'raised':
+      return { kind: 'raised', ...raisedOf(outcome.val) };
+    case 'exhausted':
+      return { kind: 'exhausted', ...(snake(outcome.val) as object) };
+    case 'trapped':
+      return { kind: 'trapped', trap: outcome.val };
+    default:
+      return { kind: outcome.tag };
+  }
+}
+
+function toolCallOf({ name, arguments: given, outcome, startedNs, durationNs }: ToolRecord): object {
+  let error: object | null = null;
+  if (outcome.tag === 'failed') error = { type: TOOL_ERRORS[outcome.val.kind] ?? outcome.val.kind, message: outcome.val.message ?? null };
+  if (outcome.tag === 'unfinished') error = { type: 'Unfinished', message: 'the execution ended before the tool returned' };
+  return {
+    name,
+    arguments: given === undefined ? null : JSON.parse(given),
+    result: outcome.tag === 'returned' && outcome.val !== undefined ? JSON.parse(outcome.val) : null,
+    error,
+    started_ms: Number(startedNs) / 1e6,
+    duration_ms: Number(durationNs) / 1e6,
+  };
+}
+
+/** The names of a record, and numbers for bigints. */
+export function snake(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number(value);
+  if (Array.isArray(value)) return value.map(snake);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).map(([key, one]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), snake(one)]);
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,99 @@
+// A component in a worker: of Node.js, or of the Web. Everything comes and goes as messages, one at a time.
+import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
+import type { Answer } from '../tools.ts';
+import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
+import { providerOfParts } from './load.ts';
+import type { Ask, Begin, Named, Said, Shared } from './messages.ts';
+
+interface Port {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { data: unknown }) => void) | null;
+}
+
+const isNode = typeof process === 'object' && typeof process.versions?.node === 'string';
+// Not to be followed by bundlers for the Web.
+const threads = 'node:worker_threads';
+const port: Port = isNode ? nodePort((await import(/* @vite-ignore */ threads)).parentPort) : (globalThis as unknown as Port);
+
+function nodePort(parent: { postMessage(message: unknown): void; on(event: 'message', listener: (data: unknown) => void): void }): Port {
+  const made: Port = { postMessage: (message) => parent.postMessage(message), onmessage: null };
+  parent.on('message', (data) => made.onmessage?.({ data }));
+  return made;
+}
+
+const say = (said: Said): void => port.postMessage(said);
+const sessions = new Map<number, GuestSession>();
+let count = 0;
+let backend: Promise<ComponentBackend> | undefined;
+
+port.onmessage = ({ data }) => {
+  if (!backend) {
+    backend = begin(data as Begin);
+    backend.then(
+      ({ language, runtimeName, version }) => say({ kind: 'done', id: 0, value: { language, runtimeName, version }, ended: undefined }),
+      (error) => fail(0, error, undefined),
+    );
+    return;
+  }
+  void serve(data as Ask);
+};
+
+async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin): Promise<ComponentBackend> {
+  const provider = await providerOfParts(parts);
+  const answer = (tool: number, parameters: string): Answer =>
+    shared ? ask(shared, toolTimeoutMs, tool, parameters) : [false, 'tools in a worker need shared memory'];
+  return openComponent({ provider, language, policy, answer, ...(shared && { cancelWord: shared.words.subarray(0, 1) }) });
+}
+
+/** Asks the caller's thread for a tool's answer, and waits for it: a component cannot do anything else meanwhile. */
+function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
+  Atomics.store(words, 1, 0);
+  say({ kind: 'call', tool, parameters });
+  const pieces: Uint8Array[] = [];
+  const end = performance.now() + timeoutMs;
+  for (;;) {
+    // Whoever cancels wakes it, too.
+    while (Atomics.load(words, 1) === 0) {
+      const left = end - performance.now();
+      if (left <= 0 || Atomics.load(words, 0) !== 0) {
+        say({ kind: 'dropped' });
+        return [false, left <= 0 ? `the tool took more than ${timeoutMs} ms` : 'the execution was cancelled'];
+      }
+      Atomics.wait(words, 1, 0, Math.min(left, 100));
+    }
+    const length = Math.abs(Atomics.load(words, 1)) - 1;
+    // Negative: there is more to come.
+    const isLast = Atomics.load(words, 1) > 0;
+    pieces.push(reply.slice(0, length));
+    if (isLast) break;
+    Atomics.store(words, 1, 0);
+    say({ kind: 'more' });
+  }
+  const decoder = new TextDecoder();
+  const text = pieces.map((piece) => decoder.decode(piece, { stream: true })).join('') + decoder.decode();
+  return [text.startsWith('+'), text.slice(1)];
+}
+
+async function serve({ id, session: number, method, values }: Ask): Promise<void> {
+  const session = number === undefined ? undefined : sessions.get(number);
+  try {
+    if (number !== undefined && !session) throw new SessionError('the session was closed');
+    const target = (session ?? (await backend)) as unknown as Record<string, (...values: unknown[]) => Promise<unknown>>;
+    const value = await target[method]?.(...values);
+    if (session && method === 'close') sessions.delete(number ?? 0);
+    say({ kind: 'done', id, value: value instanceof GuestSession ? named(value) : value, ended: session?.ended });
+  } catch (error) {
+    fail(id, error, session?.ended);
+  }
+}
+
+function named(session: GuestSession): Named {
+  count += 1;
+  sessions.set(count, session);
+  return { session: count, id: session.id };
+}
+
+function fail(id: number, error: unknown, ended: string | undefined): void {
+  const name = error instanceof GloveboxError ? (error.name as FailureClass) : undefined;
+  say({ kind: 'failed', id, class: name, message: error instanceof Error ? error.message : String(error), ended });
+}

@@ -1,0 +1,73 @@
+// Makes sandboxes, with what the platform has.
+import type { Backend, Host, Policy } from './backend.ts';
+import { openComponent, direct, refuse } from './component/backend.ts';
+import { openInWorker } from './component/client.ts';
+import { loadParts, providerOfParts } from './component/load.ts';
+import type { StartWorker } from './component/messages.ts';
+import { errorOf } from './errors.ts';
+import { type ComponentOptions, type SandboxOptions, checked } from './options.ts';
+import { Sandbox } from './sandbox.ts';
+import { answer, answerNow } from './tools.ts';
+
+/** What differs between Node.js and the Web. */
+export interface Platform {
+  /** The engine, or why there is none. */
+  openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;
+  /** The directory of the package's own provider of this name. */
+  providerUrl(name: string): string;
+  /** What the files of the package's providers hash to, by the providers' names. */
+  integrity(): Promise<Record<string, Record<string, string>>>;
+  /** Reads a file. */
+  read(url: string): Promise<Uint8Array>;
+  /** Starts a worker, where there are any. */
+  startWorker: StartWorker | undefined;
+}
+
+/** Makes a sandbox. */
+export async function createWith(platform: Platform, options: SandboxOptions): Promise<Sandbox> {
+  const { language, backend, policy, tools, progress, component } = checked(options);
+  const host: Host = {
+    answer: (index, parameters, signal) => {
+      const tool = tools[index];
+      return tool ? answer(tool, parameters, signal) : Promise.resolve([false, 'there is no such tool'] as const);
+    },
+    answerNow: (index, parameters) => {
+      const tool = tools[index];
+      return tool ? answerNow(tool, parameters) : ([false, 'there is no such tool'] as const);
+    },
+    progress: (text) => progress?.(text),
+  };
+  if (backend !== 'component') {
+    const native = platform.openNative?.(language, policy, host) ?? new Error('there is none for this platform');
+    if (!(native instanceof Error)) return new Sandbox('native', await native);
+    if (backend === 'native') {
+      throw errorOf('UnavailableError', `there is no native engine here: ${native.message}; use backend: "component"`, native);
+    }
+  }
+  refuse(policy);
+  return new Sandbox('component', await openPlatform(platform, language, policy, host, component));
+}
+
+async function openPlatform(platform: Platform, language: string, policy: Policy, host: Host, options: ComponentOptions): Promise<Backend> {
+  const name = `glovebox-${language}`;
+  const isOwn = options.urls.length === 0;
+  const urls = isOwn ? [platform.providerUrl(name)] : options.urls;
+  const own = await platform.integrity();
+  if (isOwn && !own[name]) {
+    const names = Object.keys(own).join(', ');
+    throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}; another is named by its indexURL`);
+  }
+  const integrity = options.integrity ?? (isOwn ? undefined : own[name]);
+  const parts = await loadParts({ name, urls, isOwn, integrity: integrity || undefined, read: platform.read });
+  const canShare = typeof SharedArrayBuffer !== 'undefined';
+  const start = platform.startWorker;
+  if (options.worker && !(start && canShare)) {
+    const why = start ? 'no shared memory: a page needs the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy' : 'no workers';
+    throw errorOf('UnsupportedError', `worker: there is ${why} here; leave it out`);
+  }
+  if (start && canShare && options.worker !== false) {
+    return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });
+  }
+  const answerTool = (tool: number, parameters: string) => host.answerNow(tool, parameters);
+  return direct(await openComponent({ provider: await providerOfParts(parts), language, policy, answer: answerTool }));
+}

@@ -1,0 +1,308 @@
+/// <reference types="node" />
+// The engine as a backend: what is asked of the native module is answered to a callback, of which this makes promises.
+import type {
+  Attendant,
+  Backend,
+  BackendSession,
+  Diagnostic,
+  Entry,
+  Executed,
+  Host,
+  Input,
+  Policy,
+  ShownValue,
+} from '../backend.ts';
+import { CommitError, type FailureClass, errorOf } from '../errors.ts';
+import { Run } from '../run.ts';
+import { type Native, images } from './find.ts';
+import {
+  type Callback,
+  DONE,
+  FAILED,
+  type NativeEngine,
+  type NativeExecution,
+  type NativeFailure,
+  type NativeInput,
+  type NativeModule,
+  type NativeSandbox,
+  type NativeSession,
+  type NativeToken,
+  PROGRESS,
+  STDERR,
+  STDOUT,
+} from './module.ts';
+
+/** What is asked, as a promise. */
+function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    ask((event, payload) => {
+      if (event === DONE) resolve(payload ?? undefined);
+      else if (event === FAILED) reject(failureOf(payload));
+      else tell?.(event, payload);
+    });
+  });
+}
+
+function failureOf(failure: NativeFailure): Error {
+  if (failure.execution) return new CommitError(failure.message, new Run(new NativeExecuted(failure.execution)));
+  return errorOf(failure.class as FailureClass, failure.message);
+}
+
+const engines = new Map<boolean, Promise<NativeEngine>>();
+
+/** The engine that all sandboxes of a process share. */
+function engineOf({ module, bundle }: Native, packages: boolean): Promise<NativeEngine> {
+  const known = engines.get(packages);
+  if (known) return known;
+  const options = { cacheDir: process.env['GLOVEBOX_CACHE_DIR'] || undefined, bundle, images: images(), packages };
+  const made = asked<NativeEngine>((callback) => module.NativeEngine.open(options, callback));
+  engines.set(packages, made);
+  made.catch(() => engines.delete(packages));
+  return made;
+}
+
+/** Makes a sandbox: fetches nothing that the package has, and prepares the interpreter the first time. */
+export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
+  const engine = await engineOf(native, policy.packages !== false);
+  const calls = new Map<number, AbortController>();
+  let sandbox: NativeSandbox | undefined;
+  const answer = (call: number, tool: number, parameters: string | null): void => {
+    if (parameters === null) {
+      calls.get(call)?.abort();
+      return;
+    }
+    const controller = new AbortController();
+    calls.set(call, controller);
+    void host.answer(tool, parameters, controller.signal).then(([isOk, text]) => {
+      calls.delete(call);
+      sandbox?.reply(call, isOk, text);
+    });
+  };
+  const files = policy.files.map(([path, contents]) => ({ path, contents }));
+  const options = { name, policy: jsonOf(policyRecord(policy)), files, tools: policy.tools };
+  const token = new native.module.NativeToken();
+  sandbox = await asked<NativeSandbox>(
+    (callback) => native.module.NativeSandbox.open(engine, options, token, answer, callback),
+    (event, text) => event === PROGRESS && host.progress(text),
+  );
+  return new NativeBackend(native.module, sandbox);
+}
+
+/** As the engine's policy files have it. */
+function policyRecord(policy: Policy): object {
+  const limits = Object.entries(policy.limits).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]);
+  return {
+    limits: Object.fromEntries(limits),
+    session: {
+      ...(policy.checkpoints !== undefined && {
+        checkpoints: typeof policy.checkpoints === 'bigint' ? { every: policy.checkpoints } : policy.checkpoints,
+      }),
+      ...(policy.onUnwind && { on_unwind: policy.onUnwind }),
+    },
+    commit: policy.commit,
+    mounts: policy.mounts.map(([guest, { host, readOnly }]) => ({ host, guest, read_only: readOnly })),
+    env: Object.fromEntries(policy.env),
+    args: policy.args,
+    auto_persist_globals: policy.autoPersistGlobals,
+    metering: policy.metering,
+    ...(policy.workspace !== undefined && { workspace: policy.workspace }),
+    ...(policy.seed !== undefined && { entropy: { seeded: policy.seed } }),
+    ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
+  };
+}
+
+/** JSON text in which a bigint is a number with all its digits. */
+function jsonOf(value: unknown): string {
+  if (typeof value === 'bigint') return value.toString();
+  if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}:${jsonOf(one)}`).join()}}`;
+}
+
+class NativeBackend implements Backend {
+  readonly #module: NativeModule;
+  /** For benchmarks. */
+  readonly native: NativeSandbox;
+  readonly language: 'python' | 'javascript';
+  readonly runtimeName: string;
+  readonly version: string | undefined;
+
+  constructor(module: NativeModule, sandbox: NativeSandbox) {
+    this.#module = module;
+    this.native = sandbox;
+    this.language = sandbox.language;
+    this.runtimeName = sandbox.runtimeName;
+    this.version = sandbox.version ?? undefined;
+  }
+
+  execute(input: Input, attendant: Attendant): Promise<Executed> {
+    return executed(this.#module, this.native, input, attendant);
+  }
+
+  validate(input: Input): Promise<Diagnostic[]> {
+    return asked((callback) => this.native.validate(nativeInput(input, false), new this.#module.NativeToken(), callback));
+  }
+
+  async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    return new KeptSession(this.#module, await asked((callback) => this.native.session(id, context, callback)));
+  }
+
+  async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
+    return new KeptSession(this.#module, await asked((callback) => this.native.resume(state, id, callback)));
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** Bytes as the module takes them. */
+function buffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+function nativeInput(input: Input, isHeard: boolean): NativeInput {
+  return { ...input, stdin: input.stdin && buffer(input.stdin), isHeard };
+}
+
+interface Executes {
+  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+}
+
+async function executed(module: NativeModule, what: Executes, input: Input, attendant: Attendant): Promise<Executed> {
+  const { signal, output } = attendant;
+  const token = new module.NativeToken();
+  const cancel = (): void => token.cancel();
+  if (signal.aborted) cancel();
+  signal.addEventListener('abort', cancel);
+  try {
+    const execution = await asked<NativeExecution>(
+      (callback) => what.execute(nativeInput(input, output !== undefined), token, callback),
+      (event, bytes) => (event === STDOUT || event === STDERR) && output?.(event === STDERR, bytes),
+    );
+    return new NativeExecuted(execution);
+  } finally {
+    signal.removeEventListener('abort', cancel);
+  }
+}
+
+class NativeExecuted implements Executed {
+  readonly #execution: NativeExecution;
+
+  constructor(execution: NativeExecution) {
+    this.#execution = execution;
+  }
+
+  get ok(): boolean {
+    return this.#execution.ok;
+  }
+
+  get stdout(): string {
+    return this.#execution.stdout;
+  }
+
+  get stderr(): string {
+    return this.#execution.stderr;
+  }
+
+  get stdoutBytes(): Uint8Array {
+    return this.#execution.stdoutBytes;
+  }
+
+  get stderrBytes(): Uint8Array {
+    return this.#execution.stderrBytes;
+  }
+
+  get fuelConsumed(): bigint {
+    return this.#execution.fuelConsumed;
+  }
+
+  get value(): ShownValue | undefined {
+    const value = this.#execution.value;
+    return value ? { repr: value[0], json: value[1] ?? undefined } : undefined;
+  }
+
+  json(): string {
+    return this.#execution.json();
+  }
+
+  listFiles(pattern: string): Promise<Entry[]> {
+    return asked((callback) => this.#execution.listFiles(pattern, callback));
+  }
+
+  readFile(path: string): Promise<Uint8Array> {
+    return asked((callback) => this.#execution.readFile(path, callback));
+  }
+}
+
+class KeptSession implements BackendSession {
+  readonly #module: NativeModule;
+  readonly #session: NativeSession;
+
+  constructor(module: NativeModule, session: NativeSession) {
+    this.#module = module;
+    this.#session = session;
+  }
+
+  get id(): string {
+    return this.#session.id;
+  }
+
+  get ended(): string | undefined {
+    return this.#session.ended ?? undefined;
+  }
+
+  execute(input: Input, attendant: Attendant): Promise<Executed> {
+    return executed(this.#module, this.#session, input, attendant);
+  }
+
+  async getVariable(name: string): Promise<ShownValue | undefined> {
+    return asked((callback) => this.#session.getVariable(name, callback));
+  }
+
+  setVariable(name: string, json: string): Promise<void> {
+    return asked((callback) => this.#session.setVariable(name, json, callback));
+  }
+
+  listFiles(pattern: string): Promise<Entry[]> {
+    return asked((callback) => this.#session.listFiles(pattern, callback));
+  }
+
+  readFile(path: string): Promise<Uint8Array> {
+    return asked((callback) => this.#session.readFile(path, callback));
+  }
+
+  writeFile(path: string, contents: Uint8Array): Promise<void> {
+    return asked((callback) => this.#session.writeFile(path, buffer(contents), callback));
+  }
+
+  deleteFile(path: string, recursive: boolean): Promise<void> {
+    return asked((callback) => this.#session.deleteFile(path, recursive, callback));
+  }
+
+  async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    return new KeptSession(this.#module, await asked((callback) => this.#session.fork(id, context, callback)));
+  }
+
+  checkpoint(): Promise<bigint> {
+    return asked((callback) => this.#session.checkpoint(callback));
+  }
+
+  checkpoints(): Promise<string> {
+    return asked((callback) => this.#session.checkpoints(callback));
+  }
+
+  undo(checkpoint: bigint | undefined): Promise<bigint> {
+    return asked((callback) => this.#session.undo(checkpoint, callback));
+  }
+
+  hibernate(): Promise<Uint8Array> {
+    return asked((callback) => this.#session.hibernate(callback));
+  }
+
+  info(): Promise<string> {
+    return asked((callback) => this.#session.info(callback));
+  }
+
+  close(): Promise<void> {
+    return asked((callback) => this.#session.close(callback));
+  }
+}

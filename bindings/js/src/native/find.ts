@@ -1,0 +1,52 @@
+/// <reference types="node" />
+// Where the native module is: in the package for this platform, which npm installs as an optional dependency.
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
+import { dirname, isAbsolute, join } from 'node:path';
+import type { NativeModule } from './module.ts';
+
+const require = createRequire(import.meta.url);
+
+/** The package for this platform, as napi-rs names platforms. */
+export function platformPackage(): string {
+  // The C library, where there are two.
+  const header = (process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined)?.header;
+  const library = process.platform === 'linux' ? (header?.glibcVersionRuntime ? '-gnu' : '-musl') : process.platform === 'win32' ? '-msvc' : '';
+  return `@glovebox-sandbox/${process.platform}-${process.arch}${library}`;
+}
+
+/** The module, and the interpreters that come with it. */
+export interface Native {
+  module: NativeModule;
+  bundle: string | undefined;
+}
+
+let found: Native | Error | undefined;
+
+/** The native module, or why there is none. It is looked for once. */
+export function findNative(): Native | Error {
+  found ??= look();
+  return found;
+}
+
+function look(): Native | Error {
+  const name = platformPackage();
+  // A module of a development build stands for that of a package.
+  const own = process.env['GLOVEBOX_NATIVE_MODULE'];
+  try {
+    const path = own ?? require.resolve(name);
+    const bundle = process.env['GLOVEBOX_BUNDLE'] || join(dirname(path), 'interpreters.zip');
+    return { module: require(path) as NativeModule, bundle: existsSync(bundle) ? bundle : undefined };
+  } catch (error) {
+    const why = own ? `GLOVEBOX_NATIVE_MODULE (${own}) cannot be loaded` : `the package ${name} is not installed or cannot be loaded`;
+    return new Error(`${why}: ${error instanceof Error ? error.message.split('\n')[0] : error}`, { cause: error });
+  }
+}
+
+/** Where the images are that `glovebox image build` has made, if there are any. */
+export function images(): string | undefined {
+  const state = process.env['XDG_STATE_HOME'] ?? '';
+  const path = join(isAbsolute(state) ? state : join(homedir(), '.local/state'), 'glovebox', 'images');
+  return existsSync(path) ? path : undefined;
+}

@@ -1,0 +1,112 @@
+// The native module, `bindings/js/native`, as TypeScript sees it. Private to the package.
+
+/** What becomes of some work; the numbers are those of `native/src/job.rs`. */
+export const DONE = 0;
+export const FAILED = 1;
+export const STDOUT = 2;
+export const STDERR = 3;
+export const PROGRESS = 4;
+
+/** Called with a number and what belongs to it; the last time with `DONE` or `FAILED`. */
+export type Callback = (event: number, payload: any) => void;
+
+export interface NativeToken {
+  cancel(): void;
+}
+
+export interface NativeEntry {
+  path: string;
+  kind: 'file' | 'directory' | 'symlink';
+  sizeBytes: bigint;
+  modifiedNs: bigint;
+}
+
+export interface NativeExecution {
+  readonly ok: boolean;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly stdoutBytes: Uint8Array;
+  readonly stderrBytes: Uint8Array;
+  readonly fuelConsumed: bigint;
+  readonly value: [repr: string, json: string | null] | null;
+  json(): string;
+  listFiles(pattern: string, callback: Callback): void;
+  readFile(path: string, callback: Callback): void;
+}
+
+export interface NativeFailure {
+  class: string;
+  message: string;
+  execution?: NativeExecution;
+}
+
+export interface NativeInput {
+  source: string;
+  name?: string | undefined;
+  kind?: string | undefined;
+  stdin?: Uint8Array | undefined;
+  context?: string | undefined;
+  timeoutMs?: number | undefined;
+  isHeard: boolean;
+}
+
+export interface NativeSession {
+  readonly id: string;
+  readonly ended: string | null;
+  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+  getVariable(name: string, callback: Callback): void;
+  setVariable(name: string, json: string, callback: Callback): void;
+  listFiles(pattern: string, callback: Callback): void;
+  readFile(path: string, callback: Callback): void;
+  writeFile(path: string, contents: Uint8Array, callback: Callback): void;
+  deleteFile(path: string, recursive: boolean, callback: Callback): void;
+  fork(id: string | undefined, context: string | undefined, callback: Callback): void;
+  checkpoint(callback: Callback): void;
+  checkpoints(callback: Callback): void;
+  undo(checkpoint: bigint | undefined, callback: Callback): void;
+  hibernate(callback: Callback): void;
+  info(callback: Callback): void;
+  close(callback: Callback): void;
+}
+
+export interface NativeSandbox {
+  readonly language: 'python' | 'javascript';
+  readonly runtimeName: string;
+  readonly version: string | null;
+  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+  validate(input: NativeInput, token: NativeToken, callback: Callback): void;
+  /** How many microseconds each of so many executions took in Rust. */
+  time(source: string, count: number): number[];
+  session(id: string | undefined, context: string | undefined, callback: Callback): void;
+  resume(state: Uint8Array, id: string | undefined, callback: Callback): void;
+  reply(call: number, isOk: boolean, text: string): void;
+}
+
+export interface NativeEngine {
+  readonly kind?: 'engine';
+}
+
+export interface NativeModule {
+  version(): string;
+  NativeToken: new () => NativeToken;
+  NativeEngine: {
+    open(
+      options: { cacheDir?: string | undefined; bundle?: string | undefined; images?: string | undefined; packages: boolean },
+      callback: Callback,
+    ): void;
+  };
+  NativeSandbox: {
+    open(
+      engine: NativeEngine,
+      options: {
+        name: string;
+        policy: string;
+        files: { path: string; contents: Uint8Array }[];
+        tools: { name: string; description: string; schema: string }[];
+      },
+      token: NativeToken,
+      answer: (call: number, tool: number, parameters: string | null) => void,
+      callback: Callback,
+    ): void;
+  };
+}

@@ -1,0 +1,51 @@
+/// <reference types="node" />
+/**
+ * Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with limits that hold: on the engine, or where there is
+ * none for this platform, as a component in a worker.
+ */
+import { readFile } from 'node:fs/promises';
+import { Worker } from 'node:worker_threads';
+import { type Platform, createWith } from './create.ts';
+import type { Said, StartWorker } from './component/messages.ts';
+import { openNative } from './native/backend.ts';
+import { findNative } from './native/find.ts';
+import type { SandboxOptions } from './options.ts';
+import type { Sandbox } from './sandbox.ts';
+
+export * from './api.ts';
+
+/** Sources are run as they are, in tests. */
+const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
+
+const startWorker: StartWorker = (heard, broken) => {
+  const worker = new Worker(new URL(`./component/worker.${extension}`, import.meta.url));
+  worker.on('message', (data: Said) => heard(data));
+  worker.on('error', broken);
+  worker.unref();
+  return {
+    post: (message) => worker.postMessage(message),
+    terminate: () => void worker.terminate(),
+    hold: (isHeld) => (isHeld ? worker.ref() : worker.unref()),
+  };
+};
+
+const platform: Platform = {
+  openNative(language, policy, host) {
+    const native = findNative();
+    return native instanceof Error ? native : openNative(native, language, policy, host);
+  },
+  providerUrl: (name) => new URL(`../providers/${name}/`, import.meta.url).href,
+  integrity: async () => (await import('./integrity.ts')).INTEGRITY,
+  async read(url) {
+    if (url.startsWith('file:')) return readFile(new URL(url));
+    const response = await fetch(url);
+    if (!response.ok) throw new Error(`HTTP status ${response.status}`);
+    return new Uint8Array(await response.arrayBuffer());
+  },
+  startWorker,
+};
+
+/** Makes a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take milliseconds. */
+export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  return createWith(platform, options);
+}

@@ -1,0 +1,97 @@
+// Sandboxes.
+import { attended } from './attended.ts';
+import type { Backend, Diagnostic } from './backend.ts';
+import * as check from './check.ts';
+import { SessionError } from './errors.ts';
+import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
+import { Run } from './run.ts';
+import { Session } from './session.ts';
+
+/** A language and what its scripts may do. Every `execute` is a new interpreter with new files. */
+export class Sandbox implements AsyncDisposable {
+  #backend: Backend | undefined;
+  readonly #cancels = new Set<AbortController>();
+  /** Which backend it is. */
+  readonly backend: 'native' | 'component';
+
+  /** See {@link createSandbox}. */
+  constructor(kind: 'native' | 'component', backend: Backend) {
+    this.backend = kind;
+    this.#backend = backend;
+  }
+
+  get #open(): Backend {
+    if (!this.#backend) throw new SessionError('the sandbox was closed; make another one');
+    return this.#backend;
+  }
+
+  /** `python` or `javascript`. */
+  get language(): 'python' | 'javascript' {
+    return this.#open.language;
+  }
+
+  /** The interpreter's name. */
+  get runtimeName(): string {
+    return this.#open.runtimeName;
+  }
+
+  /** The interpreter's version. */
+  get version(): string | undefined {
+    return this.#open.version;
+  }
+
+  /** Runs a script in a new interpreter, and drops it. A script that raises or reaches a limit is a run too. */
+  async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
+    const backend = this.#open;
+    const input = inputOf(source, options);
+    return this.#cancellable((cancelled) => attended(cancelled, options, async (to) => new Run(await backend.execute(input, to))));
+  }
+
+  /** What the language's own parser says of a source: nothing where it is well-formed. Nothing of it is executed. */
+  async validate(source: string, options: Pick<ExecuteOptions, 'name' | 'kind'> = {}): Promise<Diagnostic[]> {
+    return this.#open.validate(inputOf(source, options));
+  }
+
+  /** Opens a session: an interpreter that is kept. */
+  async session(options: SessionOptions = {}): Promise<Session> {
+    const { id, context } = sessionOptions(options);
+    return new Session(await this.#open.session(id, context), (run) => this.#cancellable(run));
+  }
+
+  /**
+   * Makes a session of the bytes that `Session.hibernate` gave, here or elsewhere. To resume bytes that somebody else wrote is to run their
+   * code, within this sandbox's limits.
+   */
+  async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
+    check.known('options', options, ['id']);
+    if (!(state instanceof Uint8Array)) throw check.wrong('state', 'a Uint8Array', state);
+    const session = await this.#open.resume(state, check.optional('id', 'string', options.id));
+    return new Session(session, (run) => this.#cancellable(run));
+  }
+
+  /** Cancels what is being executed, in sessions too: those runs' outcome is `cancelled`. */
+  cancel(): void {
+    for (const controller of this.#cancels) controller.abort();
+  }
+
+  async #cancellable(run: (cancelled: AbortSignal) => Promise<Run>): Promise<Run> {
+    const controller = new AbortController();
+    this.#cancels.add(controller);
+    try {
+      return await run(controller.signal);
+    } finally {
+      this.#cancels.delete(controller);
+    }
+  }
+
+  /** Gives back what it holds. With a component in a worker, its sessions are lost; with the engine they go on. */
+  async close(): Promise<void> {
+    const backend = this.#backend;
+    this.#backend = undefined;
+    await backend?.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}

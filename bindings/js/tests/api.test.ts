@@ -1,0 +1,262 @@
+// The API, on every backend.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FilesError, Opaque, PolicyError, ScriptError, SessionError } from '../src/node.ts';
+import { sandbox, ways } from './backends.ts';
+
+for (const way of ways) {
+  const of = (name: string, run: () => Promise<void>): void => void test(`${way}: ${name}`, run);
+
+  of('a script runs, and so does the next one after each ending', async () => {
+    const box = await sandbox(way, { limits: { fuel: 50_000_000 } });
+    for (const [source, kind, text, exitCode] of [
+      ['console.log(1)', 'completed', 'completed', 0],
+      ['throw new TypeError("no")', 'raised', 'TypeError: no', 1],
+      ['for (;;);', 'exhausted', 'out of fuel: 50000000 of 50000000', 137],
+      ['process.exit(3)', 'exited', 'exited with 3', 3],
+    ] as const) {
+      const run = await box.execute(source);
+      assert.deepEqual([run.outcome.kind, String(run.outcome), run.outcome.exitCode], [kind, text, exitCode]);
+      assert.equal(run.ok, kind === 'completed');
+      assert.ok(run.fuelConsumed > 0);
+    }
+    assert.equal((await box.execute('console.log("still here")')).stdout, 'still here\n');
+  });
+
+  of('Python runs', async () => {
+    const box = await sandbox(way, { language: 'python' });
+    const run = await box.execute('def f():\n    return 1 / 0\nf()', { name: 'report.py' });
+    assert.deepEqual([run.outcome.type, run.outcome.line], ['ZeroDivisionError', 2]);
+    assert.match(run.outcome.traceback ?? '', /report\.py/);
+    assert.deepEqual([box.language, box.runtimeName, box.version], ['python', 'python', '3.12.0']);
+  });
+
+  of('an outcome becomes an error where that is asked for', async () => {
+    const box = await sandbox(way);
+    assert.equal((await box.execute('1')).throwForOutcome().ok, true);
+    const run = await box.execute('throw new RangeError("far")');
+    assert.throws(() => run.throwForOutcome(), (error) => error instanceof ScriptError && error.run === run && error.message === 'RangeError: far');
+  });
+
+  of('standard input, context, arguments and environment reach the script', async () => {
+    const box = await sandbox(way, { args: ['one'], env: { CITY: 'Oslo' } });
+    const source = 'console.log(require("fs").readFileSync(0, "utf8"), context.n, process.argv.at(-1), process.env.CITY)';
+    assert.equal((await box.execute(source, { stdin: 'in', context: { n: 3 } })).stdout, 'in 3 one Oslo\n');
+  });
+
+  of('listeners hear what is written, each stream for itself', async () => {
+    const box = await sandbox(way);
+    const heard: string[] = [];
+    const options = { onStdout: (text: string) => void heard.push(`out ${text}`), onStderr: (text: string) => void heard.push(`err ${text}`) };
+    await box.execute('console.log("å"); console.error("e")', options);
+    assert.deepEqual(heard, ['out å\n', 'err e\n']);
+    const failing = box.execute('console.log(1)', {
+      onStdout: () => {
+        throw new Error('full');
+      },
+    });
+    await assert.rejects(failing, /full/);
+  });
+
+  of('files are there before and after', async () => {
+    const box = await sandbox(way, { files: { 'in/a.txt': 'one', 'b.bin': Uint8Array.of(1, 2) } });
+    const source = 'const fs = require("fs"); fs.writeFileSync("out.txt", fs.readFileSync("in/a.txt", "utf8") + "!")';
+    const run = (await box.execute(source)).throwForOutcome();
+    assert.deepEqual(run.filesCreated, ['out.txt']);
+    assert.equal(await run.files.readText('out.txt'), 'one!');
+    assert.deepEqual([...(await run.files.read('./b.bin'))], [1, 2]);
+    assert.deepEqual((await run.files.list()).map(({ path, kind }) => `${kind} ${path}`), ['file b.bin', 'directory in', 'file in/a.txt', 'file out.txt']);
+    await assert.rejects(run.files.read('absent'), FilesError);
+  });
+
+  of('a parser tells where', async () => {
+    const box = await sandbox(way);
+    assert.deepEqual(await box.validate('let x = 1'), []);
+    assert.equal((await box.validate('\nlet = ='))[0]?.line, 2);
+  });
+
+  of('a session keeps what scripts did', async () => {
+    const box = await sandbox(way);
+    await using session = await box.session({ context: { doc: 'a long text' } });
+    assert.deepEqual((await session.execute('var words = context.doc.split(" "); words')).value, ['a', 'long', 'text']);
+    await session.files.write('d/notes.txt', 'first');
+    const child = await session.fork();
+    await session.execute('words = []');
+    assert.deepEqual(await session.variables.get('words'), []);
+    assert.deepEqual(await child.variables.get('words'), ['a', 'long', 'text']);
+    await session.undo();
+    assert.deepEqual(await session.variables.get('words'), ['a', 'long', 'text']);
+    await session.variables.set('n', 20);
+    const run = await session.execute('n + 1');
+    assert.deepEqual([run.value, run.valueRepr, run.sessionId], [21, '21', session.id]);
+    assert.deepEqual([await session.variables.get('absent'), await session.variables.has('absent'), await session.variables.has('n')], [undefined, false, true]);
+    assert.ok((await session.execute('(() => 1)')).value instanceof Opaque);
+    assert.equal(await run.files.readText('d/notes.txt'), 'first');
+    assert.deepEqual((await session.files.list('d/*')).map(({ path }) => path), ['d/notes.txt']);
+    await session.files.delete('d', { recursive: true });
+    assert.deepEqual(await session.files.list(), []);
+    await assert.rejects(session.files.read('d/notes.txt'), FilesError);
+    await child.close();
+  });
+
+  of('checkpoints are come back to, and hibernated sessions resumed', async () => {
+    const box = await sandbox(way, { checkpoints: 'never' });
+    const session = await box.session();
+    await session.execute('var n = 1');
+    const checkpoint = await session.checkpoint();
+    await session.execute('n = 2');
+    assert.equal((await session.checkpoints()).at(-1)?.id, checkpoint);
+    assert.equal(await session.undo(checkpoint), checkpoint);
+    assert.equal(await session.variables.get('n'), 1);
+    await assert.rejects(session.undo(4711), SessionError);
+    const state = await session.hibernate();
+    const elsewhere = await sandbox(way);
+    const resumed = await elsewhere.resume(state);
+    assert.equal(await resumed.variables.get('n'), 1);
+    await assert.rejects(elsewhere.resume(Uint8Array.of(1, 2, 3)), SessionError);
+    const info = await session.info();
+    assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
+  });
+
+  of('a session that ended says so', async () => {
+    const box = await sandbox(way);
+    const session = await box.session();
+    await session.close();
+    await session.close();
+    assert.match(session.ended ?? '', /closed/);
+    await assert.rejects(session.execute('1'), SessionError);
+  });
+
+  of('what is asked of a session at once is done in order', async () => {
+    const session = await (await sandbox(way)).session();
+    const runs = await Promise.all(['var s = "a"', 's += "b"', 's += "c"', 's'].map((source) => session.execute(source)));
+    assert.equal(runs.at(-1)?.value, 'abc');
+  });
+
+  of('time is limited', async () => {
+    const box = await sandbox(way, { timeout: 200, limits: { fuel: 1_000_000_000_000 } });
+    const { outcome, guidance } = await box.execute('for (;;);');
+    assert.deepEqual([outcome.resource, outcome.limit, outcome.exitCode], ['time', 200, 124]);
+    assert.equal(guidance.advice.length > 0, true);
+    const cancelled = await box.execute('for (;;);', { timeoutMs: 50 });
+    assert.equal(cancelled.outcome.kind, 'cancelled');
+  });
+
+  of('tools answer, fail, and are recorded', async () => {
+    const box = await sandbox(way, {
+      tools: {
+        double: ({ x }) => 2 * x,
+        fail: () => {
+          throw new Error('no such luck');
+        },
+        typed: { description: 'Checks.', schema: { properties: { x: { type: 'number' } }, required: ['x'] }, call: ({ x }) => x },
+        big: () => 'x'.repeat(200_000),
+      },
+    });
+    const run = await box.execute('console.log(await tools.double({ x: 21 }), (await tools.big({})).length)');
+    assert.equal(run.throwForOutcome().stdout, '42 200000\n');
+    assert.deepEqual(run.toolCalls.slice(0, 1).map(({ name, result }) => [name, result]), [['double', 42]]);
+    const failed = await box.execute('try { await tools.fail({}) } catch (error) { console.log(error.message) }');
+    assert.equal(failed.stdout, 'no such luck\n');
+    assert.match((await box.execute('await tools.typed({ x: "a" })')).toolCalls[0]?.error ?? '', /^InvalidArguments/);
+  });
+
+  of('an argument of the wrong type is a TypeError that names it', async () => {
+    const box = await sandbox(way);
+    const session = await box.session();
+    const wrong = <Value>(value: unknown): Value => value as Value;
+    for (const [name, ask] of [
+      ['source', () => box.execute(wrong(1))],
+      ['name', () => box.execute('1', { name: wrong(1) })],
+      ['stdin', () => box.execute('1', { stdin: wrong(1) })],
+      ['timeoutMs', () => box.execute('1', { timeoutMs: wrong('1') })],
+      ['signal', () => box.execute('1', { signal: wrong({}) })],
+      ['onStdout', () => box.execute('1', { onStdout: wrong(1) })],
+      ['context', () => box.execute('1', { context: 1n })],
+      ['`timeout`', () => box.execute('1', wrong({ timeout: 1 }))],
+      ['kind must be one of "detect"', () => box.execute('1', { kind: wrong('cjs') })],
+      ['state', () => box.resume(wrong('x'))],
+      ['contents', () => session.files.write('a', wrong(1))],
+      ['limits.fuel', () => sandbox(way, { limits: { fuel: wrong('1') } })],
+      ['limits has no `fule`', () => sandbox(way, { limits: wrong({ fule: 1 }) })],
+      ['tools\\["a"\\]', () => sandbox(way, { tools: wrong({ a: 1 }) })],
+      ['commit', () => sandbox(way, { commit: wrong('sometimes') })],
+      ['files\\["a"\\]', () => sandbox(way, { files: { a: wrong(1) } })],
+    ] as [string, () => Promise<unknown>][]) {
+      await assert.rejects(ask(), (error) => error instanceof TypeError && new RegExp(name).test(error.message), name);
+    }
+    await assert.rejects(box.execute('1', { timeoutMs: -1 }), RangeError);
+  });
+
+  of('what cannot be is refused when the sandbox is made', async () => {
+    await assert.rejects(sandbox(way, { limits: { fuel: 0 } }), (error) => error instanceof PolicyError && /fuel/.test(error.message));
+    await assert.rejects((await sandbox(way, { limits: { sourceBytes: 7 } })).execute('x'.repeat(8)), PolicyError);
+  });
+
+  of('a sandbox that was closed says so', async () => {
+    const box = await sandbox(way);
+    await box.close();
+    await box.close();
+    await assert.rejects(box.execute('1'), SessionError);
+  });
+
+  // A script on the caller's own thread can be cancelled by nobody else.
+  if (way === 'direct') continue;
+
+  of('the caller goes on while a script runs', async () => {
+    const box = await sandbox(way, { timeout: 400 });
+    let count = 0;
+    const timer = setInterval(() => (count += 1), 10);
+    const run = await box.execute('for (;;);');
+    clearInterval(timer);
+    assert.equal(run.outcome.resource, 'time');
+    assert.ok(count > 10, String(count));
+  });
+
+  of('a signal ends a script, and the promise is rejected with its reason', async () => {
+    const box = await sandbox(way, { language: 'python' });
+    for (const source of ['while True: pass', 'import time; time.sleep(60)']) {
+      const begun = performance.now();
+      const reason = new Error('enough');
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(reason), 200);
+      await assert.rejects(box.execute(source, { signal: controller.signal }), (error) => error === reason);
+      assert.ok(performance.now() - begun < 3000);
+    }
+    await assert.rejects(box.execute('1', { signal: AbortSignal.abort() }), { name: 'AbortError' });
+    assert.equal((await box.execute('print(1)')).stdout, '1\n');
+  });
+
+  of('cancel() interrupts what runs, and a script may clean up', async () => {
+    const box = await sandbox(way, { language: 'python' });
+    const session = await box.session();
+    await session.execute('n = 1');
+    setTimeout(() => box.cancel(), 200);
+    const run = await session.execute('try:\n    while True:\n        pass\nfinally:\n    print("cleaned")');
+    assert.deepEqual([run.outcome.kind, run.stdout], ['cancelled', 'cleaned\n']);
+    assert.equal(await session.variables.get('n'), 1);
+  });
+
+  of('tools may be asynchronous, and are told when nobody waits any longer', async () => {
+    let aborted = false;
+    const box = await sandbox(way, {
+      tools: {
+        later: async ({ x }) => {
+          await new Promise((resolve) => setTimeout(resolve, 20));
+          return x + 1;
+        },
+        never: (_, { signal }) => {
+          signal.addEventListener('abort', () => (aborted = true));
+          return new Promise(() => undefined);
+        },
+      },
+      limits: { toolTimeoutMs: 300 },
+    });
+    assert.equal((await box.execute('console.log(await tools.later({ x: 1 }))')).throwForOutcome().stdout, '2\n');
+    const run = await box.execute('await tools.never({})');
+    assert.equal(run.outcome.kind, 'raised');
+    assert.equal(aborted, true);
+    setTimeout(() => box.cancel(), 50);
+    assert.equal((await box.execute('await tools.never({})')).outcome.kind, 'cancelled');
+  });
+}
