@@ -1,16 +1,15 @@
-import { createSandbox, textOf } from '@glovebox/sandbox/node';
+import { createSandbox } from 'glovebox-sandbox';
 
-const sandbox = await createSandbox('glovebox-javascript-closed');
+await using box = await createSandbox({ language: 'python', limits: { fuel: 50_000_000 } });
 
-const { outcome, stdout, fuelConsumed } = await sandbox.execute('console.log([1, 2, 3].map((x) => x * x).join())');
-console.log(outcome.tag, textOf(stdout).trim(), fuelConsumed > 0n);
+const run = await box.execute("print(sum(range(10))); open('out.txt', 'w').write('hi')");
+console.log(run.outcome.kind, run.stdout.trim(), await run.files.readText('out.txt'));
 
 // Whatever a script does is an outcome, and the sandbox goes on.
-const endless = await sandbox.execute('for (;;);', { policy: { limits: { fuel: 50_000_000n } } });
-console.log(endless.outcome.tag);
+const endless = await box.execute('while True: pass');
+console.log(endless.outcome.kind, endless.outcome.resource);
 
 // An interpreter that is kept.
-const session = await sandbox.open();
-await session.execute('var total = 40');
-console.log((await session.execute('total + 2')).value?.repr);
-await session.close();
+await using session = await box.session();
+await session.execute('total = 40');
+console.log((await session.execute('total + 2')).value);

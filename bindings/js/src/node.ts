@@ -18,7 +18,8 @@ export * from './api.ts';
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
 const startWorker: StartWorker = (heard, broken) => {
-  const worker = new Worker(new URL(`./component/worker.${extension}`, import.meta.url));
+  // Flags of this process, such as `--input-type`, are not the worker's.
+  const worker = new Worker(new URL(`./component/worker.${extension}`, import.meta.url), { execArgv: [] });
   worker.on('message', (data: Said) => heard(data));
   worker.on('error', broken);
   worker.unref();

@@ -144,11 +144,11 @@ class NativeBackend implements Backend {
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new KeptSession(this.#module, await asked((callback) => this.native.session(id, context, callback)));
+    return new EngineSession(this.#module, await asked((callback) => this.native.session(id, context, callback)));
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    return new KeptSession(this.#module, await asked((callback) => this.native.resume(state, id, callback)));
+    return new EngineSession(this.#module, await asked((callback) => this.native.resume(state, id, callback)));
   }
 
   async close(): Promise<void> {}
@@ -233,7 +233,7 @@ class NativeExecuted implements Executed {
   }
 }
 
-class KeptSession implements BackendSession {
+class EngineSession implements BackendSession {
   readonly #module: NativeModule;
   readonly #session: NativeSession;
 
@@ -279,7 +279,7 @@ class KeptSession implements BackendSession {
   }
 
   async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new KeptSession(this.#module, await asked((callback) => this.#session.fork(id, context, callback)));
+    return new EngineSession(this.#module, await asked((callback) => this.#session.fork(id, context, callback)));
   }
 
   checkpoint(): Promise<bigint> {

@@ -1,0 +1,133 @@
+// What concerns the component: where it comes from, its worker, and what it has not.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { readFile } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import type { AddressInfo } from 'node:net';
+import { INTEGRITY } from '../src/integrity.ts';
+import {
+  type SandboxOptions,
+  SessionLostError,
+  TerminatedError,
+  UnavailableError,
+  UnsupportedError,
+  createSandbox,
+} from '../src/node.ts';
+import { RUNS_COMPONENTS } from './backends.ts';
+
+const options = { language: 'javascript', backend: 'component' } as const;
+const providers = new URL('../providers/', import.meta.url);
+const skip = !RUNS_COMPONENTS;
+
+/** A server of the providers: `/NAME/FILE` as it is, `/spoilt/FILE` with a byte more in the module, and nothing else. */
+const asked: string[] = [];
+const server = createServer((request, response) => {
+  const [, name = '', file = ''] = (request.url ?? '').split('/');
+  asked.push(`${name}/${file}`);
+  readFile(new URL(`${name === 'spoilt' ? 'glovebox-javascript' : name}/${file}`, providers)).then(
+    (bytes) => response.end(name === 'spoilt' && file.endsWith('.js') ? Buffer.concat([bytes, Buffer.from(' ')]) : bytes),
+    () => response.writeHead(404).end(),
+  );
+});
+await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+after(() => server.close());
+
+/** What is asked of a sandbox that is closed afterwards. */
+async function using(given: SandboxOptions, use: (box: Awaited<ReturnType<typeof createSandbox>>) => Promise<void>): Promise<void> {
+  const box = await createSandbox({ ...options, ...given });
+  try {
+    await use(box);
+  } finally {
+    await box.close();
+  }
+}
+
+test('URLs are tried in their order, and what has been changed is not run', { skip }, async () => {
+  const indexURL = [`${base}/absent`, `${base}/spoilt/`, `${base}/glovebox-javascript/`];
+  await using({ indexURL }, async (box) => {
+    assert.equal((await box.execute('console.log(1)')).stdout, '1\n');
+  });
+  assert.deepEqual([...new Set(asked.map((path) => path.split('/')[0]))], ['absent', 'spoilt', 'glovebox-javascript']);
+  await assert.rejects(createSandbox({ ...options, indexURL: indexURL.slice(0, 2) }), (error) => {
+    assert.ok(error instanceof UnavailableError);
+    assert.match(error.message, /absent\/: HTTP status 404; nor from .*spoilt\/: `component.js` is sha256-.*, and must be sha256-/);
+    return true;
+  });
+});
+
+test('hashes of the caller hold, of any kind, or none do', { skip }, async () => {
+  const componentUrls = new URL(`${base}/glovebox-javascript`);
+  const own = INTEGRITY['glovebox-javascript'] ?? {};
+  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.core.wasm': `sha512-${'a'.repeat(86)}==` } }), /must be sha512-/);
+  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { 'component.js': own['component.js'] ?? '' } }), /integrity has nothing for `component.core/);
+  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.js': 'md5-x' } }), /must begin with sha256-/);
+  await using({ indexURL: `${base}/spoilt`, integrity: false }, async (box) => assert.equal((await box.execute('1')).ok, true));
+  await assert.rejects(createSandbox({ ...options, indexURL: 'nowhere' }), /indexURL must be a whole URL/);
+});
+
+test('what only the engine has says what to do instead', { skip }, async () => {
+  for (const [given, said] of [
+    [{ workspace: '/tmp' }, /^workspace: .*backend: "native"/],
+    [{ mounts: { '/in': '/tmp' } }, /^mounts/],
+    [{ commit: 'never' }, /^commit/],
+    [{ metering: 'none' }, /^metering/],
+    [{ packages: true }, /^packages/],
+  ] as [SandboxOptions, RegExp][]) {
+    await assert.rejects(createSandbox({ ...options, ...given }), (error) => error instanceof UnsupportedError && said.test(error.message));
+  }
+  await using({}, (box) => assert.rejects(box.session({ id: 'mine' }), UnsupportedError));
+  await assert.rejects(createSandbox({ ...options, language: 'cobol' }), /the package has no component `glovebox-cobol`; it has .*glovebox-python/);
+});
+
+/** A component without a clock, which heeds nothing. */
+const closed = { indexURL: new URL('glovebox-javascript-closed', providers), integrity: false, terminateAfterMs: 200 } as const;
+
+test('a script that heeds no interruption is ended with its worker, and the sandbox goes on in another', { skip }, async () => {
+  await using(closed, async (box) => {
+    const [session, other] = [await box.session(), await box.session()];
+    await other.execute('var n = 1');
+    setTimeout(() => box.cancel(), 100);
+    await assert.rejects(session.execute('for (;;);'), SessionLostError);
+    assert.match(session.ended ?? '', /lost with its worker: the script did not heed its interruption for 200 ms/);
+    await assert.rejects(other.variables.get('n'), SessionLostError);
+    await other.close();
+    assert.equal((await box.execute('console.log(2)')).stdout, '2\n');
+    setTimeout(() => box.cancel(), 100);
+    await assert.rejects(box.execute('for (;;);'), TerminatedError);
+    await using({ ...closed, timeout: 100 }, (short) => assert.rejects(short.execute('for (;;);'), TerminatedError));
+  });
+});
+
+test('closing ends what runs', { skip }, async () => {
+  const box = await createSandbox(options);
+  const running = assert.rejects(box.execute('for (;;);'), SessionLostError);
+  setTimeout(() => void box.close(), 200);
+  await running;
+});
+
+test('what is cancelled before it begins does not begin', { skip }, async () => {
+  await using({}, async (box) => {
+    const first = box.execute('for (;;);');
+    const second = box.execute('console.log(1)');
+    setTimeout(() => box.cancel(), 100);
+    assert.deepEqual([(await first).outcome.kind, (await second).outcome.kind, (await second).stdout], ['cancelled', 'cancelled', '']);
+    assert.equal((await box.execute('console.log(2)')).stdout, '2\n');
+  });
+});
+
+test("on the caller's own thread a tool must answer at once", { skip }, async () => {
+  await using({ worker: false, tools: { later: async () => 1, now: () => 2 } }, async (box) => {
+    assert.equal((await box.execute('console.log(await tools.now({}))')).stdout, '2\n');
+    assert.match((await box.execute('await tools.later({})')).outcome.message ?? '', /answered with a promise, which direct mode cannot wait for/);
+  });
+});
+
+test('the entry for browsers runs in direct mode where there is no worker', { skip }, async () => {
+  // Node.js has no global `Worker`, and its `fetch` reads no files.
+  const { createSandbox: create } = await import('../src/index.ts');
+  await assert.rejects(create({ ...options, worker: true, indexURL: `${base}/glovebox-javascript` }), UnsupportedError);
+  await assert.rejects(create({ ...options, backend: 'native' }), /there is no native engine here: there is none for this platform/);
+  const box = await create({ ...options, indexURL: `${base}/glovebox-javascript` });
+  assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
+});

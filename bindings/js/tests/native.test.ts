@@ -1,0 +1,121 @@
+// What concerns the engine in this process: threads, host directories, first starts, images.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { promisify } from 'node:util';
+import { CommitError, PolicyError, createSandbox } from '../src/node.ts';
+
+const directory = await mkdtemp(join(tmpdir(), 'glovebox-node-'));
+after(() => rm(directory, { recursive: true, force: true }));
+const entry = new URL(import.meta.url.endsWith('.ts') ? '../src/node.ts' : '../src/node.js', import.meta.url).href;
+
+/** Another process. */
+async function program(text: string, environment: Record<string, string> = {}): Promise<string> {
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `import { createSandbox } from ${JSON.stringify(entry)};\n${text}`], {
+    env: { ...process.env, ...environment },
+    timeout: 100_000,
+  });
+  return stdout;
+}
+
+test('a hundred executions at once, whose tools execute in turn, come to their end', async () => {
+  const inner = await createSandbox({ language: 'javascript', backend: 'native' });
+  const box = await createSandbox({
+    language: 'javascript',
+    backend: 'native',
+    tools: { nested: async ({ n }) => (await inner.execute(`console.log(${n} * 2)`)).stdout.trim() },
+    limits: { toolTimeoutMs: 60_000, timeoutMs: 120_000 },
+  });
+  const runs = await Promise.all(Array.from({ length: 100 }, (_, n) => box.execute(`console.log(await tools.nested({ n: ${n} }))`)));
+  assert.deepEqual(runs.map(({ stdout }) => Number(stdout)), Array.from({ length: 100 }, (_, n) => n * 2));
+});
+
+test('output comes while the script runs', async () => {
+  const heard: string[] = [];
+  const later = () => new Promise<number>((resolve) => setTimeout(() => resolve(heard.length), 100));
+  const box = await createSandbox({ language: 'javascript', backend: 'native', tools: { heard: later } });
+  const run = await box.execute('console.log("a"); console.log(await tools.heard({}))', { onStdout: (text) => heard.push(text) });
+  assert.equal(run.stdout, 'a\n1\n');
+});
+
+test('host directories are read and written as far as the policy says', async () => {
+  const [data, given] = [await mkdtemp(join(directory, 'data-')), await mkdtemp(join(directory, 'given-'))];
+  await writeFile(join(given, 'in.txt'), 'given');
+  const mounts = { '/in': { host: given, readOnly: true } };
+  const box = await createSandbox({ backend: 'native', workspace: data, commit: 'on-success', mounts });
+  (await box.execute('open("out.txt", "w").write(open("/in/in.txt").read())')).throwForOutcome();
+  assert.equal(await readFile(join(data, 'out.txt'), 'utf8'), 'given');
+  await box.execute('open("lost.txt", "w").write("x"); raise ValueError');
+  assert.deepEqual(await readdir(data), ['out.txt']);
+  assert.equal((await box.execute('open("/in/new", "w")')).outcome.type, 'OSError');
+});
+
+test('what cannot be brought to the host is an error that has the run', async () => {
+  const data = await mkdtemp(join(directory, 'conflict-'));
+  let wrote: () => Promise<void> = async () => undefined;
+  const box = await createSandbox({ backend: 'native', workspace: data, tools: { meanwhile: () => wrote() } });
+  await writeFile(join(data, 'a'), 'before');
+  wrote = () => writeFile(join(data, 'a'), 'somebody else');
+  const failing = box.execute('open("a").read()\ntools.meanwhile()\nopen("a", "w").write("script")\nprint(1)');
+  await assert.rejects(failing, (error) => error instanceof CommitError && error.run.stdout === '1\n');
+});
+
+test('a name that is no runtime is an error that names those there are', async () => {
+  await assert.rejects(createSandbox({ language: 'cobol', backend: 'native' }), (error) => error instanceof PolicyError && /cobol.*python/.test(error.message));
+});
+
+test('a schema that is none, and a name that scripts could not call, are refused', async () => {
+  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'p', schema: { type: 'nothing' }, call: () => 1 }] }), /`p`/);
+  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'no name', call: () => 1 }] }), /no name/);
+});
+
+test('without metering time ends a script', async () => {
+  const box = await createSandbox({ language: 'javascript', backend: 'native', metering: 'none', limits: { fuel: 1000, timeoutMs: 300 } });
+  const run = await box.execute('for (let i = 0; i < 1e5; i++) {}');
+  assert.deepEqual([run.ok, run.fuelConsumed], [true, 0]);
+  assert.equal((await box.execute('for (;;);')).outcome.resource, 'time');
+});
+
+test('TypeScript runs', async () => {
+  const box = await createSandbox({ language: 'javascript', backend: 'native' });
+  assert.equal((await box.execute('const n: number = 6; console.log(n * 7)', { name: 'a.ts' })).stdout, '42\n');
+});
+
+test('a process ends by itself when nothing is executed any longer, and not before', async () => {
+  const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', tools: { a: () => 1 } });
+    const session = await box.session();
+    session.execute('for (const end = Date.now() + 300; Date.now() < end;); console.log(await tools.a({}))').then((run) => console.log(run.stdout));`;
+  assert.equal(await program(text), '1\n\n');
+});
+
+test('two processes at once on a first start do no harm', async () => {
+  const environment = { GLOVEBOX_CACHE_DIR: join(directory, 'cache'), XDG_DATA_HOME: join(directory, 'share') };
+  const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', packages: false, progress: () => undefined });
+    console.log((await box.execute('console.log(6 * 7)')).stdout);`;
+  const printed = await Promise.all([program(text, environment), program(text, environment), program(text, environment)]);
+  assert.deepEqual(printed, ['42\n\n', '42\n\n', '42\n\n']);
+});
+
+test('a seed and a clock make the same of the same', async () => {
+  const options = { language: 'javascript', backend: 'native', seed: 1, clockNs: 1_700_000_000_123_456_789n } as const;
+  const source = 'console.log(Math.random(), Date.now())';
+  const [one, two] = [await createSandbox(options), await createSandbox(options)];
+  const runs = [await one.execute(source), await two.execute(source)];
+  assert.equal(runs[0]?.stdout, runs[1]?.stdout);
+  assert.equal(runs[0]?.fuelConsumed, runs[1]?.fuelConsumed);
+  assert.match(runs[0]?.stdout ?? '', / 1700000000123\n$/);
+});
+
+test('where the native module is missing, native says so and auto takes the component', async () => {
+  const environment = { GLOVEBOX_NATIVE_MODULE: join(directory, 'absent.node') };
+  const text = `const refused = await createSandbox({ backend: 'native' }).catch((error) => error);
+    console.log(refused.name, /use backend: "component"/.test(refused.message));
+    const box = await createSandbox({ language: 'javascript' }).catch((error) => error);
+    console.log(box.backend ?? box.name);`;
+  const isNew = Number(process.versions.node.split('.')[0]) >= 24;
+  assert.equal(await program(text, environment), `UnavailableError true\n${isNew ? 'component' : 'UnavailableError'}\n`);
+});
