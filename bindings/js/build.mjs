@@ -62,5 +62,6 @@ export const INTEGRITY: Record<string, Record<string, string>> = ${JSON.stringif
 `;
 await writeFile(join(root, 'src/integrity.ts'), text);
 
+await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });

@@ -18,7 +18,7 @@ export interface Tool {
   /**
    * Answers a call, at once or with a promise. What it returns is a value that JSON has; what it throws is a `ToolError` in the script.
    */
-  call(parameters: any, context: ToolContext): unknown;
+  execute(parameters: any, context: ToolContext): unknown;
 }
 
 /** A function alone, which scripts call by its name, or one with a description and a schema. */
@@ -45,12 +45,12 @@ export function toolsOf(name: string, tools: unknown): NamedTool[] {
 function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   if (typeof tool === 'function') {
     const name = key ?? tool.name;
-    if (name === '') throw new TypeError(`${at} is a function without a name; give { name, call }`);
+    if (name === '') throw new TypeError(`${at} is a function without a name; give { name, execute }`);
     return { name, description: '', schema: { type: 'object' }, call: tool as ToolFunction };
   }
   if (typeof tool !== 'object' || tool === null) throw check.wrong(at, 'a function or an object', tool);
-  const { name, description, schema, call } = tool as Partial<Tool>;
-  const answer = check.of(`${at}.call`, 'function', call) as ToolFunction;
+  const { name, description, schema, execute } = tool as Partial<Tool>;
+  const answer = check.of(`${at}.execute`, 'function', execute) as ToolFunction;
   const called = check.optional(`${at}.name`, 'string', name) ?? key ?? answer.name;
   if (schema !== undefined && (typeof schema !== 'object' || schema === null)) throw check.wrong(`${at}.schema`, 'an object', schema);
   return {

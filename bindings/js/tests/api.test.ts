@@ -149,7 +149,7 @@ for (const way of ways) {
         fail: () => {
           throw new Error('no such luck');
         },
-        typed: { description: 'Checks.', schema: { properties: { x: { type: 'number' } }, required: ['x'] }, call: ({ x }: { x: number }) => x },
+        typed: { description: 'Checks.', schema: { properties: { x: { type: 'number' } }, required: ['x'] }, execute: ({ x }) => x },
         big: () => 'x'.repeat(200_000),
       },
     });

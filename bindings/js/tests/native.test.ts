@@ -69,8 +69,8 @@ test('a name that is no runtime is an error that names those there are', async (
 });
 
 test('a schema that is none, and a name that scripts could not call, are refused', async () => {
-  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'p', schema: { type: 'nothing' }, call: () => 1 }] }), /`p`/);
-  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'no name', call: () => 1 }] }), /no name/);
+  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'p', schema: { type: 'nothing' }, execute: () => 1 }] }), /`p`/);
+  await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'no name', execute: () => 1 }] }), /no name/);
 });
 
 test('without metering time ends a script', async () => {

@@ -22,11 +22,3 @@ mod session;
 mod threads;
 mod token;
 mod tool;
-
-use napi_derive::napi;
-
-/// The version of the package that this is of.
-#[napi]
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}

@@ -18,7 +18,6 @@ impl NativeToken {
 impl NativeToken {
     /// One that is not cancelled.
     #[napi(constructor)]
-    #[expect(clippy::new_without_default, reason = "JavaScript makes it")]
     pub fn new() -> Self {
         Self(CancelToken::new())
     }

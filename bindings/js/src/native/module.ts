@@ -87,7 +87,6 @@ export interface NativeEngine {
 }
 
 export interface NativeModule {
-  version(): string;
   NativeToken: new () => NativeToken;
   NativeEngine: {
     open(

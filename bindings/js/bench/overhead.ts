@@ -1,0 +1,57 @@
+// What JavaScript's part of an execution costs: `Sandbox.execute` against the engine's `execute` in a loop in Rust, in the same process and in
+// turns, so that whatever else the machine does falls upon both.
+//
+// usage: node bench/overhead.ts      prints JSON, in microseconds
+import { openNative } from '../src/native/backend.ts';
+import { findNative } from '../src/native/find.ts';
+import type { NativeSandbox } from '../src/native/module.ts';
+import { checked } from '../src/options.ts';
+import { Sandbox } from '../src/sandbox.ts';
+
+const TURNS = 40;
+const EACH = 50;
+const SCRIPTS = { python: 'print(1)', javascript: 'console.log(1)' };
+
+function median(values: number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+}
+
+/** How many microseconds each call took. */
+async function timed(call: () => Promise<unknown>): Promise<number[]> {
+  const times = [];
+  for (let turn = 0; turn < EACH; turn += 1) {
+    const begun = performance.now();
+    await call();
+    times.push((performance.now() - begun) * 1e3);
+  }
+  return times;
+}
+
+async function measure(language: 'python' | 'javascript'): Promise<Record<string, number>> {
+  const native = findNative();
+  if (native instanceof Error) throw native;
+  const host = { answer: async () => [false, ''] as const, answerNow: () => [false, ''] as const, progress: () => undefined };
+  const backend = (await openNative(native, language, checked({}).policy, host)) as Awaited<ReturnType<typeof openNative>> & { native: NativeSandbox };
+  const box = new Sandbox('native', backend);
+  const source = SCRIPTS[language];
+  const [js, text, rust]: number[][] = [[], [], []];
+  // The first turns warm up.
+  for (let turn = 0; turn < TURNS + 2; turn += 1) {
+    const [ofJs, ofText] = [await timed(() => box.execute(source)), await timed(async () => (await box.execute(source)).stdout)];
+    const ofRust = backend.native.time(source, EACH);
+    if (turn < 2) continue;
+    js?.push(median(ofJs));
+    text?.push(median(ofText));
+    rust?.push(median(ofRust));
+  }
+  const differences = (js ?? []).map((each, index) => each - (rust?.[index] ?? 0));
+  const round = (value: number): number => Math.round(value * 10) / 10;
+  return {
+    rust_us: round(median(rust ?? [])),
+    javascript_us: round(median(js ?? [])),
+    javascript_with_stdout_us: round(median(text ?? [])),
+    overhead_us: round(median(differences)),
+  };
+}
+
+console.log(JSON.stringify({ python: await measure('python'), javascript: await measure('javascript') }, null, 2));

@@ -1,0 +1,86 @@
+// The executor for Code Mode, with the framework and a model that is a script.
+import assert from 'node:assert/strict';
+import { registerHooks } from 'node:module';
+import { test } from 'node:test';
+import { generateText, isStepCount, tool } from 'ai';
+import { MockLanguageModelV4 } from 'ai/test';
+import { GloveboxExecutor } from 'glovebox-sandbox/codemode';
+import { z } from 'zod';
+
+// The framework's entry for the AI SDK also has what only Cloudflare's own platform runs.
+const platform = 'export class RpcTarget {} export class WorkerEntrypoint {} export class DurableObject {} export const env = {}, exports = {};';
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'cloudflare:workers' ? { url: `data:text/javascript,${encodeURIComponent(platform)}`, shortCircuit: true } : next(specifier, context),
+});
+const { createCodeTool } = await import('@cloudflare/codemode/ai');
+
+const usage = {
+  inputTokens: { total: 1, noCache: 1, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: 1, text: 1, reasoning: undefined },
+};
+
+const tools = {
+  weather: tool({
+    description: 'The weather.',
+    inputSchema: z.object({ city: z.string() }),
+    execute: async ({ city }) => ({ city, degrees: city.length }),
+  }),
+};
+
+test('a model writes code that calls the tools', async () => {
+  await using executor = new GloveboxExecutor();
+  let turn = 0;
+  const code = `async () => {
+    const cities = await Promise.all(['Oslo', 'Bergen'].map((city) => codemode.weather({ city })));
+    console.log('asked', cities.length);
+    return cities.map(({ degrees }) => degrees);
+  }`;
+  const model = new MockLanguageModelV4({
+    doGenerate: async () => {
+      turn += 1;
+      if (turn > 1) return { content: [{ type: 'text', text: 'done' }], finishReason: { unified: 'stop', raw: 'stop' }, usage, warnings: [] };
+      const call = { type: 'tool-call', toolCallId: 'call', toolName: 'codemode', input: JSON.stringify({ code }) } as const;
+      return { content: [call], finishReason: { unified: 'tool-calls', raw: 'tool_calls' }, usage, warnings: [] };
+    },
+  });
+  const codemode = createCodeTool({ tools, executor });
+  const { steps } = await generateText({ model, tools: { codemode }, prompt: 'Go.', stopWhen: isStepCount(3) });
+  const [output] = steps.flatMap(({ toolResults }) => toolResults.map((result) => result.output as { result: unknown; logs?: string[] }));
+  assert.deepEqual([output?.result, output?.logs], [[4, 6], ['asked 2']]);
+});
+
+test('what is wrong is in the result', async () => {
+  await using executor = new GloveboxExecutor({ limits: { fuel: 100_000_000 } });
+  const fns = {
+    fail: async () => {
+      throw new Error('no such luck');
+    },
+  };
+  assert.deepEqual(await executor.execute('async () => { throw new Error("mine") }', fns), { result: undefined, error: 'mine' });
+  assert.equal((await executor.execute('async () => codemode.fail()', fns)).error, 'no such luck');
+  assert.match((await executor.execute('async () => codemode.absent()', fns)).error ?? '', /there is no function codemode\.absent/);
+  assert.match((await executor.execute('async () => codemode.constructor()', fns)).error ?? '', /there is no function codemode\.constructor/);
+  assert.match((await executor.execute('async () => { for (;;); }', fns)).error ?? '', /fuel/);
+  assert.match((await executor.execute('async () => {', fns)).error ?? '', /./);
+  assert.match((await executor.execute('async () => 1', [{ name: 'a b', fns }])).error ?? '', /must be an identifier/);
+});
+
+test('providers have namespaces, preludes and connectors', async () => {
+  await using executor = new GloveboxExecutor();
+  const providers = [
+    { name: 'db', fns: { query: async (text: unknown) => `rows of ${text}` } },
+    { name: 'codemode', fns: { double: async (n: unknown) => 2 * Number(n) }, prelude: 'codemode.step = async (f) => (await f()) + 1;' },
+  ];
+  const binding = { callTool: async (method: string, given: unknown) => `${method} ${JSON.stringify(given)}` };
+  const code = 'async () => [await db.query("t"), await codemode.step(() => codemode.double(20)), await mail.send({ to: "a" }), typeof fetch]';
+  const { result, error } = await executor.execute(code, providers, { connectors: [{ name: 'mail', binding }] });
+  assert.equal(error, undefined);
+  assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}', 'undefined']);
+});
+
+test('executions at once have functions of their own', async () => {
+  await using executor = new GloveboxExecutor();
+  const of = (n: number) => executor.execute('async () => codemode.which()', { which: async () => n });
+  assert.deepEqual((await Promise.all([0, 1, 2, 3].map(of))).map(({ result }) => result), [0, 1, 2, 3]);
+});

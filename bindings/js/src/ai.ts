@@ -1,0 +1,103 @@
+/**
+ * A tool for the AI SDK (`ai`) that runs code. Nothing of the SDK is imported: a tool is an object, and its schema a Standard Schema.
+ */
+import { type Sandbox, type SandboxOptions, type Session, createSandbox } from 'glovebox-sandbox';
+import * as check from './check.ts';
+import { DEFAULT_LIMITS, MAX_CHARACTERS, report } from './report.ts';
+
+/** How the tool is made: the options of a sandbox, and these. */
+export interface CodeToolOptions extends SandboxOptions {
+  /** What the model is told of it. */
+  description?: string;
+  /** Whether variables, functions and files live on from one call to the next. Default: true. */
+  keep?: boolean;
+  /** How long a result is at most. Default: 20,000 characters. */
+  maxCharacters?: number;
+}
+
+const SCHEMA = {
+  type: 'object',
+  properties: { code: { type: 'string', description: 'The code to run.' } },
+  required: ['code'],
+  additionalProperties: false,
+} as const;
+
+/** The schema of the tool's input, as Standard Schema has it. */
+const INPUT = {
+  '~standard': {
+    version: 1,
+    vendor: 'glovebox',
+    validate(value: unknown): { value: { code: string } } | { issues: { message: string }[] } {
+      const code = typeof value === 'object' && value !== null && 'code' in value ? value.code : undefined;
+      return typeof code === 'string' ? { value: { code } } : { issues: [{ message: 'code must be a string' }] };
+    },
+    jsonSchema: { input: (): Record<string, unknown> => SCHEMA, output: (): Record<string, unknown> => SCHEMA },
+    types: undefined as { input: { code: string }; output: { code: string } } | undefined,
+  },
+} as const;
+
+/** A tool of the AI SDK. */
+export interface CodeTool extends AsyncDisposable {
+  description: string;
+  inputSchema: typeof INPUT;
+  execute(input: { code: string }, options?: { abortSignal?: AbortSignal | undefined }): Promise<string>;
+  /** Ends the session and gives back what the sandbox holds. */
+  close(): Promise<void>;
+}
+
+const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScript' };
+
+/**
+ * Makes a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use it share its session: make one for each. A
+ * script that fails is a result too: the model sees why. By default a call has 60 seconds.
+ */
+export function codeTool(options: CodeToolOptions = {}): CodeTool {
+  const { description, keep: kept, maxCharacters: most, ...rest } = options;
+  const keep = check.optional('keep', 'boolean', kept) ?? true;
+  const maxCharacters = Number(check.whole('maxCharacters', most ?? MAX_CHARACTERS));
+  const language = rest.language ?? 'python';
+  const memory = keep ? 'Variables, functions and files are kept between calls.' : 'Every call begins anew.';
+  const result = 'The result is what the code prints and the value of its last expression.';
+  let sandbox: Promise<Sandbox> | undefined;
+  let session: Promise<Session> | undefined;
+  /** What takes long is done when the first script comes. */
+  const open = async (): Promise<Session> => {
+    sandbox ??= createSandbox({ ...rest, limits: rest.timeout === undefined ? { ...DEFAULT_LIMITS, ...rest.limits } : rest.limits ?? {} });
+    sandbox.catch(() => (sandbox = undefined));
+    return (await sandbox).session();
+  };
+  const current = async (): Promise<Session> => {
+    const asked = (session ??= open());
+    try {
+      const known = await asked;
+      if (known.ended === undefined) return known;
+    } catch (error) {
+      if (session === asked) session = undefined;
+      throw error;
+    }
+    if (session === asked) session = open();
+    return session ?? open();
+  };
+  const close = async (): Promise<void> => {
+    const [known, box] = [await session?.catch(() => undefined), await sandbox?.catch(() => undefined)];
+    session = sandbox = undefined;
+    await known?.close();
+    await box?.close();
+  };
+  return {
+    description:
+      check.optional('description', 'string', description) ??
+      `Runs ${NAMES[language] ?? language} code in a sandbox without network. ${result} ${memory}`,
+    inputSchema: INPUT,
+    async execute({ code }, { abortSignal } = {}) {
+      const used = await (keep ? current() : open());
+      try {
+        return report(await used.execute(code, abortSignal ? { signal: abortSignal } : {}), maxCharacters);
+      } finally {
+        if (!keep) await used.close();
+      }
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}

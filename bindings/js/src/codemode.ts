@@ -1,0 +1,128 @@
+/**
+ * An executor for `@cloudflare/codemode`: the code that a model writes runs in a sandbox, and calls the tools of the host. Nothing of the
+ * framework is imported.
+ */
+import { type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
+import { DEFAULT_LIMITS, MAX_CHARACTERS, shorten } from './report.ts';
+
+/** What an execution gave: the framework's `ExecuteResult`. */
+export interface ExecuteResult {
+  result: unknown;
+  error?: string;
+  logs?: string[];
+}
+
+type HostFunction = (...values: unknown[]) => Promise<unknown>;
+
+/** Functions under a namespace: the framework's `ResolvedProvider`. */
+export interface ResolvedProvider {
+  name: string;
+  fns: Record<string, HostFunction>;
+  /** JavaScript that is run in the sandbox before the code. */
+  prelude?: string;
+}
+
+/** A connector: the framework's `ConnectorBinding`. */
+export interface ConnectorBinding {
+  name: string;
+  binding: { callTool(method: string, parameters: unknown): Promise<unknown> };
+}
+
+/** The options of a sandbox, but for what the executor decides itself. */
+export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>;
+
+const NAME = /^[A-Za-z_$][\w$]*$/;
+
+/** The script: namespaces whose functions ask the host, then the code, which is an asynchronous arrow function. */
+function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
+  const lines = providers.map(({ name, prelude }) => {
+    const call = `(...args) => tools.host_function({ run: ${JSON.stringify(run)}, provider: ${JSON.stringify(name)}, name, args })`;
+    return `var ${name} = new Proxy(Object.create(null), { get: (own, name) => name in own ? own[name] : name === 'then' ? undefined : ${call} });\n${prelude ?? ''}`;
+  });
+  return `${lines.join('\n')}\nawait (${code}\n)()`;
+}
+
+/** Runs code for `createCodeTool({ tools, executor })`. By default an execution has 60 seconds. */
+export class GloveboxExecutor implements AsyncDisposable {
+  readonly #options: GloveboxExecutorOptions;
+  readonly #runs = new Map<string, (provider: string, name: string, values: unknown[]) => Promise<unknown>>();
+  #sandbox: Promise<Sandbox> | undefined;
+
+  constructor(options: GloveboxExecutorOptions = {}) {
+    this.#options = options;
+  }
+
+  #open(): Promise<Sandbox> {
+    const { limits, timeout } = this.#options;
+    const tool = {
+      description: 'Calls a function of the host.',
+      schema: {
+        type: 'object',
+        properties: { run: { type: 'string' }, provider: { type: 'string' }, name: { type: 'string' }, args: { type: 'array' } },
+        required: ['run', 'provider', 'name', 'args'],
+      },
+      execute: async ({ run, provider, name, args }: { run: string; provider: string; name: string; args: unknown[] }) => {
+        const answer = this.#runs.get(run);
+        if (!answer) throw new Error('the execution is over');
+        return answer(provider, name, args);
+      },
+    };
+    this.#sandbox ??= createSandbox({
+      ...this.#options,
+      language: 'javascript',
+      limits: timeout === undefined ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {}),
+      tools: { host_function: tool },
+    });
+    this.#sandbox.catch(() => (this.#sandbox = undefined));
+    return this.#sandbox;
+  }
+
+  /** Runs code. It never throws: what is wrong is in the result. */
+  async execute(
+    code: string,
+    providersOrFns: readonly ResolvedProvider[] | Record<string, HostFunction>,
+    { connectors = [] }: { connectors?: readonly ConnectorBinding[] } = {},
+  ): Promise<ExecuteResult> {
+    const given = Array.isArray(providersOrFns)
+      ? (providersOrFns as readonly ResolvedProvider[])
+      : [{ name: 'codemode', fns: providersOrFns as Record<string, HostFunction> }];
+    // A number that no script can guess: scripts that run at once must not call each other's functions.
+    const run = crypto.randomUUID();
+    try {
+      const all = [...given, ...connectors];
+      const odd = all.find(({ name }) => !NAME.test(name));
+      if (odd) throw new TypeError(`the name of a provider must be an identifier, not ${JSON.stringify(odd.name)}`);
+      this.#runs.set(run, async (provider, name, values) => {
+        const connector = connectors.find((each) => each.name === provider);
+        if (connector) return connector.binding.callTool(name, values[0]);
+        const fns = given.find((each) => each.name === provider)?.fns;
+        if (!fns || !Object.hasOwn(fns, name)) throw new Error(`there is no function ${provider}.${name}`);
+        return fns[name]?.(...values);
+      });
+      const sandbox = await this.#open();
+      await using session = await sandbox.session();
+      const did = await session.execute(scriptOf(run, all, code), { name: 'code.js' });
+      const logs = did.stdout.split('\n').slice(0, -1);
+      const printed = logs.length > 0 ? { logs: shorten(logs.join('\n'), MAX_CHARACTERS).split('\n') } : {};
+      if (did.ok) return { result: did.value, ...printed };
+      const { message } = did.outcome;
+      const advice = did.guidance.advice.map(({ summary }) => summary);
+      return { result: undefined, error: [message || did.outcome.toString(), ...advice].join('\n'), ...printed };
+    } catch (error) {
+      return { result: undefined, error: error instanceof Error ? error.message : String(error) };
+    } finally {
+      this.#runs.delete(run);
+    }
+  }
+
+  /** Gives back what the sandbox holds. */
+  async close(): Promise<void> {
+    const sandbox = await this.#sandbox?.catch(() => undefined);
+    this.#sandbox = undefined;
+    await sandbox?.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
