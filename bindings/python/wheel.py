@@ -1,17 +1,21 @@
-"""Makes a wheel without maturin: of a native module that is built already, for tests, since maturin would select Cargo's features anew and
-build Wasmtime again; or of none, for any platform.
+"""Makes a wheel without maturin, which would select Cargo's features anew and build Wasmtime again: of a native module that is built
+already; or of none, for any platform. The same files make the same bytes: entries are sorted and have the time of SOURCE_DATE_EPOCH, in
+seconds since 1970, or of 1980, the first that zip files know.
 
-usage: wheel.py DIRECTORY [MODULE]      prints the wheel's path
+Prints the wheel's path.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -21,7 +25,7 @@ NATIVE = "glovebox_sandbox/_native.abi3.so"
 BUNDLE = "glovebox_sandbox/interpreters.zip"
 
 
-def metadata(project: str) -> tuple[str, str, str]:
+def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, str]:
     """Name and version, the file METADATA and the file entry_points.txt."""
 
     def key(name: str) -> str:
@@ -37,58 +41,104 @@ def metadata(project: str) -> tuple[str, str, str]:
     if not extras or script is None:
         raise SystemExit("pyproject.toml has no optional dependencies or no script")
     lines = [
-        "Metadata-Version: 2.1",
+        "Metadata-Version: 2.4",
         f"Name: {name}",
         f"Version: {version}",
+        f"Summary: {key('description')}",
+        f"License-Expression: {key('license')}",
+        *(f"License-File: {each}" for each in licences),
         f"Requires-Python: {key('requires-python')}",
     ]
     for extra, requirement in extras:
         lines += [f"Provides-Extra: {extra}", f"Requires-Dist: {requirement} ; extra == '{extra}'"]
+    lines += ["Description-Content-Type: text/markdown", "", readme]
     entry = script[1].replace('"', "")
-    return f"{name.replace('-', '_')}-{version}", "\n".join(lines) + "\n", f"[console_scripts]\n{entry}\n"
+    return f"{name.replace('-', '_')}-{version}", "\n".join(lines), f"[console_scripts]\n{entry}\n"
 
 
 def platform() -> str:
-    """The tag of this platform."""
+    """The tag of this platform, of which nothing is known but its processor and system."""
     tag = subprocess.check_output(
         [sys.executable, "-c", "import sysconfig; print(sysconfig.get_platform())"], text=True
     ).strip()
     return re.sub(r"[-.]", "_", tag)
 
 
-def main(directory: Path, module: Path | None) -> None:
-    named, text, scripts = metadata((ROOT / "pyproject.toml").read_text())
-    tag = f"cp310-abi3-{platform()}" if module else "py3-none-any"
+def date() -> tuple[int, int, int, int, int, int]:
+    """The time of every entry."""
+    since = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
+    year, month, day, hour, minute, second = time.gmtime(since)[:6]
+    return (year, month, day, hour, minute, second) if year >= 1980 else (1980, 1, 1, 0, 0, 0)
+
+
+def stripped(module: Path) -> bytes:
+    """The module without its symbols, which are a fifth of it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "module"
+        subprocess.run(["strip", "-o", path, module], check=True)
+        return path.read_bytes()
+
+
+def entries(module: bytes | None, bundle: Path) -> list[tuple[str, bytes]]:
+    """What the wheel installs, by name."""
+    found = []
+    for file in SOURCE.rglob("*"):
+        name = file.relative_to(SOURCE).as_posix()
+        if file.is_file() and "__pycache__" not in name and name not in (NATIVE, BUNDLE):
+            found.append((name, file.read_bytes()))
+    if module:
+        found += [(NATIVE, module), (BUNDLE, bundle.read_bytes())]
+    return sorted(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, metavar="DIRECTORY")
+    parser.add_argument("module", type=Path, nargs="?", metavar="MODULE")
+    parser.add_argument("--tag", help="the platform's tag, such as manylinux_2_28_x86_64 [default: this machine's, linux_…]")
+    parser.add_argument("--bundle", type=Path, default=SOURCE / BUNDLE, help="the interpreters [default: those of `build`]")
+    parser.add_argument("--notices", type=Path, help="the licences of what is inside, for dist-info/licenses")
+    parser.add_argument("--sbom", type=Path, help="the bill of materials, for dist-info/sboms")
+    parser.add_argument("--no-strip", action="store_true", help="the module has no symbols; `strip` is not needed")
+    given = parser.parse_args()
+
+    licences = [("LICENSE", ROOT / "LICENSE")]
+    if given.notices:
+        licences.append((given.notices.name, given.notices))
+    named, text, scripts = metadata(
+        (ROOT / "pyproject.toml").read_text(), (ROOT / "README.md").read_text(), [name for name, _ in licences]
+    )
+    tag = f"cp310-abi3-{given.tag or platform()}" if given.module else "py3-none-any"
     info = f"{named}.dist-info"
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{named}-{tag}.whl"
+    about = f"Wheel-Version: 1.0\nGenerator: glovebox\nRoot-Is-Purelib: {str(not given.module).lower()}\nTag: {tag}\n"
+    module = None
+    if given.module:
+        module = given.module.read_bytes() if given.no_strip else stripped(given.module)
+    files = entries(module, given.bundle)
+    files += [(f"{info}/licenses/{name}", path.read_bytes()) for name, path in licences]
+    if given.sbom:
+        files.append((f"{info}/sboms/{given.sbom.name}", given.sbom.read_bytes()))
+    files += [(f"{info}/METADATA", text.encode()), (f"{info}/WHEEL", about.encode()), (f"{info}/entry_points.txt", scripts.encode())]
+
+    given.directory.mkdir(parents=True, exist_ok=True)
+    path = given.directory / f"{named}-{tag}.whl"
     record = []
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as wheel,
-    ):
+    stamp = date()
+    with zipfile.ZipFile(path, "w") as wheel:
 
         def add(name: str, contents: bytes) -> None:
-            is_compressed = name.endswith(".zip")
-            wheel.writestr(name, contents, zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, stamp)
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            # Compressed already.
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".zip") else zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, contents, compresslevel=6)
+
+        for name, contents in files:
             digest = base64.urlsafe_b64encode(hashlib.sha256(contents).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(contents)}")
-
-        for file in sorted(SOURCE.rglob("*")):
-            name = file.relative_to(SOURCE).as_posix()
-            if file.is_file() and "__pycache__" not in name and name not in (NATIVE, BUNDLE):
-                add(name, file.read_bytes())
-        if module:
-            stripped = Path(scratch) / "module"
-            subprocess.run(["strip", "-o", stripped, module], check=True)
-            add(NATIVE, stripped.read_bytes())
-            add(BUNDLE, (SOURCE / BUNDLE).read_bytes())
-        add(f"{info}/licenses/LICENSE", (ROOT / "LICENSE").read_bytes())
-        add(f"{info}/METADATA", text.encode())
-        add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: glovebox\nRoot-Is-Purelib: {str(not module).lower()}\nTag: {tag}\n".encode())
-        add(f"{info}/entry_points.txt", scripts.encode())
-        wheel.writestr(f"{info}/RECORD", "\n".join([*record, f"{info}/RECORD,,"]) + "\n")
+            add(name, contents)
+        add(f"{info}/RECORD", ("\n".join([*record, f"{info}/RECORD,,"]) + "\n").encode())
     print(path)
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+main()
