@@ -1,0 +1,58 @@
+"""Archives whose bytes depend on nothing but what is in them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from .places import SUMS
+
+
+def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch: int, programs: frozenset[str] = frozenset()) -> Path:
+    """Writes a `.tar.gz` in which all files stand under one directory: sorted, of owner 0, of one time. `programs` may be executed."""
+    with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
+        # GNU's format: PAX headers would hold whatever times the library thinks of.
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            for name in sorted(files):
+                contents = files[name]
+                data = contents if isinstance(contents, bytes) else contents.read_bytes()
+                entry = tarfile.TarInfo(f"{directory}/{name}")
+                entry.size, entry.mtime, entry.mode = len(data), epoch, 0o755 if name in programs else 0o644
+                archive.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_sums(directory: Path) -> Path:
+    """Writes the checksums of all files of a directory as `sha256sum --check` reads them."""
+    lines = [f"{sha256(each)}  {each.name}\n" for each in sorted(directory.iterdir()) if each.is_file() and each.name != SUMS]
+    path = directory / SUMS
+    path.write_text("".join(lines))
+    return path
+
+
+def remove_listed(directory: Path) -> None:
+    """Removes the files that an earlier release has left: those that its checksums name, and no others."""
+    sums = directory / SUMS
+    if sums.is_file():
+        for line in sums.read_text().splitlines():
+            (directory / Path(line.split("  ", 1)[1]).name).unlink(missing_ok=True)
+
+
+def wrong_sums(directory: Path) -> list[str]:
+    """What is not as the checksums say: a line for each file that differs, is missing, or is not listed."""
+    listed = {name: digest for digest, _, name in (line.partition("  ") for line in (directory / SUMS).read_text().splitlines())}
+    found = {each.name for each in directory.iterdir() if each.is_file()} - {SUMS}
+    wrong = [f"{name}: is listed and missing" for name in sorted(listed.keys() - found)]
+    wrong += [f"{name}: is not listed" for name in sorted(found - listed.keys())]
+    wrong += [f"{name}: has another checksum" for name in sorted(found & listed.keys()) if sha256(directory / name) != listed[name]]
+    return wrong

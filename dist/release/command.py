@@ -1,0 +1,116 @@
+"""The command line of `dist/build`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import archives, products
+from .compiling import compile_all
+from .places import SUMS, Release, ReleaseError, release
+
+ABOUT = """\
+Makes what is released, of the commit that is checked out: files to upload, in one directory, with their checksums.
+
+It compiles the whole workspace once, for the command and for the modules of Python and Node.js; that takes a quarter of an hour on two
+cores the first time, and seconds from then on. Releases are linked by zig against an old C library, so that they run on other machines
+than this one. Needs Linux, Rust, a C compiler, Python 3.11 or later with pip, and for npm packages npm; pip installs the rest, pinned,
+in target/tools. The interpreters come from the cache, or are downloaded as `glovebox run` does it."""
+EXAMPLES = """\
+
+The same commit, compiler and pins make the same bytes: paths of this machine are taken out, files in archives are sorted and have the
+commit's time, or that of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares.
+
+Examples:
+  dist/build                               everything, into target/release-files/release
+  dist/build --only wheel                  the wheel, to install with pip
+  dist/build --dev --check-reproducible    of the development build that there is anyway
+  dist/check                               install what was made, without Rust, compiler and network, and run the quick starts"""
+
+
+def arguments() -> argparse.Namespace:
+    kinds = "\n".join(f"  {name:<11} {what}" for name, (what, _) in products.PRODUCTS.items())
+    parser = argparse.ArgumentParser(
+        prog="dist/build",
+        description=ABOUT,
+        epilog=f"Products:\n{kinds}\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dev", action="store_true", help="of the development build: seconds instead of a quarter of an hour, for tests")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to [default: target/release-files/release, or …/dev]")
+    parser.add_argument("--only", metavar="NAMES", help="these products, with commas between them [default: all]")
+    parser.add_argument("--check-reproducible", action="store_true", help="pack once more in another directory, and compare the bytes")
+    return parser.parse_args()
+
+
+def chosen(names: str | None) -> list[str]:
+    """The products of that name."""
+    wanted = list(products.PRODUCTS) if names is None else [each.strip() for each in names.split(",")]
+    for name in wanted:
+        if name not in products.PRODUCTS:
+            raise ReleaseError(f"there is no product `{name}`: there are {', '.join(products.PRODUCTS)}")
+    return [name for name in products.PRODUCTS if name in wanted]
+
+
+def make(made: Release, names: list[str]) -> list[Path]:
+    """Makes products, with a line for each that says how long it took."""
+    files = []
+    for what, step in [("interpreters, notices, bill of materials", None), *((name, products.PRODUCTS[name][1]) for name in names)]:
+        print(f"== {what}", flush=True)
+        started = time.monotonic()
+        if step is None:
+            products.prepare(made)
+        else:
+            files += step(made)
+        print(f"  {time.monotonic() - started:.0f} s", flush=True)
+    return files
+
+
+def different(made: Release, files: list[Path], names: list[str]) -> list[str]:
+    """The files that have other bytes when they are packed once more."""
+    with tempfile.TemporaryDirectory() as scratch:
+        again = dataclasses.replace(made, out=Path(scratch) / "out", work=Path(scratch) / "work")
+        again.out.mkdir()
+        again.work.mkdir()
+        made_again = {each.name: archives.sha256(each) for each in make(again, names)}
+    wrong = [each.name for each in files if made_again.get(each.name) != archives.sha256(each)]
+    return wrong + sorted(made_again.keys() - {each.name for each in files})
+
+
+def build() -> int:
+    given = arguments()
+    names = chosen(given.only)
+    made = release(given.out, given.dev)
+    print(f"== compiling {'the development build' if given.dev else 'the release'}", flush=True)
+    started = time.monotonic()
+    compile_all(made)
+    print(f"  {time.monotonic() - started:.0f} s", flush=True)
+    if given.only is None:
+        archives.remove_listed(made.out)
+    files = make(made, names)
+    if given.check_reproducible:
+        print("== everything once more", flush=True)
+        if wrong := different(made, files, names):
+            raise ReleaseError(f"packed twice, these differ: {', '.join(wrong)}")
+        print(f"== the same bytes: {len(files)} files")
+    archives.write_sums(made.out)
+    print(f"\n{made.out}")
+    for each in files:
+        print(f"  {each.stat().st_size / 1e6:9.2f} MB  {each.name}")
+    print(f"  checksums in {SUMS}; install and test with: dist/check {made.out}")
+    return 0
+
+
+def main() -> int:
+    try:
+        return build()
+    except ReleaseError as error:
+        print(f"dist/build: {error}", file=sys.stderr)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"dist/build: {error}", file=sys.stderr)
+    return 1

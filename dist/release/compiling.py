@@ -1,0 +1,54 @@
+"""Compiling the command and the native modules: once for all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from . import tools
+from .places import ROOT, Release, ReleaseError
+
+
+def command(release: Release) -> list[str | Path]:
+    """What compiles the whole workspace. With the features of one crate alone Wasmtime would be built once more."""
+    if release.is_dev:
+        return ["cargo", "build", "--workspace", "--locked", "--quiet"]
+    target = f"{release.triple}.{tools.pins()['linux']['glibc']}"
+    return ["cargo-zigbuild", "zigbuild", "--release", "--workspace", "--locked", "--target", target]
+
+
+def environment(release: Release) -> dict[str, str]:
+    """Its environment: of a release no path of this machine stays in the code."""
+    settings = dict(os.environ)
+    if release.is_dev:
+        return settings
+    zig = tools.tool("zigbuild")
+    home = settings.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
+    sysroot = subprocess.check_output(["rustc", "--print", "sysroot"], text=True, cwd=ROOT).strip()
+    moved = {str(ROOT): "/glovebox", home: "/cargo", sysroot: "/rust"}
+    settings |= {
+        "PATH": f"{zig / 'bin'}:{settings['PATH']}",
+        "PYTHONPATH": str(zig),
+        "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in moved.items()),
+        "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in list(moved.items())[:2]),
+        # Without it is what is compiled the second time otherwise than the first.
+        "CARGO_INCREMENTAL": "0",
+    }
+    return settings
+
+
+def compile_all(release: Release) -> None:
+    """Compiles what is not yet compiled. Takes half an hour the first time: Wasmtime is large."""
+    run(command(release), environment(release))
+    for name in ("glovebox", "libglovebox_python.so"):
+        if not (release.built / name).is_file():
+            raise ReleaseError(f"`{' '.join(map(str, command(release)))}` has made no {release.built / name}")
+
+
+def run(arguments: list[str | Path], settings: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
+    """Runs a program, with what it says on standard error shown, and returns what it prints."""
+    done = subprocess.run(arguments, env=settings, cwd=cwd, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise ReleaseError(f"`{' '.join(map(str, arguments))}` failed with exit code {done.returncode}")
+    return done.stdout

@@ -1,0 +1,196 @@
+"""What is inside of a release: crates, interpreters, packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from .compiling import run
+from .places import ROOT, ReleaseError
+
+LICENCES = ROOT / "dist" / "licences"
+SHIPPED = ("glovebox-cli", "glovebox-python", "glovebox-node", "glovebox-component")
+"""The crates that programs and libraries of a release are made of."""
+STANDARD = "Apache-2.0"
+"""Texts of this family have no copyright line: one crate's stands for another's that forgot its own."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something of ours or of others that is inside, or that made what is inside."""
+
+    kind: str
+    """`crate`, `interpreter`, `tool`, `python` or `npm`."""
+    name: str
+    version: str
+    licence: str
+    """An SPDX expression."""
+    purl: str
+    sha256: str | None = None
+    homepage: str | None = None
+    origin: str | None = None
+    is_ours: bool = False
+    is_inside: bool = True
+    """Not: build scripts and what only they need."""
+    texts: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """The purls of those that it needs itself."""
+
+
+def licence_texts(names: Iterable[str]) -> list[str]:
+    """Which of these paths are licences, by the names that people give them."""
+    prefixes = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT")
+    code = (".rs", ".py", ".pyc")
+    return sorted(each for each in names if each.rpartition("/")[2].upper().startswith(prefixes) and not each.endswith(code))
+
+
+def reachable(metadata: dict[str, Any]) -> dict[str, bool]:
+    """The packages that the shipped crates need, by their identifiers, and whether they are linked or expanded in them."""
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    names = {each["id"]: each["name"] for each in metadata["packages"]}
+    inside: dict[str, bool] = {}
+    todo = [(each, True) for each in metadata["workspace_members"] if names[each] in SHIPPED]
+    while todo:
+        package, is_inside = todo.pop()
+        if inside.get(package, False) or (package in inside and not is_inside):
+            continue
+        inside[package] = is_inside
+        for dependency in nodes[package]["deps"]:
+            kinds = {each["kind"] for each in dependency["dep_kinds"]}
+            if kinds & {None, "build"}:
+                todo.append((dependency["pkg"], is_inside and None in kinds))
+    return inside
+
+
+def crates(targets: Iterable[str]) -> list[Part]:
+    """The crates of all shipped ones for these platforms, with the features that the workspace is built with."""
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
+    checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock["package"]}
+    packages: dict[str, dict[str, Any]] = {}
+    inside: dict[str, bool] = {}
+    needs: dict[str, set[str]] = {}
+    for target in targets:
+        listed = json.loads(run(["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]))
+        packages |= {each["id"]: each for each in listed["packages"]}
+        for identifier, is_inside in reachable(listed).items():
+            inside[identifier] = inside.get(identifier, False) or is_inside
+        for node in listed["resolve"]["nodes"]:
+            needs.setdefault(node["id"], set()).update(each["pkg"] for each in node["deps"])
+
+    def purl(identifier: str) -> str:
+        return f"pkg:cargo/{packages[identifier]['name']}@{packages[identifier]['version']}"
+
+    found = []
+    for identifier, is_inside in inside.items():
+        package = packages[identifier]
+        is_ours = package["source"] is None
+        name, version = package["name"], package["version"]
+        directory = Path(package["manifest_path"]).parent
+        names = [] if is_ours else licence_texts(each.name for each in directory.iterdir() if each.is_file())
+        if not package["license"]:
+            raise ReleaseError(f"the crate {name} {version} names no licence")
+        found.append(
+            Part(
+                "crate", name, version, package["license"].replace("/", " OR "), purl(identifier),
+                sha256=checksums.get((name, version)), homepage=package["repository"], is_ours=is_ours, is_inside=is_inside,
+                texts=tuple((directory / each).read_text(errors="replace") for each in names),
+                needs=tuple(sorted({purl(each) for each in needs[identifier] if each in inside})),
+            )
+        )  # fmt: skip
+    return with_standard_texts(found)
+
+
+def with_standard_texts(found: list[Part]) -> list[Part]:
+    """Gives crates without a licence file the text that others of the same licence have."""
+    standard = {each.licence: each.texts for each in found if each.texts and each.licence.startswith(STANDARD)}
+    done = []
+    for part in found:
+        if not (part.texts or part.is_ours or not part.is_inside):
+            if part.licence not in standard:
+                raise ReleaseError(f"the crate {part.name} {part.version} ({part.licence}) comes without its licence's text")
+            part = Part(**{**vars(part), "texts": standard[part.licence]})
+        done.append(part)
+    return done
+
+
+def text_of(name: str) -> str:
+    """The text of a licence that stands in dist/licences, since what is released comes without it."""
+    path = LICENCES / f"{name}.txt"
+    if not path.is_file():
+        raise ReleaseError(f"the licence's text of `{name}` is missing: put it in {path.relative_to(ROOT)}")
+    return path.read_text()
+
+
+def bundled(bundle: Path) -> list[Part]:
+    """The interpreters, tools and Python packages of a bundle, as the manifests have them. What the manifests do not know is an error."""
+    manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+    listed = tomllib.loads((ROOT / "runtimes" / "packages.toml").read_text())
+    wheels = {each["file"]: each for each in listed["package"]}
+    binaries = {each["sha256"][:16]: ("interpreter", each) for each in manifest["runtime"]}
+    binaries |= {each["sha256"][:16]: ("tool", each) for each in manifest["tool"]}
+    found = []
+    with zipfile.ZipFile(bundle) as archive:
+        for name in sorted(archive.namelist()):
+            digest = name.removesuffix(".wasm")[-16:]
+            if name in wheels:
+                entry = wheels[name]
+                with archive.open(name) as file, zipfile.ZipFile(file) as wheel:
+                    texts = [wheel.read(each).decode(errors="replace") for each in licence_texts(wheel.namelist())]
+                purl = f"pkg:pypi/{entry['name'].lower().replace('_', '-')}@{entry['version']}"
+                found.append(
+                    Part(
+                        "python", entry["name"], entry["version"], entry["licence"], purl,
+                        sha256=entry["sha256"], origin=f"the wheel {name}", texts=tuple(texts or [text_of(entry["name"])]),
+                    )
+                )  # fmt: skip
+            elif digest in binaries:
+                kind, entry = binaries[digest]
+                found.append(binary(kind, entry))
+            else:
+                raise ReleaseError(f"{bundle} holds `{name}`, which neither runtimes/manifest.toml nor runtimes/packages.toml has")
+    return found
+
+
+def binary(kind: str, entry: dict[str, Any]) -> Part:
+    """An interpreter or a tool of the manifest."""
+    source = entry["sources"][0]
+    origin = f"{entry.get('origin', entry['name'])}; `{source['file']}` of {source['package']} {source['version']} ({source['kind']})"
+    parts = [each.strip("() ") for each in entry["licence"].split(" AND ")]
+    own = [] if entry["licence"] == STANDARD else [text_of(entry["name"])]
+    return Part(
+        kind, entry["name"], entry["version"], entry["licence"], f"pkg:generic/{entry['name']}@{entry['version']}",
+        sha256=entry["sha256"], homepage=entry["homepage"], origin=origin,
+        texts=(*own, *([(ROOT / "LICENSE").read_text()] if STANDARD in parts else [])),
+    )  # fmt: skip
+
+
+def npm(lock: Path) -> list[Part]:
+    """The packages of npm's lock: those that only make the package are not inside."""
+    if not lock.is_file():
+        return []
+    found = []
+    for path, entry in sorted(json.loads(lock.read_text())["packages"].items()):
+        name = path.rpartition("node_modules/")[2]
+        # Builds for other machines, of packages that are not inside, would be most of the list.
+        if name and not entry.get("optional") and not entry.get("link"):
+            purl = f"pkg:npm/{quote(name, safe='/')}@{entry['version']}"
+            licence = entry.get("license", "NOASSERTION")
+            is_inside = not entry.get("dev")
+            if is_inside:
+                raise ReleaseError(f"the npm package {name} goes into ours: {os.fspath(lock)} must have its licence's text in the notices")
+            found.append(Part("npm", name, entry["version"], licence, purl, is_inside=is_inside))
+    return found
+
+
+def everything(triple: str, bundle: Path) -> list[Part]:
+    """All parts of a release, sorted."""
+    targets = (triple, "wasm32-unknown-unknown")
+    found = [*crates(targets), *bundled(bundle), *npm(ROOT / "bindings" / "js" / "package-lock.json")]
+    return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -1,0 +1,36 @@
+"""The licences of others that are inside, as one text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .inventory import Part
+
+HEAD = """\
+Third-party notices of Glovebox {version}
+
+Glovebox itself is under the Apache License 2.0 (LICENSE). Inside are the works below, each under its own licence: crates, compiled into the
+command, the native modules and the provider components; interpreters and tools, as WebAssembly; and Python packages for scripts. Not every
+artefact has all of them inside.
+"""
+WHAT = {"crate": "crate", "interpreter": "interpreter", "tool": "tool", "python": "Python package", "npm": "npm package"}
+
+
+def normal(text: str) -> str:
+    """A text as it is compared with others: how lines end and how far they stand in makes no difference."""
+    return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").strip("\n").split("\n"))
+
+
+def notices(parts: Iterable[Part], version: str) -> str:
+    """A list of all parts, and every text once, with those that it is of."""
+    inside = [part for part in parts if part.is_inside and not part.is_ours]
+    lines = [HEAD.format(version=version)]
+    for part in inside:
+        lines.append(f"{WHAT[part.kind]} {part.name} {part.version}: {part.licence}")
+    texts: dict[str, list[str]] = {}
+    for part in inside:
+        for text in part.texts:
+            texts.setdefault(normal(text), []).append(f"{part.name} {part.version}")
+    for text, names in texts.items():
+        lines += ["", "=" * 80, ", ".join(dict.fromkeys(names)), "=" * 80, "", text]
+    return "\n".join(lines) + "\n"

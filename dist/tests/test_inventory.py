@@ -1,0 +1,121 @@
+"""What is listed as being inside: crates by their edges, interpreters and packages by the bundle, licences by their texts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tomllib
+import unittest
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from release import inventory, notices, sbom
+from release.inventory import Part
+from release.places import ROOT, TARGET, ReleaseError
+
+EPOCH = 1_700_000_000
+
+
+def graph(edges: dict[str, list[tuple[str, str | None]]]) -> dict[str, Any]:
+    """What `cargo metadata` says of crates that need others: by which kind of edge."""
+    nodes = [
+        {"id": name, "deps": [{"pkg": other, "dep_kinds": [{"kind": kind}]} for other, kind in needed]} for name, needed in edges.items()
+    ]
+    return {
+        "resolve": {"nodes": nodes},
+        "packages": [{"id": name, "name": name} for name in edges],
+        "workspace_members": ["glovebox-cli", "glovebox-tests"],
+    }
+
+
+def part(name: str, licence: str = "MIT", texts: tuple[str, ...] = ("text",), **more: Any) -> Part:
+    return Part("crate", name, "1.0.0", licence, f"pkg:cargo/{name}@1.0.0", texts=texts, **more)
+
+
+class Crates(unittest.TestCase):
+    def test_edges_decide_what_is_inside(self) -> None:
+        edges: dict[str, list[tuple[str, str | None]]] = {
+            "glovebox-cli": [("linked", None), ("builds", "build"), ("tests-only", "dev")],
+            "linked": [("deep", None)],
+            "builds": [("helper", None), ("deep", None)],
+            "glovebox-tests": [("harness", None)],
+            **{name: [] for name in ("deep", "helper", "tests-only", "harness")},
+        }
+        found = inventory.reachable(graph(edges))
+        self.assertEqual(found, {"glovebox-cli": True, "linked": True, "deep": True, "builds": False, "helper": False})
+
+    def test_a_forgotten_text_is_taken_from_the_same_licence_or_is_an_error(self) -> None:
+        licence = "Apache-2.0 WITH LLVM-exception"
+        whole, forgot = part("whole", licence), part("forgot", licence, ())
+        self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
+        # The text of MIT has the name of whoever wrote the crate.
+        with self.assertRaisesRegex(ReleaseError, "alone 1.0.0 .MIT. comes without its licence's text"):
+            inventory.with_standard_texts([part("other"), part("alone", texts=())])
+
+    def test_licences_are_found_by_name(self) -> None:
+        names = ["src/license.rs", "LICENSE-MIT", "a.dist-info/licenses/LICENCE.rst", "COPYING", "README.md", "license.py"]
+        self.assertEqual(inventory.licence_texts(names), ["COPYING", "LICENSE-MIT", "a.dist-info/licenses/LICENCE.rst"])
+
+
+class Bundle(unittest.TestCase):
+    def bundle(self, names: list[str]) -> Path:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        path = Path(scratch.name) / "bundle.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"")
+        return path
+
+    def test_interpreters_are_known_by_their_checksums(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        runtime = next(each for each in manifest["runtime"] if each["name"] == "javascript")
+        (found,) = inventory.bundled(self.bundle([f"javascript-{runtime['version']}-{runtime['sha256'][:16]}.wasm"]))
+        self.assertEqual((found.kind, found.version, found.sha256), ("interpreter", runtime["version"], runtime["sha256"]))
+        self.assertIn("Fabrice Bellard", found.texts[0])
+
+    def test_what_no_manifest_has_is_an_error(self) -> None:
+        with self.assertRaisesRegex(ReleaseError, "holds `other.wasm`, which neither"):
+            inventory.bundled(self.bundle(["other.wasm"]))
+
+
+class Notices(unittest.TestCase):
+    def test_each_text_stands_once_with_those_that_it_is_of(self) -> None:
+        parts = [part("a"), part("b", texts=("text\r\n",)), part("ours", is_ours=True), part("c", texts=("other",))]
+        text = notices.notices(parts, "0.1.0")
+        self.assertEqual(text.count("\ntext\n"), 1)
+        self.assertIn("\na 1.0.0, b 1.0.0\n", text)
+        self.assertNotIn("ours 1.0.0", text)
+        self.assertIn("crate c 1.0.0: MIT", text)
+
+    def test_what_only_builds_is_not_inside(self) -> None:
+        self.assertNotIn("builder", notices.notices([part("builder", is_inside=False)], "0.1.0"))
+
+
+@unittest.skipUnless((TARGET / "tools" / "cyclonedx" / "pin").is_file(), "needs target/tools/cyclonedx: dist/build installs it")
+class Bill(unittest.TestCase):
+    def test_it_is_valid_and_says_what_the_parts_say(self) -> None:
+        parts = [
+            part("a", "MIT OR Apache-2.0", sha256="0" * 64, needs=("pkg:cargo/b@1.0.0",), is_ours=True),
+            part("b", is_inside=False, homepage="https://example.org/b"),
+        ]
+        text = sbom.sbom(parts, "0.1.0", EPOCH)
+        self.assertEqual(text, sbom.sbom(parts, "0.1.0", EPOCH))
+        bill = json.loads(text)
+        first, second = bill["components"]
+        self.assertEqual(first["hashes"], [{"alg": "SHA-256", "content": "0" * 64}])
+        self.assertEqual(first["licenses"], [{"expression": "MIT OR Apache-2.0"}])
+        self.assertEqual((first["scope"], second["scope"]), ("required", "excluded"))
+        self.assertIn({"ref": "pkg:cargo/a@1.0.0", "dependsOn": ["pkg:cargo/b@1.0.0"]}, bill["dependencies"])
+        self.assertEqual(bill["metadata"]["timestamp"], "2023-11-14T22:13:20+00:00")
+        self.assertIsNone(sbom.invalid(text))
+
+    def test_what_is_not_as_the_schema_says_is_found(self) -> None:
+        bill = json.loads(sbom.sbom([part("a", is_ours=True)], "0.1.0", EPOCH))
+        bill["components"][0]["scope"] = "sometimes"
+        self.assertIn("sometimes", sbom.invalid(json.dumps(bill)) or "")
+
+
+if __name__ == "__main__":
+    unittest.main()
