@@ -115,7 +115,8 @@ const OPTIONS = [
 ] as const satisfies (keyof SandboxOptions)[];
 
 const LIMITS = [
-  'fuel', 'fuelReserve', 'timeoutMs', 'timeoutReserveMs', 'memoryBytes', 'stdoutBytes', 'stderrBytes', 'sourceBytes', 'stdinBytes',
+  'fuel', 'fuelReserve', 'timeoutMs', 'timeoutReserveMs', 'memoryBytes', 'stdoutBytes', 'stderrBytes', 'displayBytes', 'sourceBytes',
+  'stdinBytes',
   'workspaceBytes', 'workspaceInodes', 'openFiles', 'toolCalls', 'toolCallsAtOnce', 'toolTimeoutMs', 'toolBytes', 'toolRecordBytes',
   'persistedBytes', 'sessionCount', 'sessionTotalBytes',
 ] as const satisfies (keyof Limits)[];

@@ -9,6 +9,7 @@ import type {
   ResourceKind,
   TrapKind,
 } from './component/contract.ts';
+import { Display, type ShownRecord } from './displays.ts';
 import { ScriptError } from './errors.ts';
 
 /** A value of a script that JSON has no form for. */
@@ -217,6 +218,16 @@ export class Run {
   /** The same as the interpreter shows it. */
   get valueRepr(): string | undefined {
     return this.#executed.value?.repr;
+  }
+
+  /** What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text. */
+  get displays(): Display[] {
+    return this.#all['displays'].map((shown: ShownRecord) => new Display(shown));
+  }
+
+  /** How many displays `limits.displayBytes` or their number dropped. */
+  get displaysDropped(): number {
+    return this.#all['displays_dropped'];
   }
 
   /** The workspace's files as the execution left them. */

@@ -28,7 +28,23 @@ for (const way of ways) {
     const run = await box.execute('def f():\n    return 1 / 0\nf()', { name: 'report.py' });
     assert.deepEqual([run.outcome.type, run.outcome.line], ['ZeroDivisionError', 2]);
     assert.match(run.outcome.traceback ?? '', /report\.py/);
-    assert.deepEqual([box.language, box.runtimeName, box.version], ['python', 'python', '3.12.0']);
+    assert.deepEqual([box.language, box.runtimeName, box.version], ['python', 'python-3.12', '3.12.0']);
+  });
+
+  of('what a script shows comes in all its forms', async () => {
+    const box = await sandbox(way, { limits: { displayBytes: 70 } });
+    const shows = "display(1); display({ 'text/html': '<b>é</b>', 'image/png': new Uint8Array([137, 80, 78, 71]) }, { raw: true });";
+    const run = await box.execute(shows);
+    assert.deepEqual(run.displays.map((shown) => [...shown.data.keys()]), [['text/plain'], ['text/html', 'image/png']]);
+    const [one, two] = run.displays;
+    assert.deepEqual([one?.text, one?.html, two?.html, [...(two?.png ?? [])]], ['1', undefined, '<b>é</b>', [137, 80, 78, 71]]);
+    assert.deepEqual([one?.isResult, run.displaysDropped, run.stdout], [false, 0, '']);
+    const dropped = await box.execute(shows + shows);
+    assert.deepEqual([dropped.displays.length, dropped.displaysDropped], [2, 2]);
+    const session = await (await sandbox(way)).session();
+    const [result] = (await session.execute("({ [Symbol.for('Jupyter.display')]: () => ({ 'text/html': '<i>' }) })")).displays;
+    assert.deepEqual([result?.isResult, result?.html], [true, '<i>']);
+    assert.deepEqual((await session.execute('1')).displays, []);
   });
 
   of('an outcome becomes an error where that is asked for', async () => {

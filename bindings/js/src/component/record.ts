@@ -1,5 +1,6 @@
 // An execution of the contract's in the engine's form: the names of `glovebox run --json`.
-import type { Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
+import type { Display as ContractDisplay, Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
+import { type ShownRecord, isText, toBase64 } from '../displays.ts';
 
 const TOOL_ERRORS: Record<string, string> = {
   failed: 'ToolError',
@@ -32,6 +33,8 @@ export function recordOf(execution: Execution): string {
     stderr: textOf(stderr),
     stdout_truncated: stdout.totalBytes > stdout.keptBytes,
     stderr_truncated: stderr.totalBytes > stderr.keptBytes,
+    displays: execution.displays.map(shownOf),
+    displays_dropped: Number(execution.displaysDropped),
     fuel_consumed: Number(execution.fuelConsumed),
     memory_used_bytes: Number(execution.memoryUsedBytes),
     duration_ms: Number(execution.durationNs) / 1e6,
@@ -46,6 +49,12 @@ export function recordOf(execution: Execution): string {
     metadata: snake(execution.metadata),
   };
   return JSON.stringify(record);
+}
+
+function shownOf({ forms, isResult }: ContractDisplay): ShownRecord {
+  const decoder = new TextDecoder();
+  const data = forms.map(({ mediaType, data }) => [mediaType, isText(mediaType) ? decoder.decode(data) : toBase64(data)]);
+  return { is_result: isResult, data: Object.fromEntries(data) };
 }
 
 function raisedOf({ typeName, message, traceback, line }: Raised): object {
