@@ -237,7 +237,7 @@ impl Claims {
         }
     }
 
-    /// Adds the claims of Rust tests in a directory and below. `place` is the directory's path from the root.
+    /// Adds the claims of tests in a directory and below, in Rust and in TypeScript. `place` is the directory's path from the root.
     pub fn add_tests(&mut self, dir: &Path, place: &str) -> Result<(), String> {
         let entries = fs::read_dir(dir).map_err(|error| format!("`{place}`: {error}"))?;
         let declared = ["main.rs", "mod.rs"].iter().find_map(|name| fs::read_to_string(dir.join(name)).ok());
@@ -255,9 +255,34 @@ impl Claims {
                     return Err(format!("{place}: claims scenarios, and no test program has it"));
                 }
                 self.add_text(&text, &place)?;
+            } else if path.extension().is_some_and(|extension| extension == "ts") {
+                let text = fs::read_to_string(&path).map_err(|error| format!("`{place}`: {error}"))?;
+                self.add_typescript(&text, &place)?;
             }
         }
         Ok(())
+    }
+
+    /// In TypeScript the lines are followed by the test: a call of a function with its name and what it does.
+    fn add_typescript(&mut self, text: &str, place: &str) -> Result<(), String> {
+        let mut scenarios = BTreeSet::new();
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().map(|line| line.trim()).enumerate() {
+            if let Some(scenario) = line.strip_prefix("// scenario: ") {
+                if !scenarios.insert(scenario) {
+                    return Err(format!("{place}: `{scenario}` is claimed twice by the same test"));
+                }
+            } else if !scenarios.is_empty() {
+                let is_test = line.starts_with("test('") || line.starts_with("of('");
+                let name = is_test.then(|| line.split('\'').nth(1)).flatten();
+                let name = name.ok_or_else(|| format!("{place}: {scenarios:?} stands above no test"))?;
+                for scenario in std::mem::take(&mut scenarios) {
+                    let link = format!("[`{place}`: {name}](../{place})");
+                    self.of(scenario).insert(link, Claimant::Test(block(&lines[number..], "});")));
+                }
+            }
+        }
+        if scenarios.is_empty() { Ok(()) } else { Err(format!("{place}: {scenarios:?} stands above nothing")) }
     }
 
     /// A line `// scenario: …` may be followed by others, comments and attributes, and then by the function, which must
@@ -315,8 +340,13 @@ fn shown_by(case: &Case) -> String {
 
 /// The function that begins with the first of these lines: it ends with a brace at the same indentation.
 fn function(lines: &[&str]) -> String {
+    block(lines, "}")
+}
+
+/// What begins with the first of these lines, and ends with this at the same indentation.
+fn block(lines: &[&str], end: &str) -> String {
     let indent = lines[0].len() - lines[0].trim_start().len();
-    let end = format!("{}}}", " ".repeat(indent));
+    let end = format!("{}{end}", " ".repeat(indent));
     let count = lines.iter().position(|line| *line == end).unwrap_or(0);
     lines[..=count].join("\n")
 }
@@ -376,6 +406,16 @@ mod tests {
         assert_eq!(list.problems(&claims(&misspelt).unwrap()).len(), 2);
         let outside = format!("{TESTS}// scenario: b: Three\n#[test]\nfn three() {{}}\n");
         assert_eq!(list.problems(&claims(&outside).unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn tests_in_typescript_claim_too() {
+        let mut claims = Claims::default();
+        let text = "// scenario: a: One\n// scenario: a: Two\nof('both', async () => {\n  one == 1\n});\n";
+        claims.add_typescript(text, "tests/x.ts").unwrap();
+        assert_eq!(list(LIST).problems(&claims), Vec::<String>::new());
+        claims.add_typescript("// scenario: a: One\nconst x = 1;\n", "tests/x.ts").unwrap_err();
+        claims.add_typescript("// scenario: a: One\n", "tests/x.ts").unwrap_err();
     }
 
     #[test]

@@ -7,8 +7,8 @@ use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_all_cases, lost
 
 const PAGE: &str = "docs/scenarios.md";
 
-/// The directories whose Rust tests claim scenarios.
-const TESTS: [&str; 4] = ["tests/tests", "host/cli/tests", "host/engine/tests", "runtimes/tests"];
+/// The directories whose tests claim scenarios.
+const TESTS: [&str; 5] = ["tests/tests", "host/cli/tests", "host/engine/tests", "runtimes/tests", "bindings/js/tests"];
 
 /// The number of scenarios of each specification. The specifications are not in the repository: a lost line is detected
 /// here.

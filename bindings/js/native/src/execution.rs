@@ -6,11 +6,6 @@ use glovebox::{Execution, FileEntry, FileKind};
 use napi::bindgen_prelude::{BigInt, Buffer};
 use napi_derive::napi;
 
-use crate::{
-    error::Failure,
-    job::{Callback, start},
-};
-
 /// A file's path, kind, size in bytes and time in nanoseconds.
 #[napi(object, object_from_js = false)]
 pub struct NativeEntry {
@@ -37,7 +32,7 @@ impl From<FileEntry> for NativeEntry {
 
 /// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
 #[napi]
-pub struct NativeExecution(Arc<Execution>);
+pub struct NativeExecution(pub(crate) Arc<Execution>);
 
 impl From<Execution> for NativeExecution {
     fn from(execution: Execution) -> Self {
@@ -93,22 +88,5 @@ impl NativeExecution {
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
         serde_json::to_string(&*self.0).map_err(|error| napi::Error::from_reason(error.to_string()))
-    }
-
-    /// The workspace's files that match a pattern.
-    #[napi]
-    pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
-        let execution = Arc::clone(&self.0);
-        start(&callback, move |_| {
-            let files = execution.files().list(&pattern).map_err(Failure::from)?;
-            Ok(files.into_iter().map(Into::into).collect())
-        })
-    }
-
-    /// A file of the workspace.
-    #[napi]
-    pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
-        let execution = Arc::clone(&self.0);
-        start(&callback, move |_| Ok(execution.files().read(&path).map_err(Failure::from)?.to_vec().into()))
     }
 }

@@ -9,6 +9,7 @@
 //! | `job` | work on another thread, and what JavaScript is told of it |
 //! | `threads` | the threads for that |
 //! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
+//! | `left_files` | the files that an execution left |
 //! | `input`, `tool` | what JavaScript gives for an execution, and for a tool |
 //! | `error` | the package's errors for the engine's |
 
@@ -17,6 +18,7 @@ mod error;
 mod execution;
 mod input;
 mod job;
+mod left_files;
 mod sandbox;
 mod session;
 mod threads;

@@ -2,17 +2,16 @@
 
 use std::time::Instant;
 
-use glovebox::{ExecuteError, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
+use glovebox::{ExecuteError, Language, Policy, ResumeOptions, Sandbox};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
 use crate::{
     engine::NativeEngine,
-    error::Failure,
     execution::NativeExecution,
     input::{Input, NativeInput},
     job::{Callback, start, start_long},
-    session::NativeSession,
+    session::{NativeSession, options},
     token::NativeToken,
     tool::{Answer, Calls, NativeTool},
 };
@@ -177,14 +176,4 @@ impl NativeSandbox {
             Ok(sandbox.resume(&state, options)?.into())
         })
     }
-}
-
-/// A session's options.
-pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, Failure> {
-    let mut options = SessionOptions::default();
-    options.id = id;
-    if let Some(context) = context {
-        options.context = Some(serde_json::from_str(&context)?);
-    }
-    Ok(options)
 }

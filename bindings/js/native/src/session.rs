@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session};
+use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session, SessionOptions};
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
 
@@ -11,7 +11,6 @@ use crate::{
     execution::{NativeEntry, NativeExecution},
     input::{Input, NativeInput},
     job::{Callback, start},
-    sandbox::options,
     token::NativeToken,
 };
 
@@ -180,4 +179,14 @@ impl NativeSession {
             closed => closed,
         })
     }
+}
+
+/// A session's options.
+pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, Failure> {
+    let mut options = SessionOptions::default();
+    options.id = id;
+    if let Some(context) = context {
+        options.context = Some(serde_json::from_str(&context)?);
+    }
+    Ok(options)
 }
