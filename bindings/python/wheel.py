@@ -72,7 +72,7 @@ def date() -> tuple[int, int, int, int, int, int]:
 
 
 def stripped(module: Path) -> bytes:
-    """The module without its symbols, which are a fifth of it."""
+    """The module without its symbols, which are a quarter of it."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "module"
         subprocess.run(["strip", "-o", path, module], check=True)

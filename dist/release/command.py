@@ -86,6 +86,8 @@ def build() -> int:
     given = arguments()
     names = chosen(given.only)
     made = release(given.out, given.dev)
+    for directory in (made.out, made.work):
+        directory.mkdir(parents=True, exist_ok=True)
     print(f"== compiling {'the development build' if given.dev else 'the release'}", flush=True)
     started = time.monotonic()
     compile_all(made)

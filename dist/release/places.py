@@ -61,8 +61,6 @@ def release(out: Path | None, is_dev: bool) -> Release:
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
     directory = (out or TARGET / "release-files" / ("dev" if is_dev else "release")).resolve()
     work = TARGET / "release-work" / ("dev" if is_dev else "release")
-    work.mkdir(parents=True, exist_ok=True)
-    directory.mkdir(parents=True, exist_ok=True)
     return Release(manifest["workspace"]["package"]["version"], directory, work, is_dev, epoch())
 
 
