@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
         epilog=f"Products:\n{kinds}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dev", action="store_true", help="of the development build: seconds instead of a quarter of an hour, for tests")
+    parser.add_argument("--dev", action="store_true", help="of the development build: without compiling Wasmtime once more, for tests")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to [default: target/release-files/release, or …/dev]")
     parser.add_argument("--only", metavar="NAMES", help="these products, with commas between them [default: all]")
     parser.add_argument("--check-reproducible", action="store_true", help="pack once more in another directory, and compare the bytes")

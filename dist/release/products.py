@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,8 +81,11 @@ def make_wheel(release: Release) -> list[Path]:
 def platform_tag(wheel: Path) -> str:
     """The tag of the oldest Linux that a wheel runs on."""
     auditwheel = tools.tool("auditwheel")
-    settings = os.environ | {"PYTHONPATH": str(auditwheel), "AUDITWHEEL_LOG_LEVEL": "ERROR"}
-    shown = json.loads(run([sys.executable, "-m", "auditwheel", "show", "--json", wheel], settings))
+    arguments: list[str | Path] = [sys.executable, "-m", "auditwheel", "show", "--json", wheel]
+    done = subprocess.run(arguments, env=os.environ | {"PYTHONPATH": str(auditwheel)}, capture_output=True, text=True)
+    if done.returncode:
+        raise ReleaseError(f"auditwheel cannot read {wheel.name}: {done.stderr.strip()}")
+    shown = json.loads(done.stdout)
     tag: str = shown["overall_tag"]
     if not tag.startswith(("manylinux", "musllinux")) or shown["external_libs"]:
         raise ReleaseError(f"{wheel.name} runs on no Linux but this one, says auditwheel: {tag}, {shown['external_libs']}")
