@@ -31,9 +31,10 @@ const stripped = join(out, 'stripped');
 if (os === 'linux') execFileSync('strip', ['--strip-unneeded', '-o', stripped, module]);
 else await cp(module, stripped);
 const license = [join(root, '../../LICENSE'), 'LICENSE'];
+const notices = process.env.GLOVEBOX_NOTICES ? [[process.env.GLOVEBOX_NOTICES, 'THIRD-PARTY-NOTICES.txt']] : [];
 const platformTarball = await stage(
   join(out, platform),
-  [[stripped, 'glovebox.node'], [join(out, 'interpreters.zip'), 'interpreters.zip'], license],
+  [[stripped, 'glovebox.node'], [join(out, 'interpreters.zip'), 'interpreters.zip'], license, ...notices],
   {
     name,
     version: common.version,
@@ -44,7 +45,7 @@ const platformTarball = await stage(
     cpu: [cpu],
     ...(os === 'linux' && { libc: [libc === 'gnu' ? 'glibc' : libc] }),
     main: 'glovebox.node',
-    files: ['glovebox.node', 'interpreters.zip'],
+    files: ['glovebox.node', 'interpreters.zip', 'THIRD-PARTY-NOTICES.txt'],
   },
 );
 await rm(stripped);
@@ -57,7 +58,12 @@ const mainTarball = await stage(
     ...['dist', 'contract', 'README.md'].map((each) => [join(root, each), each]),
     ...PROVIDERS.map((provider) => [join(root, 'providers', provider), `providers/${provider}`]),
     license,
+    ...notices,
   ],
-  { ...common, optionalDependencies: Object.fromEntries(platforms.map((each) => [`${scope}/${each}`, common.version])) },
+  {
+    ...common,
+    files: [...common.files, 'THIRD-PARTY-NOTICES.txt'],
+    optionalDependencies: Object.fromEntries(platforms.map((each) => [`${scope}/${each}`, common.version])),
+  },
 );
 console.log(`${mainTarball}\n${platformTarball}`);
