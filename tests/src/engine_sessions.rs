@@ -18,7 +18,7 @@ impl EngineSessions {
     /// Opens the first session, which the first step uses.
     pub(crate) fn open(sandbox: Sandbox, case: &Case) -> Result<Self, String> {
         let mut options = SessionOptions::default();
-        options.context = case.context.clone();
+        options.context = case.context.clone().map(Into::into);
         let session = sandbox.open_session(options).map_err(|error| error.to_string())?;
         let first = case.steps.first().map_or_else(String::new, |step| step.session.clone());
         let sessions = BTreeMap::from([(first, session)]);

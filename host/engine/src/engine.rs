@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use glovebox_core::session::SessionLedger;
+use glovebox_core::session::{SessionLedger, SessionUsage};
 use glovebox_runtimes::{
     CacheDir, Digest, Fetcher, Manifest, OwnImages, Progress, Runtimes,
     guard::{Guard, Guarded},
@@ -128,6 +128,12 @@ impl Engine {
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         self.0.runtimes.cache().path()
+    }
+
+    /// What the sessions of this engine hold together: those that have an interpreter in memory.
+    #[must_use]
+    pub fn session_usage(&self) -> SessionUsage {
+        self.0.sessions.usage()
     }
 
     /// Where a runtime's binary is, or goes when it is fetched.

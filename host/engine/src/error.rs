@@ -1,7 +1,7 @@
 //! What goes wrong on our side, or the caller's. Never what a guest did: that is an [`Outcome`](crate::Outcome).
 
 use glovebox_vfs::{escaped, escaped_text};
-use std::{io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf};
 
 use glovebox_core::{RequestError, session::TooMany};
 use glovebox_interpreters::DriverError;
@@ -325,4 +325,19 @@ impl From<DriverError> for ExecuteError {
     fn from(error: DriverError) -> Self {
         Self::Driver(error.to_string())
     }
+}
+
+/// An error and what is behind it, where its message does not say that already: for one line of a log or an answer.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = cause.source();
+    }
+    text
 }

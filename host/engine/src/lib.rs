@@ -84,6 +84,7 @@ mod guest;
 mod hibernate;
 mod images;
 mod imports;
+mod json_text;
 mod library;
 mod load;
 mod machine;
@@ -127,14 +128,14 @@ pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
 pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
-pub use error::{BuildError, EngineError, ExecuteError, RuntimeError};
+pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
 pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
     Resource, TrapKind, UnknownLanguage,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
-    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy},
+    session::{CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy, SessionUsage},
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{
@@ -146,6 +147,7 @@ pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
 };
 pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
+pub use json_text::{JsonText, NotJson};
 #[cfg(feature = "store")]
 pub use manager::{
     AwakeSession, IdleThread, KeptInfo, NewSession, RestReport, Save, SessionGuard, Sessions, SessionsBuilder,

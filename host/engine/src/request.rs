@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use crate::{CancelToken, SourceKind, Stream, budget::Budget, tools::PendingCalls};
+use crate::{CancelToken, JsonText, SourceKind, Stream, budget::Budget, tools::PendingCalls};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -131,6 +131,13 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
         self.context = Some(value.to_string().into());
+        self
+    }
+
+    /// Like [`context`](Self::context), for text.
+    #[must_use]
+    pub fn context_text(mut self, json: JsonText) -> Self {
+        self.context = Some(String::from(json).into());
         self
     }
 

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use glovebox::{
-    BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, PolicyError, ResumeError,
+    BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, NotJson, PolicyError, ResumeError,
+    with_causes,
 };
 use napi_derive::napi;
 
@@ -19,7 +20,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     fn new(class: &'static str, error: &dyn Error) -> Self {
-        Self { class, message: said(error), execution: None }
+        Self { class, message: with_causes(error), execution: None }
     }
 
     /// The engine panicked.
@@ -46,20 +47,6 @@ impl From<Failure> for NativeFailure {
     }
 }
 
-/// An error and what is behind it, where its message does not say that already.
-fn said(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = error.source();
-    }
-    text
-}
-
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::new("UnavailableError", &error)
@@ -68,6 +55,12 @@ impl From<EngineError> for Failure {
 
 impl From<PolicyError> for Failure {
     fn from(error: PolicyError) -> Self {
+        Self::new("PolicyError", &error)
+    }
+}
+
+impl From<NotJson> for Failure {
+    fn from(error: NotJson) -> Self {
         Self::new("PolicyError", &error)
     }
 }

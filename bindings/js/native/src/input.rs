@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glovebox::{CancelToken, ExecuteError, Execution, Request, SourceKind};
+use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKind};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
@@ -65,7 +65,7 @@ impl Input {
             request = request.name(name);
         }
         if let Some(context) = &self.context {
-            request = request.context(&serde_json::from_str(context)?);
+            request = request.context_text(JsonText::new(&**context)?);
         }
         if let Some(timeout) = self.timeout {
             request = request.cancel_after(timeout);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session, SessionOptions};
+use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, JsonText, Session, SessionOptions};
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
 
@@ -84,7 +84,7 @@ impl NativeSession {
     #[napi]
     pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
-            Ok::<_, Failure>(session.set_variable(&name, &serde_json::from_str(&json)?)?)
+            Ok::<_, Failure>(session.set_variable_text(&name, &JsonText::new(json)?)?)
         })
     }
 
@@ -186,7 +186,7 @@ pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<Ses
     let mut options = SessionOptions::default();
     options.id = id;
     if let Some(context) = context {
-        options.context = Some(serde_json::from_str(&context)?);
+        options.context = Some(JsonText::new(context)?);
     }
     Ok(options)
 }

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use glovebox::{BuildError, EngineError, ExecuteError, FilesError, HibernateError, PolicyError, ResumeError};
+use glovebox::{
+    BuildError, EngineError, ExecuteError, FilesError, HibernateError, NotJson, PolicyError, ResumeError, with_causes,
+};
 use pyo3::{intern, prelude::*};
 
 /// Which exception an error is.
@@ -39,20 +41,6 @@ impl Class {
     }
 }
 
-/// An error and what is behind it, where its message does not say that already.
-pub(crate) fn said(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = error.source();
-    }
-    text
-}
-
 /// `map_err` to an exception of the package.
 pub(crate) trait IntoException: Error + Sized {
     /// The exception.
@@ -61,19 +49,25 @@ pub(crate) trait IntoException: Error + Sized {
 
 impl IntoException for EngineError {
     fn exception(self) -> PyErr {
-        Class::Unavailable.exception(&said(&self))
+        Class::Unavailable.exception(&with_causes(&self))
     }
 }
 
 impl IntoException for PolicyError {
     fn exception(self) -> PyErr {
-        Class::Policy.exception(&said(&self))
+        Class::Policy.exception(&with_causes(&self))
+    }
+}
+
+impl IntoException for NotJson {
+    fn exception(self) -> PyErr {
+        Class::Policy.exception(&with_causes(&self))
     }
 }
 
 impl IntoException for serde_json::Error {
     fn exception(self) -> PyErr {
-        Class::Policy.exception(&said(&self))
+        Class::Policy.exception(&with_causes(&self))
     }
 }
 
@@ -84,7 +78,7 @@ impl IntoException for BuildError {
             Self::Runtime(_) => Class::Unavailable,
             _ => Class::Policy,
         };
-        class.exception(&said(&self))
+        class.exception(&with_causes(&self))
     }
 }
 
@@ -103,7 +97,7 @@ impl IntoException for ExecuteError {
             }
             _ => Class::Policy,
         };
-        class.exception(&said(&self))
+        class.exception(&with_causes(&self))
     }
 }
 
@@ -111,7 +105,7 @@ impl IntoException for FilesError {
     fn exception(self) -> PyErr {
         match self {
             Self::Session(error) => error.exception(),
-            error => Class::Files.exception(&said(&error)),
+            error => Class::Files.exception(&with_causes(&error)),
         }
     }
 }
@@ -120,7 +114,7 @@ impl IntoException for HibernateError {
     fn exception(self) -> PyErr {
         match self {
             Self::Session(error) => error.exception(),
-            error => Class::Session.exception(&said(&error)),
+            error => Class::Session.exception(&with_causes(&error)),
         }
     }
 }
@@ -129,7 +123,7 @@ impl IntoException for ResumeError {
     fn exception(self) -> PyErr {
         match self {
             Self::Session(error) => error.exception(),
-            error => Class::Session.exception(&said(&error)),
+            error => Class::Session.exception(&with_causes(&error)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glovebox::{CancelToken, ExecuteError, Execution, Request, SourceKind};
+use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKind, with_causes};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
@@ -11,7 +11,7 @@ use pyo3::{
 
 use crate::{
     attended::{Event, attended},
-    error::{IntoException, not_committed, said},
+    error::{IntoException, not_committed},
     execution::PyExecution,
     interrupt::interruptible,
     token::PyCancelToken,
@@ -50,7 +50,7 @@ impl Input {
             request = request.stdin(stdin);
         }
         if let Some(context) = context {
-            request = request.context(&serde_json::from_str(context).map_err(IntoException::exception)?);
+            request = request.context_text(JsonText::new(&**context).map_err(IntoException::exception)?);
         }
         if let Some(timeout_ms) = timeout_ms {
             request = request.cancel_after(Duration::from_millis(*timeout_ms));
@@ -87,7 +87,7 @@ impl Input {
         match executed {
             Ok(execution) => Ok(execution.into()),
             Err(error) => {
-                let said = said(&error);
+                let said = with_causes(&error);
                 match error {
                     ExecuteError::Commit { execution, .. } => {
                         Err(not_committed(py, &said, PyExecution::from(*execution)))

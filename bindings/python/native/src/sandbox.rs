@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use glovebox::{CancelToken, ExecuteError, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
+use glovebox::{CancelToken, ExecuteError, JsonText, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
@@ -124,7 +124,7 @@ impl PySandbox {
         let mut options = SessionOptions::default();
         options.id = id;
         if let Some(context) = context {
-            options.context = Some(serde_json::from_str(&context).map_err(IntoException::exception)?);
+            options.context = Some(JsonText::new(&*context).map_err(IntoException::exception)?);
         }
         let session = py.detach(|| sandbox.open_session(options)).map_err(IntoException::exception)?;
         Ok(PySession::new(session, self.process))

@@ -1,6 +1,6 @@
 //! A session, for Python.
 
-use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, Session, SessionOptions};
+use glovebox::{CheckpointId, ExecuteError, HibernateOptions, IfExists, JsonText, Session, SessionOptions};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
@@ -63,8 +63,8 @@ impl PySession {
     }
 
     fn set_variable(&self, py: Python<'_>, name: &str, json: &str) -> PyResult<()> {
-        let value = serde_json::from_str(json).map_err(IntoException::exception)?;
-        self.ask(py, |session| session.set_variable(name, &value))
+        let json = JsonText::new(json).map_err(IntoException::exception)?;
+        self.ask(py, |session| session.set_variable_text(name, &json))
     }
 
     fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
@@ -90,7 +90,7 @@ impl PySession {
         let mut options = SessionOptions::default();
         options.id = id;
         if let Some(context) = context {
-            options.context = Some(serde_json::from_str(&context).map_err(IntoException::exception)?);
+            options.context = Some(JsonText::new(&*context).map_err(IntoException::exception)?);
         }
         let session = self.ask(py, |session| session.fork_with(options))?;
         Ok(Self::new(session, self.process))

@@ -39,7 +39,23 @@ pub struct Place {
     bytes: u64,
 }
 
+/// What all sessions hold together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionUsage {
+    /// How many there are: what `limits.session_count` bounds.
+    pub count: u64,
+    /// The bytes they hold: what `limits.session_total_bytes` bounds.
+    pub bytes: u64,
+}
+
 impl SessionLedger {
+    /// What all sessions hold at this moment.
+    #[must_use]
+    pub fn usage(&self) -> SessionUsage {
+        SessionUsage { count: self.0.count.load(Ordering::SeqCst), bytes: self.0.bytes.load(Ordering::SeqCst) }
+    }
+
     /// Takes a place for one more session that holds `bytes` from the start.
     pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<Place, TooMany> {
         let most = u64::from(limits.session_count);

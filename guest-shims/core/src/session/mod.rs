@@ -22,7 +22,7 @@ pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
 pub use id::{MAX_SESSION_ID_BYTES, is_session_id};
 pub use info::{CheckpointId, CheckpointInfo, Rollback, SessionInfo};
-pub use ledger::{Place, Reservation, SessionLedger, TooMany};
+pub use ledger::{Place, Reservation, SessionLedger, SessionUsage, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, Pages};
 pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
 pub use restore::RandomNumbers;

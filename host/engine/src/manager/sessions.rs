@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{SessionsError, StorePolicy, guard::SessionGuard, slot::Live, slots::Slots, storage::Storage};
 use crate::{
-    CancelToken, Language, Prune, PruneReport, Sandbox, Session, SessionId, SessionInfo, SessionKey, SessionOptions,
+    BuildError, CancelToken, JsonText, Language, Prune, PruneReport, Sandbox, Session, SessionId, SessionInfo, SessionKey, SessionOptions,
     SessionStore, StoredEntry, Timestamp, events,
 };
 
@@ -45,6 +45,16 @@ impl SessionsBuilder {
         self
     }
 
+    /// Makes a sandbox when a session needs one that was not given: for the runtime of this name, or for the language where none is named.
+    /// It is kept. So a program need not load what nobody uses.
+    pub fn make_sandbox(
+        mut self,
+        make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
+    ) -> Self {
+        self.0.make_sandbox = Some(Box::new(make));
+        self
+    }
+
     /// When sessions are written and put to rest.
     pub fn policy(mut self, policy: StorePolicy) -> Self {
         self.0.policy = policy;
@@ -76,8 +86,10 @@ impl SessionsBuilder {
 pub struct NewSession {
     /// Its language. Default: that of the first sandbox.
     pub language: Option<Language>,
+    /// Its runtime, by name. Default: that of the first sandbox of its language.
+    pub runtime: Option<String>,
     /// What its scripts find in the global variable `context`. Default: no such variable.
-    pub context: Option<serde_json::Value>,
+    pub context: Option<JsonText>,
 }
 
 impl NewSession {
@@ -88,9 +100,16 @@ impl NewSession {
         self
     }
 
+    /// Sets [`runtime`](Self::runtime).
+    #[must_use]
+    pub fn runtime(mut self, name: impl Into<String>) -> Self {
+        self.runtime = Some(name.into());
+        self
+    }
+
     /// Sets [`context`](Self::context).
     #[must_use]
-    pub fn context(mut self, context: impl Into<serde_json::Value>) -> Self {
+    pub fn context(mut self, context: impl Into<JsonText>) -> Self {
         self.context = Some(context.into());
         self
     }
@@ -116,6 +135,7 @@ impl Sessions {
             key: None,
             cancel: CancelToken::new(),
             sandboxes: RwLock::default(),
+            make_sandbox: None,
         })
     }
 
@@ -147,7 +167,7 @@ impl Sessions {
     /// Makes a session and writes it to the store. That there is one of this name is an error.
     pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |storage| {
-            let sandbox = storage.sandbox_of(&id, new.language)?;
+            let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
             let options =
                 SessionOptions { id: Some(id.to_string()), context: new.context, ..SessionOptions::default() };
             Ok(sandbox.open_session(options)?)

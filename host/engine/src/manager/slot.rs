@@ -62,9 +62,18 @@ pub(super) struct Live {
     created_at: Timestamp,
     /// Uses that came to an end, and so may have changed it.
     pub(super) changes: AtomicU64,
-    /// How many of them are in the store. Held while the session is written, so that states are written in their order.
-    saved: Mutex<u64>,
+    /// Held while the session is written, so that states are written in their order.
+    saved: Mutex<Saved>,
     _place: LivePlace,
+}
+
+/// What of a live session is in the store.
+#[derive(Debug, Default)]
+struct Saved {
+    /// How many of its changes.
+    changes: u64,
+    /// The generation of its record.
+    generation: u64,
 }
 
 /// One of the places for live sessions.
@@ -184,7 +193,7 @@ impl Live {
             lock,
             created_at: Timestamp::now(),
             changes: AtomicU64::new(1),
-            saved: Mutex::new(0),
+            saved: Mutex::default(),
             _place: place,
         }
     }
@@ -218,7 +227,9 @@ impl Live {
             }
         })?;
         events::session("session.resumed", id);
-        Ok(Self { created_at: stored.record.created_at, changes: AtomicU64::new(0), ..Self::new(session, lock, place) })
+        let saved = Mutex::new(Saved { changes: 0, generation: stored.record.generation });
+        let created_at = stored.record.created_at;
+        Ok(Self { created_at, changes: AtomicU64::new(0), saved, ..Self::new(session, lock, place) })
     }
 
     /// Writes the session to the store, if it may have changed.
@@ -226,7 +237,7 @@ impl Live {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the state is taken: a use that ends meanwhile may not be in it.
         let changes = self.changes.load(Ordering::SeqCst);
-        if *saved == changes {
+        if saved.changes == changes {
             return Ok(());
         }
         let id = self.lock.id();
@@ -243,12 +254,13 @@ impl Live {
             version: sandbox.version().map(str::to_owned),
             image_sha256: sandbox.image_sha256().unwrap_or_default().to_owned(),
             executions: state.executions,
+            generation: saved.generation.saturating_add(1),
             files: Some(state.files),
             workspace: recorded_workspace(sandbox),
             bytes: state.bytes.len() as u64,
         };
         storage.store.put(&self.lock, &record, &state.bytes)?;
-        *saved = changes;
+        *saved = Saved { changes, generation: record.generation };
         Ok(())
     }
 

@@ -8,8 +8,11 @@ use std::{
 
 use super::{SessionsError, StorePolicy};
 use crate::{
-    CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, StoreError,
+    BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, StoreError,
 };
+
+/// Makes a sandbox for the runtime of this name, or for the language where none is named.
+pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
 /// How often it is asked for what is waited for.
 pub(super) const POLL: Duration = Duration::from_millis(5);
@@ -26,6 +29,8 @@ pub(super) struct Storage {
     pub(super) key: Option<SessionKey>,
     pub(super) cancel: CancelToken,
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
+    /// Makes those that sessions turn out to need.
+    pub(super) make_sandbox: Option<MakeSandbox>,
 }
 
 impl fmt::Debug for Storage {
@@ -47,20 +52,54 @@ impl Storage {
     /// The sandbox for a session that is kept: of its image, else of its runtime, else of its language. Where the image is
     /// another, resuming says so.
     pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
-        let sandboxes = self.sandboxes.read().unwrap_or_else(PoisonError::into_inner);
-        let find = |fits: &dyn Fn(&Sandbox) -> bool| sandboxes.iter().find(|sandbox| fits(sandbox)).cloned();
-        find(&|sandbox| sandbox.image_sha256() == Some(&record.image_sha256))
-            .or_else(|| find(&|sandbox| sandbox.runtime_name() == record.runtime))
-            .or_else(|| find(&|sandbox| sandbox.language() == record.language))
+        let exact = self.find(|sandbox| sandbox.image_sha256() == Some(&record.image_sha256));
+        if let Some(sandbox) = exact.or_else(|| self.find(|sandbox| sandbox.runtime_name() == record.runtime)) {
+            return Ok(sandbox);
+        }
+        if let Some(sandbox) = self.make(record.language, Some(&record.runtime))? {
+            return Ok(sandbox);
+        }
+        self.find(|sandbox| sandbox.language() == record.language)
             .ok_or_else(|| SessionsError::NoSandbox { id: record.id.clone(), language: record.language })
     }
 
     /// The sandbox for a new session.
-    pub(super) fn sandbox_of(&self, id: &SessionId, language: Option<Language>) -> Result<Sandbox, SessionsError> {
-        let sandboxes = self.sandboxes.read().unwrap_or_else(PoisonError::into_inner);
-        let found = sandboxes.iter().find(|sandbox| language.is_none_or(|wanted| sandbox.language() == wanted));
+    pub(super) fn sandbox_of(
+        &self,
+        id: &SessionId,
+        language: Option<Language>,
+        runtime: Option<&str>,
+    ) -> Result<Sandbox, SessionsError> {
+        let found = self.find(|sandbox| {
+            language.is_none_or(|wanted| sandbox.language() == wanted)
+                && runtime.is_none_or(|wanted| sandbox.runtime_name() == wanted)
+        });
         let language = language.unwrap_or(Language::Python);
-        found.cloned().ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language })
+        match found {
+            Some(sandbox) => Ok(sandbox),
+            None => self
+                .make(language, runtime)?
+                .ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language }),
+        }
+    }
+
+    fn find(&self, fits: impl Fn(&Sandbox) -> bool) -> Option<Sandbox> {
+        self.sandboxes.read().unwrap_or_else(PoisonError::into_inner).iter().find(|sandbox| fits(sandbox)).cloned()
+    }
+
+    /// A sandbox that was made, and is kept for others.
+    fn make(&self, language: Language, runtime: Option<&str>) -> Result<Option<Sandbox>, SessionsError> {
+        let Some(make) = &self.make_sandbox else { return Ok(None) };
+        let sandbox = make(language, runtime)?;
+        let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);
+        // Of two that were made at once, or of one under two names, the first stays.
+        match sandboxes.iter().find(|other| other.runtime_name() == sandbox.runtime_name()) {
+            Some(other) => Ok(Some(other.clone())),
+            None => {
+                sandboxes.push(sandbox.clone());
+                Ok(Some(sandbox))
+            }
+        }
     }
 
     /// For how long to wait for a session that another thread is waking: as long as that may take.

@@ -56,6 +56,8 @@ impl Sessions {
             return Err(SessionsError::Exists { id });
         }
         let now = Timestamp::now();
+        // One that is damaged has no generation.
+        let replaced = self.0.storage.store.record(&id).ok().flatten().map_or(0, |record| record.generation);
         let record = SessionRecord {
             id: id.clone(),
             created_at: now,
@@ -65,6 +67,7 @@ impl Sessions {
             version: info.version,
             image_sha256: info.image_sha256,
             executions: info.executions,
+            generation: replaced.saturating_add(1),
             files: None,
             workspace: None,
             bytes: state.len() as u64,

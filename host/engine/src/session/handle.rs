@@ -10,7 +10,7 @@ use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNum
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, Outcome, Request, Sandbox, SessionInfo, Started,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo, Started,
     entropy, guest,
     run::{CONTEXT, Executed, PreparedRequest},
     session::{
@@ -189,7 +189,7 @@ impl Session {
         let state = SessionState::new(backend, guest, inner.policy.entropy.key(), place);
         let session = Self::around(sandbox, id, workspace, state);
         if let Some(context) = &options.context {
-            session.set_variable(CONTEXT, context)?;
+            session.set_variable_text(CONTEXT, context)?;
         }
         Ok(session)
     }
@@ -300,7 +300,12 @@ impl Session {
         self.set_variable_json(name, &value.to_string())
     }
 
-    /// As [`set_variable`](Self::set_variable), to what text says that is known to be JSON.
+    /// As [`set_variable`](Self::set_variable), to what text says.
+    pub fn set_variable_text(&self, name: &str, json: &JsonText) -> Result<(), ExecuteError> {
+        self.set_variable_json(name, json.as_str())
+    }
+
+    /// The same, for text already validated as JSON.
     pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
@@ -352,7 +357,7 @@ impl Session {
         let saved = self.turn()?.state.save_for_fork()?;
         let fork = Self::from_checkpoint(&self.0.sandbox, options.id, saved, RandomNumbers::Fork, options.scope)?;
         if let Some(context) = &options.context {
-            fork.set_variable(CONTEXT, context)?;
+            fork.set_variable_text(CONTEXT, context)?;
         }
         Ok(fork)
     }

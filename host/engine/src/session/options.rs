@@ -2,7 +2,7 @@
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{ExecuteError, SharedWorkspace, session_scope::SessionScope};
+use crate::{ExecuteError, JsonText, SharedWorkspace, session_scope::SessionScope};
 
 /// How a session is opened. Make one with `default()` and change what differs.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct SessionOptions {
     pub id: Option<String>,
     /// What its scripts find in the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of
     /// JSON text.
-    pub context: Option<serde_json::Value>,
+    pub context: Option<JsonText>,
     /// Files that it has in common with other sessions. Default: files of its own.
     pub workspace: Option<SharedWorkspace>,
     pub(crate) scope: SessionScope,
@@ -29,7 +29,7 @@ impl SessionOptions {
 
     /// Sets [`context`](Self::context).
     #[must_use]
-    pub fn context(mut self, context: impl Into<serde_json::Value>) -> Self {
+    pub fn context(mut self, context: impl Into<JsonText>) -> Self {
         self.context = Some(context.into());
         self
     }

@@ -191,6 +191,7 @@ mod tests {
             version: None,
             image_sha256: String::new(),
             executions: 0,
+            generation: 0,
             files: None,
             workspace: None,
             bytes,

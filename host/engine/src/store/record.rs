@@ -28,6 +28,9 @@ pub struct SessionRecord {
     pub image_sha256: String,
     /// Executions so far.
     pub executions: u64,
+    /// How often it was written: each state of the session in the store has another. 0 for one that an earlier version wrote.
+    #[serde(default)]
+    pub generation: u64,
     /// Files, directories and links in its workspace; none where that was not counted.
     pub files: Option<u64>,
     /// The host directory behind its `/app` when it was last written; none where its files are its own, or where that is not

@@ -29,6 +29,7 @@ fn record(name: &str, updated_ms: u64, bytes: usize) -> SessionRecord {
         version: Some("3.12.0".into()),
         image_sha256: "ab".repeat(32),
         executions: 3,
+        generation: 4,
         files: Some(2),
         workspace: None,
         bytes: bytes as u64,
