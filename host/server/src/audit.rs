@@ -1,0 +1,110 @@
+//! What was done, as lines of JSON for whoever answers for it.
+
+use std::{
+    fmt, io,
+    io::Write,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use glovebox::{Execution, Timestamp};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::{Door, ServiceError, metrics::outcome};
+
+/// The audit log cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the audit log `{}` cannot be opened for appending; name another file", glovebox::escaped(.path))]
+pub struct AuditError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+/// The audit log: a line of JSON for each execution, written before its answer is given, and for each one that was refused. It has who
+/// asked, through which door, the SHA-256 of the source, the outcome and the fuel; the source itself only where that is asked for.
+pub struct Audit {
+    out: Mutex<Box<dyn Write + Send>>,
+    with_source: bool,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("with_source", &self.with_source).finish_non_exhaustive()
+    }
+}
+
+/// What a line says.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: Timestamp,
+    tenant: &'a str,
+    door: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a str>,
+    source_sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime: Option<&'a str>,
+    fuel: u64,
+    duration_ms: f64,
+}
+
+impl Audit {
+    /// Appends to a file, which only this user may read if it is made now.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn file(path: PathBuf, with_source: bool) -> Result<Self, AuditError> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&path) {
+            Ok(file) => Ok(Self::new(file, with_source)),
+            Err(source) => Err(AuditError { path, source }),
+        }
+    }
+
+    /// Writes to this.
+    pub fn new(out: impl Write + Send + 'static, with_source: bool) -> Self {
+        Self { out: Mutex::new(Box::new(out)), with_source }
+    }
+
+    /// Writes down one execution, or why there is none.
+    pub(crate) fn write(
+        &self,
+        door: Door,
+        tenant: &str,
+        session: Option<&str>,
+        source: &str,
+        result: Result<&Execution, &ServiceError>,
+    ) {
+        let source_sha256 = Sha256::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
+        let executed = result.ok();
+        let line = Line {
+            time: Timestamp::now(),
+            tenant,
+            door: door.name(),
+            session,
+            source_sha256,
+            source: self.with_source.then_some(source),
+            outcome: result.map_or_else(ServiceError::code, |execution| outcome(&execution.outcome)),
+            runtime: executed.map(|execution| &*execution.metadata.runtime_name),
+            fuel: executed.map_or(0, |execution| execution.fuel_consumed),
+            duration_ms: executed.map_or(0.0, |execution| execution.duration.as_secs_f64() * 1e3),
+        };
+        let written = serde_json::to_string(&line).map_err(io::Error::from).and_then(|text| {
+            let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            // In one piece: other processes may append to the same file.
+            out.write_all(format!("{text}\n").as_bytes())?;
+            out.flush()
+        });
+        if let Err(error) = written {
+            tracing::error!(target: "glovebox", %error, "the audit log cannot be written");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Why the service did not do what it was asked.
+
+use std::time::Duration;
+
+use glovebox::{
+    BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, ToolDefinitionError, with_causes,
+};
+
+use crate::GrantError;
+
+/// The service did not do what it was asked. What a script does is never one: that is an [`Execution`](glovebox::Execution).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The policy that was asked for is more than the tenant is granted, or cannot be.
+    #[error(transparent)]
+    Policy(#[from] GrantError),
+    /// A sandbox could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// An execution could not be carried out.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// Sessions could not do as they were told.
+    #[error(transparent)]
+    Sessions(#[from] SessionsError),
+    /// An operation on files was refused.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// A tool cannot be one.
+    #[error(transparent)]
+    Tool(#[from] ToolDefinitionError),
+    /// This cannot be a session's name.
+    #[error(transparent)]
+    SessionId(#[from] SessionIdError),
+    /// No such runtime is served.
+    #[error("no runtime `{wanted}` is served here; there are {served}")]
+    UnknownRuntime {
+        /// What was asked for.
+        wanted: String,
+        /// Those that are.
+        served: String,
+    },
+    /// What was asked is wrong in a way that no other error names.
+    #[error("{0}")]
+    Invalid(String),
+    /// As many executions wait as may.
+    #[error("{waiting} executions are waiting already; try again in {} s", retry_after.as_secs())]
+    QueueFull {
+        /// How many wait.
+        waiting: usize,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// It waited for its turn as long as an execution may.
+    #[error("no processor became free within {} ms; try again later", waited.as_millis())]
+    NoTurn {
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// The tenant has used what it may in a time.
+    #[error("more than {per_minute} executions a minute were asked for; try again in {} s", retry_after.as_secs().max(1))]
+    Rate {
+        /// What it may.
+        per_minute: u32,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The tenant has as many of something as it may.
+    #[error("{most} {what} are in use, and no more may be; end one first")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// The session is in another state than was expected. Nothing was run.
+    #[error("the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again")]
+    Generation {
+        /// What was expected.
+        expected: String,
+        /// What it is.
+        has: String,
+    },
+    /// The service is shutting down.
+    #[error("the service is shutting down; ask another one, or try again in a moment")]
+    Draining,
+    /// A thread of ours panicked. A session is as after an execution that was unwound.
+    #[error("the execution's thread panicked; the service's log says why")]
+    Panicked,
+}
+
+/// A code of [`ServiceError::code`], and the status of HTTP that goes with it.
+type Code = (&'static str, u16);
+
+const INVALID: Code = ("invalid-argument", 400);
+const POLICY: Code = ("invalid-policy", 400);
+const UNKNOWN_RUNTIME: Code = ("unknown-runtime", 404);
+const UNSUPPORTED: Code = ("unsupported", 422);
+const NOT_FOUND: Code = ("not-found", 404);
+const EXISTS: Code = ("exists", 409);
+const BUSY: Code = ("session-busy", 409);
+const ENDED: Code = ("session-ended", 410);
+const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
+const NOT_RESUMABLE: Code = ("not-resumable", 409);
+const TOO_LARGE: Code = ("too-large", 413);
+const FILE: Code = ("file", 422);
+const VARIABLE: Code = ("variable", 422);
+const TOO_MANY: Code = ("quota-exceeded", 429);
+const RATE: Code = ("rate-exceeded", 429);
+const GENERATION: Code = ("generation", 412);
+const UNAVAILABLE: Code = ("unavailable", 503);
+
+impl ServiceError {
+    /// The error's name for programs: the contract's, where it has one.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.kind().0
+    }
+
+    /// The status of HTTP that says the same.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.kind().1
+    }
+
+    /// When to try again, where that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
+            Self::NoTurn { .. } | Self::Draining => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+
+    /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
+    #[must_use]
+    pub fn public(&self) -> String {
+        if self.kind() == UNAVAILABLE && !matches!(self, Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining) {
+            tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
+            return "this cannot be done now; the service's log says why".to_owned();
+        }
+        with_causes(self)
+    }
+
+    fn kind(&self) -> Code {
+        match self {
+            Self::Policy(_) => POLICY,
+            Self::Build(error) => of_build(error),
+            Self::Execute(error) => of_execute(error),
+            Self::Sessions(error) => of_sessions(error),
+            Self::Files(error) => of_files(error),
+            Self::Tool(_) | Self::SessionId(_) | Self::Invalid(_) => INVALID,
+            Self::UnknownRuntime { .. } => UNKNOWN_RUNTIME,
+            Self::Generation { .. } => GENERATION,
+            Self::Rate { .. } => RATE,
+            Self::TooMany { .. } => TOO_MANY,
+            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining | Self::Panicked => UNAVAILABLE,
+        }
+    }
+}
+
+fn of_build(error: &BuildError) -> Code {
+    match error {
+        BuildError::Policy(_) | BuildError::Memory { .. } | BuildError::NotPersisting { .. } => POLICY,
+        BuildError::Tool(_) | BuildError::File { .. } | BuildError::Language { .. } => INVALID,
+        BuildError::Runtime(RuntimeError::Manifest(_)) => UNKNOWN_RUNTIME,
+        _ => UNAVAILABLE,
+    }
+}
+
+fn of_execute(error: &ExecuteError) -> Code {
+    match error {
+        ExecuteError::SourceTooLarge { .. }
+        | ExecuteError::StdinTooLarge { .. }
+        | ExecuteError::ValueTooLarge { .. } => TOO_LARGE,
+        ExecuteError::Name(_) | ExecuteError::SessionId { .. } => INVALID,
+        ExecuteError::SessionEnded { .. } => ENDED,
+        ExecuteError::SessionBusy { .. } | ExecuteError::WorkspaceBusy => BUSY,
+        ExecuteError::NoCheckpoint { .. } => NO_CHECKPOINT,
+        ExecuteError::Variable { .. } => VARIABLE,
+        ExecuteError::TooManySessions { .. } => TOO_MANY,
+        ExecuteError::NotPrepared { .. } => UNSUPPORTED,
+        _ => UNAVAILABLE,
+    }
+}
+
+fn of_sessions(error: &SessionsError) -> Code {
+    match error {
+        SessionsError::Execute(error) => of_execute(error),
+        SessionsError::Build(error) => of_build(error),
+        SessionsError::NotFound { .. } => NOT_FOUND,
+        SessionsError::Exists { .. } => EXISTS,
+        SessionsError::InUse { .. } => BUSY,
+        SessionsError::Language { .. } => INVALID,
+        SessionsError::TooManyLive { .. } => TOO_MANY,
+        SessionsError::Resume { .. } => NOT_RESUMABLE,
+        _ => UNAVAILABLE,
+    }
+}
+
+fn of_files(error: &FilesError) -> Code {
+    match error {
+        FilesError::Session(error) => of_execute(error),
+        FilesError::Exists { .. } => EXISTS,
+        FilesError::Path { .. } | FilesError::Pattern { .. } => INVALID,
+        FilesError::Refused { .. } | FilesError::Archive { .. } => FILE,
+        _ => UNAVAILABLE,
+    }
+}

@@ -1,0 +1,136 @@
+//! The policy that a request asks for, within the one that its tenant is granted.
+
+use glovebox::{Policy, PolicyError};
+use serde_json::{Map, Value};
+
+/// The names of a policy that a request may set. What names directories of the host is not among them.
+const OPEN: [&str; 9] =
+    ["limits", "clock", "entropy", "args", "env", "inject_setup", "auto_persist_globals", "session", "metering"];
+
+/// A request's policy was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantError {
+    /// It has a name that requests may not set.
+    #[error("`policy.{0}` cannot be set by a request; the server's configuration has it")]
+    NotOpen(String),
+    /// It asks for more than the tenant is granted.
+    #[error("`policy.{key}` is {asked}; this token is granted {granted} at most")]
+    Beyond {
+        /// The name.
+        key: String,
+        /// What was asked for.
+        asked: String,
+        /// The most that there is.
+        granted: String,
+    },
+    /// It cannot be.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// It is not of the form of a policy.
+    #[error("`policy`: {0}")]
+    Form(String),
+}
+
+/// `granted` with what `asked`, an object of the policy's own names, changes in it.
+pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
+    let form = |error: serde_json::Error| GrantError::Form(error.to_string());
+    let mut policy = serde_json::to_value(granted).map_err(form)?;
+    for (name, value) in asked {
+        if !OPEN.contains(&name.as_str()) {
+            return Err(GrantError::NotOpen(name.clone()));
+        }
+        match (policy.get_mut(name), value) {
+            // Tables change by their entries.
+            (Some(Value::Object(table)), Value::Object(changes)) if matches!(name.as_str(), "limits" | "session") => {
+                for (key, value) in changes {
+                    if name == "limits" {
+                        check_limit(key, value, table.get(key))?;
+                    }
+                    table.insert(key.clone(), value.clone());
+                }
+            }
+            (Some(place), value) => {
+                check_platform(name, value, place)?;
+                *place = value.clone();
+            }
+            (None, _) => return Err(GrantError::NotOpen(name.clone())),
+        }
+    }
+    let policy: Policy = serde_json::from_value(policy).map_err(form)?;
+    policy.check()?;
+    Ok(policy)
+}
+
+/// No limit may be more than what is granted. A name that is no limit's is refused when the policy is read.
+fn check_limit(key: &str, asked: &Value, granted: Option<&Value>) -> Result<(), GrantError> {
+    match (asked.as_u64(), granted.and_then(Value::as_u64)) {
+        (Some(asked), Some(granted)) if asked > granted => {
+            Err(GrantError::Beyond { key: format!("limits.{key}"), asked: asked.to_string(), granted: granted.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The host's clock and randomness are to be had only where they are granted, and fuel is counted where the grant counts it.
+fn check_platform(key: &str, asked: &Value, granted: &Value) -> Result<(), GrantError> {
+    let is_more = match key {
+        "clock" | "entropy" => asked == "host" && granted != "host",
+        "metering" => asked != granted && granted == "fuel",
+        _ => false,
+    };
+    if is_more {
+        return Err(GrantError::Beyond { key: key.to_owned(), asked: asked.to_string(), granted: granted.to_string() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::{Clock, Entropy};
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(policy: Value) -> Result<Policy, String> {
+        let mut granted = Policy::default();
+        granted.limits.fuel = 1_000_000_000;
+        granted.clock = Clock::Fixed(5);
+        let Value::Object(policy) = policy else { panic!("{policy} is no object") };
+        narrowed(&granted, &policy).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_request_narrows_its_policy_and_keeps_what_it_does_not_name() {
+        let policy = asked(json!({
+            "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
+            "env": { "A": "b" }, "session": { "checkpoints_kept": 1 },
+        }))
+        .unwrap();
+        assert_eq!((policy.limits.fuel, policy.limits.timeout_ms), (1_000_000_000, 10));
+        assert_eq!(policy.limits.memory_bytes, Policy::default().limits.memory_bytes);
+        assert_eq!((policy.entropy, policy.clock), (Entropy::Seeded(7), Clock::Fixed(5)));
+        assert_eq!((policy.session.checkpoints_kept, policy.args.len(), policy.env.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn what_is_beyond_the_grant_or_is_not_a_requests_to_set_is_named() {
+        for (policy, said) in [
+            (json!({ "limits": { "fuel": 1_000_000_001_u64 } }), "`policy.limits.fuel` is 1000000001; this token is granted 1000000000"),
+            (json!({ "limits": { "fule": 1 } }), "fule"),
+            (json!({ "limits": { "fuel": -1 } }), "fuel"),
+            (json!({ "limits": { "fuel": "much" } }), "invalid type"),
+            (json!({ "limits": 7 }), "invalid type"),
+            (json!({ "clock": "host" }), "`policy.clock` is \"host\"; this token is granted"),
+            (json!({ "metering": "none" }), "`policy.metering`"),
+            (json!({ "workspace": "/etc" }), "`policy.workspace` cannot be set"),
+            (json!({ "mounts": [{ "host": "/", "guest": "/x" }] }), "`policy.mounts` cannot be set"),
+            (json!({ "commit": "always" }), "`policy.commit` cannot be set"),
+            (json!({ "nothing": 1 }), "`policy.nothing` cannot be set"),
+            (json!({ "env": { "A=B": "c" } }), "A=B"),
+        ] {
+            let error = asked(policy.clone()).unwrap_err();
+            assert!(error.contains(said), "{policy}: {error}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Glovebox as a service: what an agent talks to over a network, or over standard input and output.
+//!
+//! * [`Service`]: what all doors share. It has an engine, admits executions, counts them, and writes them down.
+//! * [`Tenant`]: one who may use it, with a policy, sessions and quotas of its own. Everything that a door does, it does through a tenant.
+//!
+//! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
+
+mod audit;
+mod error;
+mod grant;
+mod metrics;
+mod service;
+mod tenant;
+
+pub use audit::{Audit, AuditError};
+pub use error::ServiceError;
+pub use grant::GrantError;
+pub use metrics::Metrics;
+pub use service::{Admission, Door, Service, ServiceConfig};
+pub use tenant::{Fresh, OnOutput, Script, Tenant, TenantConfig, Watch, generation};

@@ -1,0 +1,262 @@
+//! What all doors of a service share.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use glovebox::{BuildError, CancelToken, Engine, Language, Policy, RuntimeInfo, Sandbox};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Audit, Metrics, ServiceError};
+
+/// How many executions there are at once, and what becomes of those that come besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// How many run at once. Default: four for each processor, since some wait for tools. What waits for its turn costs no memory
+    /// beyond its request.
+    pub running: usize,
+    /// How many may wait. Default 1,024. One more is refused at once ([`ServiceError::QueueFull`]).
+    pub waiting: usize,
+    /// For how long one waits. Default 10 s. Then it is refused ([`ServiceError::NoTurn`]); nothing of it was run.
+    pub wait: Duration,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { running: 4 * processors, waiting: 1_024, wait: Duration::from_secs(10) }
+    }
+}
+
+/// How a service is set up. Make one with `default()` and change what differs.
+#[derive(Debug, Default)]
+pub struct ServiceConfig {
+    /// The runtimes that are served, by name or alias; they are prepared when the service is made. Of several for a language the first is
+    /// the default. Default: the default of each language.
+    pub runtimes: Vec<String>,
+    /// How many executions there are at once.
+    pub admission: Admission,
+    /// Where what was done is written down. Default: nowhere.
+    pub audit: Option<Audit>,
+}
+
+/// Through which door something came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Door {
+    /// HTTP and JSON.
+    Http,
+    /// The Model Context Protocol.
+    Mcp,
+}
+
+impl Door {
+    /// Its name in metrics and in the audit log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Mcp => "mcp",
+        }
+    }
+}
+
+/// A runtime that is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) info: RuntimeInfo,
+}
+
+impl Served {
+    pub(crate) fn answers_to(&self, name: &str) -> bool {
+        self.info.name == name || self.info.aliases.iter().any(|alias| alias == name)
+    }
+}
+
+/// What all doors share: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
+#[derive(Clone)]
+pub struct Service(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) runtimes: Vec<Served>,
+    pub(crate) metrics: Metrics,
+    pub(crate) audit: Option<Audit>,
+    admission: Admission,
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    draining: CancellationToken,
+    /// The parent of every execution's token.
+    executions: CancelToken,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("admission", &self.0.admission).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Prepares the runtimes that are served, which takes a minute or more where that was not done before, and loads them.
+    ///
+    /// # Errors
+    /// When one of them does not exist, or cannot be had.
+    pub fn new(engine: Engine, config: ServiceConfig) -> Result<Self, ServiceError> {
+        let known = engine.runtimes().map_err(BuildError::from)?;
+        let named: Vec<String> = match config.runtimes.is_empty() {
+            true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
+            false => config.runtimes,
+        };
+        let mut runtimes: Vec<Served> = Vec::new();
+        for name in named {
+            let default = name.parse::<Language>().ok();
+            let built = match default {
+                Some(language) => Sandbox::builder(&engine).language(language),
+                None => Sandbox::builder(&engine).runtime(&name),
+            };
+            let sandbox = built.policy(Policy::default()).build()?;
+            let found = known.iter().find(|info| info.name == sandbox.runtime_name()).cloned();
+            let info = found.ok_or_else(|| ServiceError::Invalid(format!("`{name}` is no runtime of the manifest")))?;
+            if !runtimes.iter().any(|served| served.info.name == info.name) {
+                runtimes.push(Served { info });
+            }
+        }
+        Ok(Self(Arc::new(Inner {
+            engine,
+            runtimes,
+            metrics: Metrics::new(),
+            audit: config.audit,
+            places: Arc::new(Semaphore::new(config.admission.running.clamp(1, Semaphore::MAX_PERMITS))),
+            admission: config.admission,
+            waiting: AtomicUsize::new(0),
+            draining: CancellationToken::new(),
+            executions: CancelToken::new(),
+        })))
+    }
+
+    /// The runtimes that are served, the default of each language first.
+    pub fn runtimes(&self) -> impl Iterator<Item = &RuntimeInfo> {
+        self.0.runtimes.iter().map(|served| &served.info)
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Whether it is shutting down.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.is_cancelled()
+    }
+
+    /// Returns once it is shutting down.
+    pub async fn draining(&self) {
+        self.0.draining.cancelled().await;
+    }
+
+    /// Refuses new executions, waits until those that run have ended, for at most `wait`, and cancels those that have not.
+    pub async fn drain(&self, wait: Duration) {
+        self.0.draining.cancel();
+        let all = u32::try_from(self.0.admission.running.max(1)).unwrap_or(u32::MAX);
+        let ended = self.0.places.acquire_many(all);
+        if tokio::time::timeout(wait, ended).await.is_err() {
+            self.0.executions.cancel();
+            // A cancelled script has its reserve to clean up; then it is unwound.
+            let _ = tokio::time::timeout(Duration::from_secs(5), self.0.places.acquire_many(all)).await;
+        }
+    }
+
+    /// The runtime that is meant.
+    pub(crate) fn runtime(&self, language: Option<Language>, name: Option<&str>) -> Result<&RuntimeInfo, ServiceError> {
+        let fits = |served: &&Served| {
+            language.is_none_or(|wanted| served.info.language == wanted)
+                && name.is_none_or(|name| served.answers_to(name))
+        };
+        self.0.runtimes.iter().find(fits).map(|served| &served.info).ok_or_else(|| {
+            let names: Vec<_> = self.0.runtimes.iter().map(|served| format!("`{}`", served.info.name)).collect();
+            let wanted = name.or(language.map(Language::name)).unwrap_or_default();
+            ServiceError::UnknownRuntime { wanted: glovebox::escaped(wanted).to_string(), served: names.join(", ") }
+        })
+    }
+
+    /// A token for one execution.
+    pub(crate) fn token(&self) -> CancelToken {
+        self.0.executions.child()
+    }
+
+    /// A place among the executions that run, once there is one. Whoever drops the future no longer waits.
+    pub(crate) async fn admit(&self) -> Result<Place, ServiceError> {
+        if self.is_draining() {
+            return Err(ServiceError::Draining);
+        }
+        let places = Arc::clone(&self.0.places);
+        if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
+            return Ok(self.place(permit));
+        }
+        let waiting = Waiting::enter(&self.0)?;
+        let permit = tokio::select! {
+            permit = tokio::time::timeout(self.0.admission.wait, places.acquire_owned()) => permit,
+            () = self.draining() => return Err(ServiceError::Draining),
+        };
+        drop(waiting);
+        match permit {
+            Ok(Ok(permit)) => Ok(self.place(permit)),
+            Ok(Err(_)) => Err(ServiceError::Draining),
+            Err(_) => Err(ServiceError::NoTurn { waited: self.0.admission.wait }),
+        }
+    }
+
+    fn place(&self, permit: OwnedSemaphorePermit) -> Place {
+        self.0.metrics.running(1);
+        Place { service: self.clone(), _permit: permit }
+    }
+
+    /// Does what blocks on a thread that may.
+    pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServiceError> {
+        tokio::task::spawn_blocking(work).await.map_err(|_| ServiceError::Panicked)
+    }
+}
+
+/// A place among the executions that run, given back when dropped.
+pub(crate) struct Place {
+    service: Service,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.service.0.metrics.running(-1);
+    }
+}
+
+/// One that waits for a place.
+struct Waiting<'a>(&'a Inner);
+
+impl<'a> Waiting<'a> {
+    fn enter(inner: &'a Inner) -> Result<Self, ServiceError> {
+        let most = inner.admission.waiting;
+        let entered =
+            inner.waiting.try_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
+        match entered {
+            Ok(_) => {
+                inner.metrics.waiting(1);
+                Ok(Self(inner))
+            }
+            Err(waiting) => Err(ServiceError::QueueFull { waiting, retry_after: Duration::from_secs(1) }),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.metrics.waiting(-1);
+    }
+}

@@ -1,0 +1,614 @@
+//! One who may use the service.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use glovebox::{
+    AwakeSession, CancelToken, CheckpointId, Diagnostic, ExecuteError, Execution, JsonText, KeptInfo, Language, NewSession, Policy,
+    Request, Sandbox, SessionFiles, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SourceKind, StorePolicy, Stream,
+    Tool,
+};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter, clock::Clock as _};
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{Door, Service, ServiceError, grant::narrowed};
+
+/// How a tenant is set up.
+#[derive(Debug)]
+pub struct TenantConfig {
+    /// Its name, in the audit log.
+    pub name: String,
+    /// What it is granted: what its executions have where they ask for nothing, and the most that they may ask for.
+    pub policy: Policy,
+    /// Tools that its scripts may call.
+    pub tools: Vec<Tool>,
+    /// Where its sessions are kept. No other tenant may have the same.
+    pub store: Arc<dyn SessionStore>,
+    /// When sessions are written and put to rest.
+    pub store_policy: StorePolicy,
+    /// Seals its sessions.
+    pub key: Option<SessionKey>,
+    /// How many sessions it may have, live or not. Default 1,000.
+    pub sessions: usize,
+    /// How many of its executions may run or wait at once. Default 64.
+    pub executions_at_once: usize,
+    /// How many executions it may ask for in a minute. Default: any number.
+    pub executions_per_minute: Option<NonZeroU32>,
+}
+
+impl TenantConfig {
+    /// The defaults, over a store.
+    pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
+        Self {
+            name: name.into(),
+            policy: Policy::default(),
+            tools: Vec::new(),
+            store,
+            store_policy: StorePolicy::default(),
+            key: None,
+            sessions: 1_000,
+            executions_at_once: 64,
+            executions_per_minute: None,
+        }
+    }
+}
+
+/// A script, and what goes with it this once.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// The source.
+    pub source: String,
+    /// The file name that tracebacks show. Default: `<sandbox>`.
+    pub name: Option<String>,
+    /// How JavaScript is parsed.
+    pub kind: SourceKind,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// The global variable `context`.
+    pub context: Option<JsonText>,
+    /// Cancels it after this time.
+    pub cancel_after: Option<Duration>,
+}
+
+impl Script {
+    fn request(&self) -> Request<'_> {
+        let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin);
+        if let Some(name) = &self.name {
+            request = request.name(name);
+        }
+        if let Some(context) = &self.context {
+            request = request.context_text(context.clone());
+        }
+        if let Some(time) = self.cancel_after {
+            request = request.cancel_after(time);
+        }
+        request
+    }
+}
+
+/// A script for a new interpreter with new files.
+#[derive(Clone, Debug, Default)]
+pub struct Fresh {
+    /// The script.
+    pub script: Script,
+    /// Its language. Default: the runtime's, or that of the first runtime that is served.
+    pub language: Option<Language>,
+    /// Its runtime, by name or alias.
+    pub runtime: Option<String>,
+    /// The files in the workspace when it begins.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// What it asks for of the tenant's policy, by the policy's own names.
+    pub policy: Map<String, Value>,
+    /// Tools of the caller, which whoever steps through the execution answers.
+    pub tools: Vec<Tool>,
+}
+
+/// Called with what a guest writes.
+pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+/// Who watches an execution. Whoever drops the future of an execution cancels it.
+#[derive(Default)]
+pub struct Watch {
+    /// Called with what the guest writes, as it writes it.
+    pub on_output: Option<OnOutput>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("on_output", &self.on_output.is_some()).finish()
+    }
+}
+
+/// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
+#[derive(Clone)]
+pub struct Tenant(Arc<Inner>);
+
+struct Inner {
+    service: Service,
+    name: String,
+    policy: Policy,
+    tools: Vec<Tool>,
+    /// By the runtime's name, with the tenant's own policy.
+    sandboxes: Mutex<HashMap<String, Sandbox>>,
+    sessions: Sessions,
+    most_sessions: usize,
+    /// Held while a session is made, so that their number is what was counted.
+    making: tokio::sync::Mutex<()>,
+    turns: Turns,
+    most_executions: usize,
+    executions: Semaphore,
+    rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+/// Whose turn it is in a session. They wait here, where that holds up no thread, and not in the session.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    fn of(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(id.clone(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+/// Cancels what nobody waits for any more.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Tenant {
+    /// A tenant of this service.
+    #[must_use]
+    pub fn new(service: &Service, config: TenantConfig) -> Self {
+        let TenantConfig { name, policy, tools, store, store_policy, key, sessions: most_sessions, .. } = config;
+        let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
+        let mut sessions = Sessions::builder(store)
+            .policy(store_policy)
+            .make_sandbox(move |language, runtime| {
+                // A session of a runtime that is not served is refused before.
+                let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
+                let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
+                if let Ok(runtime) = runtime {
+                    builder = builder.runtime(runtime);
+                }
+                offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
+            });
+        if let Some(key) = key {
+            sessions = sessions.key(key);
+        }
+        let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
+        Self(Arc::new(Inner {
+            service: service.clone(),
+            name,
+            policy,
+            tools,
+            sandboxes: Mutex::default(),
+            sessions: sessions.build(),
+            most_sessions,
+            making: tokio::sync::Mutex::default(),
+            turns: Turns::default(),
+            most_executions: config.executions_at_once,
+            executions: Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            rate,
+        }))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    /// What it is granted.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// The tools that its scripts may call.
+    #[must_use]
+    pub fn tools(&self) -> &[Tool] {
+        &self.0.tools
+    }
+
+    /// Its sessions, for what blocks: hibernating those that are idle, or all of them at the end.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Runs a script in a new interpreter.
+    ///
+    /// # Errors
+    /// When it could not be carried out. What the script does is never an error.
+    pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
+        let tenant = self.clone();
+        let Fresh { script, language, runtime, files, policy, tools } = fresh;
+        self.run(door, None, script, watch, move |request| {
+            let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy, &tools)?;
+            Ok(sandbox.run(request)?)
+        })
+        .await
+    }
+
+    /// What the language's own parser says about a source.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        let _own = self.own_turn()?;
+        let place = self.0.service.admit().await?;
+        let tenant = self.clone();
+        Service::blocking(move || {
+            let _place = place;
+            let Fresh { script, language, runtime, policy, .. } = fresh;
+            let sandbox = tenant.sandbox(language, runtime.as_deref(), Vec::new(), &policy, &[])?;
+            Ok(sandbox.validate_request(script.request())?)
+        })
+        .await?
+    }
+
+    /// Opens a session; without an id it has one of 128 random bits. `None` as language and runtime means the first that is served.
+    ///
+    /// # Errors
+    /// When there is one of this name, or one more may not be.
+    pub async fn open(
+        &self,
+        id: Option<SessionId>,
+        language: Option<Language>,
+        runtime: Option<&str>,
+        context: Option<JsonText>,
+    ) -> Result<SessionRecord, ServiceError> {
+        let runtime = self.0.service.runtime(language, runtime)?;
+        let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
+        new.context = context;
+        self.make(id, move |sessions, id| sessions.create(id, new)).await
+    }
+
+    /// A second session of one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when there is no such session.
+    pub async fn fork(&self, id: &SessionId, fork: Option<SessionId>) -> Result<SessionRecord, ServiceError> {
+        let original = id.clone();
+        let _turn = self.turn(id).await?;
+        self.make(fork, move |sessions, fork| sessions.fork(&original, fork)).await
+    }
+
+    /// Makes a session where one more may be.
+    async fn make(
+        &self,
+        id: Option<SessionId>,
+        make: impl FnOnce(&Sessions, SessionId) -> Result<glovebox::SessionGuard, glovebox::SessionsError> + Send + 'static,
+    ) -> Result<SessionRecord, ServiceError> {
+        let _own = self.own_turn()?;
+        let id = id.map_or_else(random_id, Ok)?;
+        let _making = self.0.making.lock().await;
+        let place = self.0.service.admit().await?;
+        let tenant = self.clone();
+        Service::blocking(move || {
+            let _place = place;
+            let sessions = &tenant.0.sessions;
+            let most = tenant.0.most_sessions;
+            if sessions.store().list().map_err(glovebox::SessionsError::from)?.len() >= most {
+                return Err(ServiceError::TooMany { what: "sessions", most });
+            }
+            make(sessions, id.clone())?;
+            tenant.record(&id)
+        })
+        .await?
+    }
+
+    /// Every session, in the order of their names.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list(&self) -> Result<Vec<KeptInfo>, ServiceError> {
+        let tenant = self.clone();
+        Service::blocking(move || Ok(tenant.0.sessions.list()?)).await?
+    }
+
+    /// A session's record.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn session(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+        let (tenant, id) = (self.clone(), id.clone());
+        Service::blocking(move || tenant.record(&id)).await?
+    }
+
+    /// Runs a script in a session. `expected` is what the session's [`generation`] must be; none: any.
+    ///
+    /// # Errors
+    /// When it could not be carried out, or the session is another than was expected. What the script does is never an error.
+    pub async fn execute_in(
+        &self,
+        door: Door,
+        id: &SessionId,
+        script: Script,
+        expected: Option<&str>,
+        watch: Watch,
+    ) -> Result<Execution, ServiceError> {
+        let _turn = self.turn(id).await?;
+        self.check_generation(id, expected).await?;
+        let (tenant, session) = (self.clone(), id.clone());
+        self.run(door, Some(id), script, watch, move |request| {
+            tenant.check_runtime(&session)?;
+            Ok(tenant.0.sessions.open(&session)?.run(request)?)
+        })
+        .await
+    }
+
+    /// Saves the state of a session, to come back to it.
+    ///
+    /// # Errors
+    /// When there is no such session, or no room.
+    pub async fn checkpoint(&self, id: &SessionId) -> Result<CheckpointId, ServiceError> {
+        self.change(id, |session| session.checkpoint()).await
+    }
+
+    /// Sets a session back: to a checkpoint, or to before its last execution.
+    ///
+    /// # Errors
+    /// When there is no such session or state.
+    pub async fn undo(&self, id: &SessionId, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
+        self.change(id, move |session| match to {
+            Some(checkpoint) => session.undo_to(checkpoint).map(|()| checkpoint),
+            None => session.undo(),
+        })
+        .await
+    }
+
+    /// Writes a session to the store and gives up its memory. Whether it was in memory.
+    ///
+    /// # Errors
+    /// When there is no such session, or it cannot be written.
+    pub async fn hibernate(&self, id: &SessionId) -> Result<bool, ServiceError> {
+        let _turn = self.turn(id).await?;
+        let (tenant, id) = (self.clone(), id.clone());
+        Service::blocking(move || {
+            tenant.record(&id)?;
+            Ok(tenant.0.sessions.hibernate(&id)?)
+        })
+        .await?
+    }
+
+    /// Ends a session and removes it. Exit handlers of one that is in memory run.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn close(&self, id: &SessionId) -> Result<(), ServiceError> {
+        let _turn = self.turn(id).await?;
+        let place = self.0.service.admit().await?;
+        let (tenant, id) = (self.clone(), id.clone());
+        Service::blocking(move || {
+            let _place = place;
+            // A session that cannot be resumed can still be removed.
+            match tenant.0.sessions.close(&id) {
+                Ok(()) => Ok(()),
+                Err(error @ (glovebox::SessionsError::NotFound { .. } | glovebox::SessionsError::InUse { .. })) => Err(error),
+                Err(_) => tenant.0.sessions.delete(&id).map(drop),
+            }
+            .map_err(ServiceError::from)
+        })
+        .await?
+    }
+
+    /// Asks the files of a session something.
+    ///
+    /// # Errors
+    /// When there is no such session, or what was asked was refused.
+    pub async fn files<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        ask: impl FnOnce(&SessionFiles) -> Result<T, glovebox::FilesError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        self.with_session(id, move |session| {
+            let answer = ask(&session.files())?;
+            session.save()?;
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Changes a session outside of any script, and saves it.
+    async fn change<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        change: impl FnOnce(&AwakeSession) -> Result<T, ExecuteError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        self.with_session(id, move |session| {
+            let changed = change(session)?;
+            session.save()?;
+            Ok(changed)
+        })
+        .await
+    }
+
+    async fn with_session<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        work: impl FnOnce(&AwakeSession) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let _own = self.own_turn()?;
+        let _turn = self.turn(id).await?;
+        let place = self.0.service.admit().await?;
+        let (tenant, id) = (self.clone(), id.clone());
+        Service::blocking(move || {
+            let _place = place;
+            tenant.check_runtime(&id)?;
+            work(&tenant.0.sessions.open(&id)?.awake()?)
+        })
+        .await?
+    }
+
+    /// Runs a script, counts it and writes it down.
+    async fn run(
+        &self,
+        door: Door,
+        session: Option<&SessionId>,
+        script: Script,
+        watch: Watch,
+        execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
+    ) -> Result<Execution, ServiceError> {
+        let tenant = self.clone();
+        let session = session.cloned();
+        let admitted = async {
+            let own = self.own_turn()?;
+            self.check_rate()?;
+            Ok((own, self.0.service.admit().await?))
+        };
+        let (_own, place) = match admitted.await {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.note(door, session.as_ref(), &script.source, Err(&error));
+                return Err(error);
+            }
+        };
+        let token = self.0.service.token();
+        let _cancel = CancelOnDrop(token.clone());
+        Service::blocking(move || {
+            let _place = place;
+            let mut request = script.request().cancel(&token);
+            if let Some(on_output) = watch.on_output {
+                request = request.on_output(on_output);
+            }
+            let result = execute(request);
+            tenant.note(door, session.as_ref(), &script.source, result.as_ref());
+            result
+        })
+        .await?
+    }
+
+    /// Counts an execution and writes it down.
+    fn note(&self, door: Door, session: Option<&SessionId>, source: &str, result: Result<&Execution, &ServiceError>) {
+        let service = &self.0.service.0;
+        match result {
+            Ok(execution) => service.metrics.executed(door, execution),
+            Err(error) => service.metrics.refused(door, error),
+        }
+        if let Some(audit) = &service.audit {
+            audit.write(door, &self.0.name, session.map(SessionId::as_str), source, result);
+        }
+    }
+
+    /// One of the executions that the tenant may have at once.
+    fn own_turn(&self) -> Result<SemaphorePermit<'_>, ServiceError> {
+        let most = self.0.most_executions;
+        self.0.executions.try_acquire().map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
+    }
+
+    fn check_rate(&self) -> Result<(), ServiceError> {
+        let Some((per_minute, limiter)) = &self.0.rate else { return Ok(()) };
+        limiter.check().map_err(|not_until| ServiceError::Rate {
+            per_minute: per_minute.get(),
+            retry_after: not_until.wait_time_from(governor::clock::DefaultClock::default().now()),
+        })
+    }
+
+    /// The session's turn: what is asked of it comes one after another.
+    async fn turn(&self, id: &SessionId) -> Result<tokio::sync::OwnedMutexGuard<()>, ServiceError> {
+        let turn = self.0.turns.of(id);
+        let most = self.0.policy.limits.timeout();
+        let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
+        tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
+    }
+
+    async fn check_generation(&self, id: &SessionId, expected: Option<&str>) -> Result<(), ServiceError> {
+        let Some(expected) = expected else { return Ok(()) };
+        let has = generation(&self.session(id).await?);
+        if has == expected {
+            return Ok(());
+        }
+        Err(ServiceError::Generation { expected: glovebox::escaped(expected).to_string(), has })
+    }
+
+    /// Called on a thread that may block.
+    fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+        let record = self.0.sessions.store().record(id).map_err(glovebox::SessionsError::from)?;
+        Ok(record.ok_or_else(|| glovebox::SessionsError::NotFound { id: id.clone() })?)
+    }
+
+    /// Refuses a session whose runtime is not served. Called on a thread that may block.
+    fn check_runtime(&self, id: &SessionId) -> Result<(), ServiceError> {
+        let record = self.record(id)?;
+        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    }
+
+    /// A sandbox for a new interpreter. Called on a thread that may block.
+    fn sandbox(
+        &self,
+        language: Option<Language>,
+        runtime: Option<&str>,
+        files: Vec<(String, Vec<u8>)>,
+        policy: &Map<String, Value>,
+        tools: &[Tool],
+    ) -> Result<Sandbox, ServiceError> {
+        let name = &self.0.service.runtime(language, runtime)?.name;
+        if files.is_empty() && policy.is_empty() {
+            let known = self.0.sandboxes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+            let sandbox = match known {
+                Some(sandbox) => sandbox,
+                None => {
+                    let built = self.build(name, self.0.policy.clone(), files)?;
+                    let mut sandboxes = self.0.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+                    sandboxes.entry(name.clone()).or_insert(built).clone()
+                }
+            };
+            return Ok(if tools.is_empty() { sandbox } else { sandbox.with_tools(tools)? });
+        }
+        let sandbox = self.build(name, narrowed(&self.0.policy, policy)?, files)?;
+        Ok(if tools.is_empty() { sandbox } else { sandbox.with_tools(tools)? })
+    }
+
+    fn build(&self, runtime: &str, policy: Policy, files: Vec<(String, Vec<u8>)>) -> Result<Sandbox, ServiceError> {
+        let mut builder = Sandbox::builder(&self.0.service.0.engine).runtime(runtime).policy(policy);
+        for tool in &self.0.tools {
+            builder = builder.tool(tool.clone());
+        }
+        for (path, bytes) in files {
+            builder = builder.file(path, bytes);
+        }
+        Ok(builder.build()?)
+    }
+}
+
+/// Which state of a session it is: another one after each change, and for another session of the same name.
+#[must_use]
+pub fn generation(record: &SessionRecord) -> String {
+    format!("{}-{}", record.created_at.unix_ms(), record.generation)
+}
+
+fn random_id() -> Result<SessionId, ServiceError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| ServiceError::Invalid(format!("no random numbers: {error}")))?;
+    Ok(SessionId::new(format!("{:032x}", u128::from_le_bytes(random)))?)
+}
