@@ -9,7 +9,7 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    bench, doctor, image, packages, policy, repl, run, run_component, runtimes, session, validate, weave,
+    bench, doctor, image, packages, policy, repl, run, run_component, runtimes, serve, session, validate, weave,
 };
 use crate::source::STDIN;
 
@@ -25,6 +25,7 @@ Examples:
   glovebox run --workspace out report.py     keep the files it writes to /app
   glovebox run --session trip -e 'x = 1'      continue where the last run with this name ended
   glovebox run-component agent.wasm          run a component that uses the sandbox
+  glovebox serve                             answer requests over HTTP
   glovebox repl                              type code and see its result
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax, run nothing
@@ -95,6 +96,7 @@ pub(crate) enum Command {
     #[command(alias = "host")]
     RunComponent(Box<run_component::RunComponentArgs>),
     Repl(Box<repl::ReplArgs>),
+    Serve(Box<serve::ServeArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),

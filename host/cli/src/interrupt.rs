@@ -80,6 +80,26 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
+/// As [`install`], for a server: SIGTERM asks it to stop as SIGINT does, and it takes the time it needs. A second signal ends the process.
+pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
+    let token = CancelToken::new();
+    let cancelled = token.clone();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for Ctrl-C")?;
+    thread::Builder::new()
+        .name("ctrl-c".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if cancelled.is_cancelled() {
+                    program::kill_all();
+                    std::process::exit(128 + signal);
+                }
+                cancelled.cancel();
+            }
+        })
+        .context("cannot listen for Ctrl-C")?;
+    Ok(token)
+}
+
 /// Asks the running operation to stop; returns whether the press needs no further action.
 fn stops() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -196,7 +196,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 }
 
 /// Reads a key. The line end of a text file is not part of it.
-fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
+pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         Hinted::new(reason, "`openssl rand -hex 32 > FILE` makes one; keep it to yourself (`chmod 600 FILE`)")
     };

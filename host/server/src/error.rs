@@ -75,7 +75,9 @@ pub enum ServiceError {
         most: usize,
     },
     /// The session is in another state than was expected. Nothing was run.
-    #[error("the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again")]
+    #[error(
+        "the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again"
+    )]
     Generation {
         /// What was expected.
         expected: String,
@@ -137,7 +139,8 @@ impl ServiceError {
     /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
     #[must_use]
     pub fn public(&self) -> String {
-        if self.kind() == UNAVAILABLE && !matches!(self, Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining) {
+        if self.kind() == UNAVAILABLE && !matches!(self, Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining)
+        {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
             return "this cannot be done now; the service's log says why".to_owned();
         }

@@ -65,9 +65,11 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
 /// No limit may be more than what is granted. A name that is no limit's is refused when the policy is read.
 fn check_limit(key: &str, asked: &Value, granted: Option<&Value>) -> Result<(), GrantError> {
     match (asked.as_u64(), granted.and_then(Value::as_u64)) {
-        (Some(asked), Some(granted)) if asked > granted => {
-            Err(GrantError::Beyond { key: format!("limits.{key}"), asked: asked.to_string(), granted: granted.to_string() })
-        }
+        (Some(asked), Some(granted)) if asked > granted => Err(GrantError::Beyond {
+            key: format!("limits.{key}"),
+            asked: asked.to_string(),
+            granted: granted.to_string(),
+        }),
         _ => Ok(()),
     }
 }
@@ -116,7 +118,10 @@ mod tests {
     #[test]
     fn what_is_beyond_the_grant_or_is_not_a_requests_to_set_is_named() {
         for (policy, said) in [
-            (json!({ "limits": { "fuel": 1_000_000_001_u64 } }), "`policy.limits.fuel` is 1000000001; this token is granted 1000000000"),
+            (
+                json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
+                "`policy.limits.fuel` is 1000000001; this token is granted 1000000000",
+            ),
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "fuel"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),

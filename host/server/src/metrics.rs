@@ -41,7 +41,7 @@ struct Refused {
 
 /// What a service has counted since it began.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     seconds: Family<Ran, Histogram, fn() -> Histogram>,
     fuel: Counter,
@@ -74,9 +74,7 @@ impl Metrics {
         Self { registry, seconds, fuel, refused, running, waiting, sessions, session_bytes }
     }
 
-    /// All of it in the text format of OpenMetrics.
-    #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string fails never.
         let _ = encode(&mut text, &self.registry);

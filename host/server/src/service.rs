@@ -13,7 +13,7 @@ use glovebox::{BuildError, CancelToken, Engine, Language, Policy, RuntimeInfo, S
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Audit, Metrics, ServiceError};
+use crate::{Audit, ServiceError, metrics::Metrics};
 
 /// How many executions there are at once, and what becomes of those that come besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ pub(crate) struct Inner {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
     draining: CancellationToken,
+    ended: CancellationToken,
     /// The parent of every execution's token.
     executions: CancelToken,
 }
@@ -135,6 +136,7 @@ impl Service {
             admission: config.admission,
             waiting: AtomicUsize::new(0),
             draining: CancellationToken::new(),
+            ended: CancellationToken::new(),
             executions: CancelToken::new(),
         })))
     }
@@ -144,10 +146,12 @@ impl Service {
         self.0.runtimes.iter().map(|served| &served.info)
     }
 
-    /// What was counted.
+    /// What was counted, in the text format of OpenMetrics.
     #[must_use]
-    pub fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+    pub fn metrics_text(&self) -> String {
+        let usage = self.0.engine.session_usage();
+        self.0.metrics.sessions(usage.count, usage.bytes);
+        self.0.metrics.text()
     }
 
     /// Whether it is shutting down.
@@ -161,8 +165,14 @@ impl Service {
         self.0.draining.cancelled().await;
     }
 
+    /// Returns once it has shut down, and nothing runs any more.
+    pub async fn ended(&self) {
+        self.0.ended.cancelled().await;
+    }
+
     /// Refuses new executions, waits until those that run have ended, for at most `wait`, and cancels those that have not.
     pub async fn drain(&self, wait: Duration) {
+        let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
         let all = u32::try_from(self.0.admission.running.max(1)).unwrap_or(u32::MAX);
         let ended = self.0.places.acquire_many(all);
@@ -219,7 +229,9 @@ impl Service {
     }
 
     /// Does what blocks on a thread that may.
-    pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServiceError> {
+    pub(crate) async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ServiceError> {
         tokio::task::spawn_blocking(work).await.map_err(|_| ServiceError::Panicked)
     }
 }
@@ -242,8 +254,9 @@ struct Waiting<'a>(&'a Inner);
 impl<'a> Waiting<'a> {
     fn enter(inner: &'a Inner) -> Result<Self, ServiceError> {
         let most = inner.admission.waiting;
-        let entered =
-            inner.waiting.try_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
+        let entered = inner
+            .waiting
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
         match entered {
             Ok(_) => {
                 inner.metrics.waiting(1);

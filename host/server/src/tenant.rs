@@ -9,9 +9,9 @@ use std::{
 };
 
 use glovebox::{
-    AwakeSession, CancelToken, CheckpointId, Diagnostic, ExecuteError, Execution, JsonText, KeptInfo, Language, NewSession, Policy,
-    Request, Sandbox, SessionFiles, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SourceKind, StorePolicy, Stream,
-    Tool,
+    AwakeSession, CancelToken, CheckpointId, CheckpointInfo, Diagnostic, ExecuteError, Execution, FilesError,
+    GuestValue, IfExists, JsonText, KeptInfo, Language, NewSession, Policy, Request, Sandbox, SessionFiles, SessionId,
+    SessionKey, SessionRecord, SessionStore, Sessions, SourceKind, StorePolicy, Stream, Tool,
 };
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter, clock::Clock as _};
 use serde_json::{Map, Value};
@@ -184,17 +184,15 @@ impl Tenant {
     pub fn new(service: &Service, config: TenantConfig) -> Self {
         let TenantConfig { name, policy, tools, store, store_policy, key, sessions: most_sessions, .. } = config;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
-        let mut sessions = Sessions::builder(store)
-            .policy(store_policy)
-            .make_sandbox(move |language, runtime| {
-                // A session of a runtime that is not served is refused before.
-                let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
-                let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
-                if let Ok(runtime) = runtime {
-                    builder = builder.runtime(runtime);
-                }
-                offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
-            });
+        let mut sessions = Sessions::builder(store).policy(store_policy).make_sandbox(move |language, runtime| {
+            // A session of a runtime that is not served is refused before.
+            let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
+            let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
+            if let Ok(runtime) = runtime {
+                builder = builder.runtime(runtime);
+            }
+            offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
+        });
         if let Some(key) = key {
             sessions = sessions.key(key);
         }
@@ -250,13 +248,27 @@ impl Tenant {
     /// # Errors
     /// When it could not be carried out. What the script does is never an error.
     pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
+        self.execute_then(door, fresh, watch, Ok).await
+    }
+
+    /// The same, and makes something of it on the execution's thread, where that holds nobody up.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute), and those of `then`.
+    pub async fn execute_then<T: Send + 'static>(
+        &self,
+        door: Door,
+        fresh: Fresh,
+        watch: Watch,
+        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let tenant = self.clone();
         let Fresh { script, language, runtime, files, policy, tools } = fresh;
-        self.run(door, None, script, watch, move |request| {
+        let run = move |request: Request<'_>| {
             let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy, &tools)?;
             Ok(sandbox.run(request)?)
-        })
-        .await
+        };
+        self.run(door, None, script, watch, run, then).await
     }
 
     /// What the language's own parser says about a source.
@@ -357,14 +369,30 @@ impl Tenant {
         expected: Option<&str>,
         watch: Watch,
     ) -> Result<Execution, ServiceError> {
+        self.execute_in_then(door, id, script, expected, watch, Ok).await
+    }
+
+    /// The same, and makes something of it on the execution's thread, where that holds nobody up.
+    ///
+    /// # Errors
+    /// As [`execute_in`](Self::execute_in), and those of `then`.
+    pub async fn execute_in_then<T: Send + 'static>(
+        &self,
+        door: Door,
+        id: &SessionId,
+        script: Script,
+        expected: Option<&str>,
+        watch: Watch,
+        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let _turn = self.turn(id).await?;
         self.check_generation(id, expected).await?;
         let (tenant, session) = (self.clone(), id.clone());
-        self.run(door, Some(id), script, watch, move |request| {
+        let run = move |request: Request<'_>| {
             tenant.check_runtime(&session)?;
             Ok(tenant.0.sessions.open(&session)?.run(request)?)
-        })
-        .await
+        };
+        self.run(door, Some(id), script, watch, run, then).await
     }
 
     /// Saves the state of a session, to come back to it.
@@ -414,7 +442,9 @@ impl Tenant {
             // A session that cannot be resumed can still be removed.
             match tenant.0.sessions.close(&id) {
                 Ok(()) => Ok(()),
-                Err(error @ (glovebox::SessionsError::NotFound { .. } | glovebox::SessionsError::InUse { .. })) => Err(error),
+                Err(error @ (glovebox::SessionsError::NotFound { .. } | glovebox::SessionsError::InUse { .. })) => {
+                    Err(error)
+                }
                 Err(_) => tenant.0.sessions.delete(&id).map(drop),
             }
             .map_err(ServiceError::from)
@@ -422,29 +452,87 @@ impl Tenant {
         .await?
     }
 
-    /// Asks the files of a session something.
+    /// The states that a session can be set back to, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointInfo>, ServiceError> {
+        self.with_session(id, |session| Ok(session.checkpoints()?)).await
+    }
+
+    /// A global variable of a session.
+    ///
+    /// # Errors
+    /// When there is no such session, or the value cannot be had.
+    pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
+        self.with_session(id, move |session| Ok(session.get_variable(&name)?)).await
+    }
+
+    /// Sets a global variable of a session, and saves it.
+    ///
+    /// # Errors
+    /// When there is no such session, or the guest refuses the value.
+    pub async fn set_variable(&self, id: &SessionId, name: String, json: JsonText) -> Result<(), ServiceError> {
+        self.change(id, move |session| session.set_variable_text(&name, &json)).await
+    }
+
+    /// Looks at the files of a session.
     ///
     /// # Errors
     /// When there is no such session, or what was asked was refused.
     pub async fn files<T: Send + 'static>(
         &self,
         id: &SessionId,
-        ask: impl FnOnce(&SessionFiles) -> Result<T, glovebox::FilesError> + Send + 'static,
+        ask: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        self.with_session(id, move |session| {
-            let answer = ask(&session.files())?;
-            session.save()?;
-            Ok(answer)
+        self.with_session(id, move |session| Ok(ask(&session.files())?)).await
+    }
+
+    /// Changes the files of a session, and saves it.
+    ///
+    /// # Errors
+    /// When there is no such session, or what was asked was refused.
+    pub async fn change_files<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        change: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        self.change(id, move |session| change(&session.files())).await
+    }
+
+    /// A session as bytes.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
+        let _own = self.own_turn()?;
+        let _turn = self.turn(id).await?;
+        let place = self.0.service.admit().await?;
+        let (tenant, id) = (self.clone(), id.clone());
+        Service::blocking(move || {
+            let _place = place;
+            Ok(tenant.0.sessions.export(&id)?)
         })
-        .await
+        .await?
+    }
+
+    /// A session of bytes that [`export`](Self::export) gave.
+    ///
+    /// # Errors
+    /// When there is one of this name, one more may not be, or the bytes are not a session's.
+    pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionRecord, ServiceError> {
+        self.make(Some(id), move |sessions, id| sessions.import(id, &bytes, IfExists::Fail)).await
     }
 
     /// Changes a session outside of any script, and saves it.
-    async fn change<T: Send + 'static>(
+    async fn change<T: Send + 'static, E: 'static>(
         &self,
         id: &SessionId,
-        change: impl FnOnce(&AwakeSession) -> Result<T, ExecuteError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
+        change: impl FnOnce(&AwakeSession) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ServiceError>
+    where
+        ServiceError: From<E>,
+    {
         self.with_session(id, move |session| {
             let changed = change(session)?;
             session.save()?;
@@ -471,14 +559,15 @@ impl Tenant {
     }
 
     /// Runs a script, counts it and writes it down.
-    async fn run(
+    async fn run<T: Send + 'static>(
         &self,
         door: Door,
         session: Option<&SessionId>,
         script: Script,
         watch: Watch,
         execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
-    ) -> Result<Execution, ServiceError> {
+        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let tenant = self.clone();
         let session = session.cloned();
         let admitted = async {
@@ -503,7 +592,7 @@ impl Tenant {
             }
             let result = execute(request);
             tenant.note(door, session.as_ref(), &script.source, result.as_ref());
-            result
+            then(result?)
         })
         .await?
     }

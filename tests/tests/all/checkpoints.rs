@@ -282,7 +282,7 @@ fn a_session_is_opened_with_a_context_and_an_id() {
         let session = sandbox.open_session(options).unwrap();
         assert_eq!(session.id(), "mine");
         assert_eq!(session.execute("context['text']").unwrap().value.unwrap().json.as_deref(), Some("\"abc\""));
-        let fork = session.fork_with(SessionOptions::default().context("other")).unwrap();
+        let fork = session.fork_with(SessionOptions::default().context(json!("other"))).unwrap();
         assert_eq!(fork.get_variable("context").unwrap().unwrap().to_json(), Some(json!("other")));
         assert_eq!(session.get_variable("context").unwrap().unwrap().to_json(), Some(json!({"text": "abc"})));
         let refused = sandbox.open_session(SessionOptions::default().id("../mine"));

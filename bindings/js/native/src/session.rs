@@ -83,9 +83,7 @@ impl NativeSession {
     /// Sets a global variable to a value, as JSON text.
     #[napi]
     pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
-        self.ask(&callback, move |session| {
-            Ok::<_, Failure>(session.set_variable_text(&name, &JsonText::new(json)?)?)
-        })
+        self.ask(&callback, move |session| Ok::<_, Failure>(session.set_variable_text(&name, &JsonText::new(json)?)?))
     }
 
     /// The files that match a pattern.

@@ -192,7 +192,12 @@ enum MeteringArg {
 impl PolicyArgs {
     /// The policy in force: the file's, overridden by the flags, checked as a whole.
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
-        let mut policy = self.granted.unchecked()?;
+        self.resolve_over(Policy::default())
+    }
+
+    /// The same over another policy than the default.
+    pub(crate) fn resolve_over(&self, base: Policy) -> anyhow::Result<Policy> {
+        let mut policy = self.granted.unchecked(base)?;
         if let Some(workspace) = &self.workspace {
             policy.workspace = Some(workspace.clone());
         }
@@ -222,13 +227,13 @@ impl PolicyArgs {
 impl GrantArgs {
     /// As [`PolicyArgs::resolve`].
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
-        checked(self.unchecked()?)
+        checked(self.unchecked(Policy::default())?)
     }
 
-    fn unchecked(&self) -> anyhow::Result<Policy> {
+    fn unchecked(&self, base: Policy) -> anyhow::Result<Policy> {
         let mut policy = match &self.policy {
             Some(path) => read(path)?,
-            None => Policy::default(),
+            None => base,
         };
         if let Some(seed) = self.seed {
             policy.entropy = Entropy::Seeded(seed);

@@ -9,6 +9,7 @@ pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod run_component;
 pub(crate) mod runtimes;
+pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod validate;
 pub(crate) mod weave;
@@ -23,6 +24,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Run(args) => run::run(&cli.global, args),
         Command::RunComponent(args) => run_component::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
+        Command::Serve(args) => serve::run(&cli.global, args),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::{SessionsError, StorePolicy, guard::SessionGuard, slot::Live, slots::Slots, storage::Storage};
 use crate::{
-    BuildError, CancelToken, JsonText, Language, Prune, PruneReport, Sandbox, Session, SessionId, SessionInfo, SessionKey, SessionOptions,
-    SessionStore, StoredEntry, Timestamp, events,
+    BuildError, CancelToken, JsonText, Language, Prune, PruneReport, Sandbox, Session, SessionId, SessionInfo,
+    SessionKey, SessionOptions, SessionStore, StoredEntry, Timestamp, events,
 };
 
 /// Many sessions over one store: those in use are live, the others rest in the store and wake when they are needed. Cheap

@@ -8,7 +8,8 @@ use std::{
 
 use super::{SessionsError, StorePolicy};
 use crate::{
-    BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore, StoreError,
+    BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
+    StoreError,
 };
 
 /// Makes a sandbox for the runtime of this name, or for the language where none is named.
@@ -77,9 +78,7 @@ impl Storage {
         let language = language.unwrap_or(Language::Python);
         match found {
             Some(sandbox) => Ok(sandbox),
-            None => self
-                .make(language, runtime)?
-                .ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language }),
+            None => self.make(language, runtime)?.ok_or_else(|| SessionsError::NoSandbox { id: id.clone(), language }),
         }
     }
 

@@ -10,8 +10,8 @@ use glovebox_core::session::{Checkpoint, CheckpointId, CheckpointInfo, RandomNum
 use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo, Started,
-    entropy, guest,
+    CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo,
+    Started, entropy, guest,
     run::{CONTEXT, Executed, PreparedRequest},
     session::{
         SessionOptions, SharedWorkspace,

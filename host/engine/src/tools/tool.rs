@@ -70,6 +70,12 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
+    /// The name that scripts use.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A tool by the name that scripts call it by: an identifier of 1 to 64 ASCII letters, digits and underscores,
     /// beginning with a letter. The description is what `help(tools.name)` shows.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {

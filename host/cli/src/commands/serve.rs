@@ -1,0 +1,315 @@
+//! `glovebox serve`: the sandbox over HTTP.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Args;
+use glovebox::{DirectoryStore, Engine, SessionKey, escaped};
+use glovebox_server::{
+    Audit, ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, TokenTable,
+    http::{self, Bound, Tenants, TokenHash},
+};
+
+use crate::{
+    args::{GlobalArgs, PolicyArgs, StoreArgs},
+    engine::{Host, Pooling},
+    interrupt, state,
+    stored::{NOT_OURS_REMEDY, read_key},
+    terminal::{Hinted, note, out},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox serve                                   listen on 127.0.0.1:8700 with a token that is made now, and printed
+  GLOVEBOX_TOKEN=… glovebox serve                  with a token of yours
+  glovebox serve --config server.toml              with tokens, policies and limits from a file
+  glovebox serve --config server.toml --check-config
+  glovebox serve --new-token ci                    make a token, and its entry for the file
+
+  curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
+    -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
+
+`GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive the server. Ctrl-C ends
+it once what runs has ended; twice ends it at once.
+
+Whoever has a token runs scripts within the policy that the token is granted; flags and `[policy]` say what that is. Behind
+a proxy, name the server's public name in `[http] hosts`: requests that name another host are refused.";
+
+/// The name of the one token of a server that has no configuration.
+const ONLY: &str = "default";
+/// The directory of a server's sessions, in the state directory.
+const SESSIONS: &str = "server";
+/// The largest configuration file.
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
+/// The longest token, and the shortest that is not easily guessed.
+const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
+/// How often idle sessions are looked for.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
+
+/// Serve the sandbox over HTTP
+///
+/// Each token has a policy, sessions and quotas of its own. Nothing needs to be configured: without a token one is made
+/// and printed, and only this machine can reach the server.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 is any that is free [default: 127.0.0.1:8700]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// The configuration, in TOML; flags override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration, start nothing
+    #[arg(long, requires = "config")]
+    check_config: bool,
+
+    /// Make a token, print it and its entry for the configuration, start nothing
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "listen"])]
+    new_token: Option<String>,
+
+    /// A file with the token [default: GLOVEBOX_TOKEN; else those of the configuration; else one that is made and printed]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Let everybody in who reaches the address, which must be this machine's alone
+    #[arg(long, conflicts_with = "token_file")]
+    no_token: bool,
+
+    /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
+    #[arg(long = "runtime", value_name = "NAME")]
+    runtimes: Vec<String>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> {
+    if let Some(name) = &args.new_token {
+        return new_token(name);
+    }
+    let mut config = match &args.config {
+        Some(path) => read_config(path)?,
+        None => ServerConfig::default(),
+    };
+    config.policy = args.policy.resolve_over(config.policy)?;
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    if !args.runtimes.is_empty() {
+        config.runtimes.clone_from(&args.runtimes);
+    }
+    config.store = args.store.store.clone().or(config.store);
+    config.key_file = args.store.key_file.clone().or(config.key_file);
+    let token = token(args, &config)?;
+    if args.check_config {
+        let tokens = config.tokens.len();
+        out(&format!("the configuration is well-formed: {tokens} token{}\n", if tokens == 1 { "" } else { "s" }))?;
+        return Ok(0);
+    }
+    let host = Host::open(global, Pooling::Pooled)?;
+    let runtimes = config.runtimes.clone();
+    let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
+    let service_config = ServiceConfig { runtimes, admission: config.admission(), audit };
+    let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
+    let tenants = tenants(&service, &config, &token)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(blocking_threads(&config))
+        .build()
+        .context("cannot start the server's threads")?;
+    runtime.block_on(serve(&service, tenants, &config, &token))
+}
+
+/// Enough threads for all executions, and for what only looks at the store.
+fn blocking_threads(config: &ServerConfig) -> usize {
+    config.admission().running.saturating_add(64)
+}
+
+async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token: &Token) -> anyhow::Result<i32> {
+    let bound = Bound::new(config.listen).await.map_err(|error| {
+        Hinted::new(format!("cannot listen on {}", config.listen), "name another address with --listen").because(error)
+    })?;
+    let idle = tenants
+        .all()
+        .map(|tenant| tenant.sessions().hibernate_idle_in_background(IDLE_LOOK))
+        .collect::<Result<Vec<_>, _>>()
+        .context("cannot start the threads that save idle sessions")?;
+    let all: Vec<Tenant> = tenants.all().cloned().collect();
+    note(&format!("listening on http://{}", bound.address));
+    if let Token::Made(text) = token {
+        note(&format!("the token, made for this run: {text}"));
+    }
+    let cancel = interrupt::install_for_server()?;
+    let drain = async {
+        cancelled(&cancel).await;
+        note("shutting down: waiting for what runs; Ctrl-C again ends it at once");
+        service.drain(Duration::from_millis(config.drain_ms)).await;
+    };
+    let http = config.http();
+    let routes = http::router(service, tenants, &http, bound.address);
+    tokio::join!(http::serve(bound, service, routes, &http), drain);
+    drop(idle);
+    let saved = tokio::task::spawn_blocking(move || {
+        all.iter().map(|tenant| tenant.sessions().hibernate_all()).collect::<Vec<_>>()
+    });
+    for (id, error) in saved.await.context("cannot save the sessions")?.into_iter().flat_map(|report| report.errors) {
+        note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
+    }
+    Ok(0)
+}
+
+/// Returns once the token is cancelled.
+async fn cancelled(cancel: &glovebox::CancelToken) {
+    let told = Arc::new(tokio::sync::Notify::new());
+    let tell = Arc::clone(&told);
+    let _hook = cancel.on_cancel(move || tell.notify_one());
+    told.notified().await;
+}
+
+/// The token of a server without a configuration.
+enum Token {
+    /// Somebody has given one.
+    Given(String),
+    /// It was made for this run.
+    Made(String),
+    /// Those of the configuration.
+    Configured,
+    /// None: everybody is let in.
+    Open,
+}
+
+fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
+    if args.no_token {
+        if !config.listen.ip().is_loopback() {
+            return Err(Hinted::new(
+                format!("{} can be reached from other machines, and nobody would need a token", config.listen),
+                "leave --no-token out, or listen on 127.0.0.1",
+            )
+            .into());
+        }
+        return Ok(Token::Open);
+    }
+    let given = match &args.token_file {
+        Some(path) => Some(read_token(path)?),
+        None => std::env::var("GLOVEBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    match given {
+        Some(token) if !TOKEN_BYTES.contains(&token.len()) => Err(Hinted::new(
+            format!(
+                "the token has {} bytes; it must have {} to {}",
+                token.len(),
+                TOKEN_BYTES.start(),
+                TOKEN_BYTES.end()
+            ),
+            "`glovebox serve --new-token NAME` makes one",
+        )
+        .into()),
+        Some(token) => Ok(Token::Given(token)),
+        None if !config.tokens.is_empty() => Ok(Token::Configured),
+        None => Ok(Token::Made(TokenHash::new_token().context("the system has no random numbers")?)),
+    }
+}
+
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let most = u64::try_from(*TOKEN_BYTES.end()).unwrap_or(u64::MAX).saturating_add(2);
+    File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(|error| {
+        Hinted::new(format!("cannot read the token file `{}`", escaped(path)), "check the path given to --token-file")
+            .because(error)
+    })?;
+    Ok(text.trim_end().to_owned())
+}
+
+fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
+    let what = format!("configuration `{}`", escaped(path));
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(MAX_CONFIG_BYTES).read_to_string(&mut text)).map_err(|error| {
+        Hinted::new(format!("cannot read the {what}"), "check the path given to --config").because(error)
+    })?;
+    ServerConfig::from_toml(&text).map_err(|error| {
+        Hinted::new(format!("the {what} cannot be used"), "docs/server.md describes it").because(error).into()
+    })
+}
+
+/// Those of the configuration, and the one that was given besides.
+fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::Result<Tenants> {
+    let root = match &config.store {
+        Some(dir) => dir.clone(),
+        None => state::create()?.join(SESSIONS),
+    };
+    let key = config.key_file.as_deref().map(read_key).transpose()?;
+    let tenant = |table: Option<&TokenTable>| {
+        let name = table.map_or(ONLY, |table| &table.name);
+        let dir = root.join(name);
+        make_private(&root)?;
+        let store = DirectoryStore::open(&dir).map_err(|error| {
+            Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
+        })?;
+        Ok::<_, anyhow::Error>(Tenant::new(service, tenant_config(config, table, name, store, key.clone())))
+    };
+    let mut tenants = match token {
+        Token::Open => Tenants::open(tenant(None)?),
+        Token::Configured => Tenants::default(),
+        Token::Given(text) | Token::Made(text) => {
+            let mut tenants = Tenants::default();
+            tenants.add(TokenHash::of(text), tenant(None)?);
+            tenants
+        }
+    };
+    for table in &config.tokens {
+        let hash = TokenHash::from_hex(&table.sha256).context("a token's hash is not one")?;
+        tenants.add(hash, tenant(Some(table))?);
+    }
+    Ok(tenants)
+}
+
+fn tenant_config(
+    config: &ServerConfig,
+    table: Option<&TokenTable>,
+    name: &str,
+    store: DirectoryStore,
+    key: Option<SessionKey>,
+) -> TenantConfig {
+    let mut tenant = TenantConfig::new(name, Arc::new(store));
+    tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
+    tenant.store_policy = config.sessions.clone();
+    tenant.key = key;
+    if let Some(table) = table {
+        tenant.sessions = table.sessions.unwrap_or(tenant.sessions);
+        tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
+        tenant.executions_per_minute = table.executions_per_minute;
+    }
+    tenant
+}
+
+fn make_private(dir: &Path) -> anyhow::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(dir).map_err(|error| {
+        Hinted::new(format!("cannot make the directory `{}`", escaped(dir)), "name another with --store")
+            .because(error)
+            .into()
+    })
+}
+
+fn new_token(name: &str) -> anyhow::Result<i32> {
+    let token = TokenHash::new_token().context("the system has no random numbers")?;
+    let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
+    // Its name is held to what a configuration allows.
+    ServerConfig::from_toml(&entry)?;
+    note(&format!("the token, which is shown only now: {token}"));
+    out(&entry)?;
+    Ok(0)
+}

@@ -1,0 +1,287 @@
+//! A server's configuration: one file in TOML.
+
+use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use glovebox::{Policy, PolicyError, SessionId, StorePolicy};
+use serde::Deserialize;
+
+use crate::{
+    Admission,
+    http::{HttpConfig, TokenHash},
+};
+
+/// Everything about a server, as its file says it. All of it has a default.
+///
+/// ```
+/// use glovebox_server::ServerConfig;
+///
+/// let config = ServerConfig::from_toml(r#"
+///     listen = "127.0.0.1:8700"
+///     runtimes = ["python", "javascript"]
+///     drain_ms = 30_000
+///     [policy.limits]
+///     timeout_ms = 5_000
+///     [sessions]
+///     idle_ms = 60_000
+///     [admission]
+///     running = 16
+///     [http]
+///     hosts = ["box.example.com"]
+///     [audit]
+///     file = "/var/log/glovebox/audit.jsonl"
+///     [[tokens]]
+///     name = "ci"
+///     sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+///     executions_per_minute = 600
+/// "#)?;
+/// assert_eq!(config.policy.limits.timeout_ms, 5_000);
+/// assert_eq!(config.tokens.len(), 1);
+/// # Ok::<(), glovebox_server::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Where to listen. Default `127.0.0.1:8700`.
+    pub listen: SocketAddr,
+    /// The runtimes that are served. Default: the default of each language.
+    pub runtimes: Vec<String>,
+    /// The directory of the sessions; each token has one in it. Default: `server` beside the sessions of the command.
+    pub store: Option<PathBuf>,
+    /// A file with a secret of 32 to 64 bytes that seals sessions. Default: they are not sealed.
+    pub key_file: Option<PathBuf>,
+    /// Milliseconds that executions have to end in when the server is told to. Default 30,000. Then they are cancelled.
+    pub drain_ms: u64,
+    /// What every token is granted that has no policy of its own.
+    pub policy: Policy,
+    /// When sessions are written, and when they give up their memory.
+    pub sessions: StorePolicy,
+    /// How many executions there are at once.
+    pub admission: AdmissionTable,
+    /// Bounds of what clients may do.
+    pub http: HttpTable,
+    /// The audit log. Default: none.
+    pub audit: Option<AuditTable>,
+    /// Who may ask.
+    pub tokens: Vec<TokenTable>,
+}
+
+/// As [`Admission`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AdmissionTable {
+    /// How many executions run at once.
+    pub running: Option<usize>,
+    /// How many may wait.
+    pub waiting: Option<usize>,
+    /// For how many milliseconds one waits.
+    pub wait_ms: Option<u64>,
+}
+
+/// As [`HttpConfig`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct HttpTable {
+    /// Connections at once.
+    pub connections: Option<usize>,
+    /// Bytes of one request's body.
+    pub body_bytes: Option<usize>,
+    /// Bytes of all bodies in memory at once.
+    pub bodies_bytes: Option<usize>,
+    /// Names by which the server is called.
+    pub hosts: Vec<String>,
+    /// Origins of pages that may ask.
+    pub origins: Vec<String>,
+}
+
+/// Where what was done is written down.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AuditTable {
+    /// The file, which is appended to.
+    pub file: PathBuf,
+    /// Whether it has the scripts' source. Default: only its SHA-256.
+    #[serde(default)]
+    pub source: bool,
+}
+
+/// One who may ask.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TokenTable {
+    /// The name in the audit log, and of the directory of its sessions: as a session's.
+    pub name: String,
+    /// The SHA-256 of the token, in hexadecimal: `glovebox serve --new-token NAME` makes both.
+    pub sha256: String,
+    /// What it is granted, in place of the server's policy.
+    pub policy: Option<Policy>,
+    /// How many sessions it may have. Default 1,000.
+    pub sessions: Option<usize>,
+    /// How many of its executions may run or wait at once. Default 64.
+    pub executions_at_once: Option<usize>,
+    /// How many executions it may ask for in a minute. Default: any number.
+    pub executions_per_minute: Option<NonZeroU32>,
+}
+
+/// A configuration cannot be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It is not TOML, or has what no configuration has.
+    #[error("{0}")]
+    Syntax(String),
+    /// A policy cannot be.
+    #[error("{of}: {source}")]
+    Policy {
+        /// Whose.
+        of: String,
+        /// Why not.
+        source: PolicyError,
+    },
+    /// A token cannot be.
+    #[error("token `{name}`: {reason}", name = glovebox::escaped(.name))]
+    Token {
+        /// Its name.
+        name: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A number cannot be 0.
+    #[error("`{0}` is 0; leave it out, or give a number")]
+    Zero(&'static str),
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8700)),
+            runtimes: Vec::new(),
+            store: None,
+            key_file: None,
+            drain_ms: 30_000,
+            policy: Policy::default(),
+            sessions: StorePolicy::default(),
+            admission: AdmissionTable::default(),
+            http: HttpTable::default(),
+            audit: None,
+            tokens: Vec::new(),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Reads a configuration. Unknown keys and impossible values are errors that name the key.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// When something cannot be.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let policy = |of: String| move |source| ConfigError::Policy { of, source };
+        self.policy.check().map_err(policy("`policy`".into()))?;
+        for (name, value) in [
+            ("admission.running", self.admission.running),
+            ("http.connections", self.http.connections),
+            ("http.body_bytes", self.http.body_bytes),
+            ("http.bodies_bytes", self.http.bodies_bytes),
+        ] {
+            if value == Some(0) {
+                return Err(ConfigError::Zero(name));
+            }
+        }
+        let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
+        for token in &self.tokens {
+            let wrong = |reason| ConfigError::Token { name: token.name.clone(), reason };
+            if SessionId::new(token.name.as_str()).is_err() {
+                return Err(wrong("the name is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front"));
+            }
+            if TokenHash::from_hex(&token.sha256).is_none() {
+                return Err(wrong("`sha256` is 64 hexadecimal digits; `glovebox serve --new-token NAME` makes them"));
+            }
+            if !names.insert(&token.name) {
+                return Err(wrong("another token has this name"));
+            }
+            if !hashes.insert(token.sha256.to_ascii_lowercase()) {
+                return Err(wrong("another entry has this `sha256`"));
+            }
+            if let Some(own) = &token.policy {
+                own.check().map_err(policy(format!("the policy of token `{}`", token.name)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many executions there are at once.
+    #[must_use]
+    pub fn admission(&self) -> Admission {
+        let AdmissionTable { running, waiting, wait_ms } = self.admission;
+        let default = Admission::default();
+        Admission {
+            running: running.unwrap_or(default.running),
+            waiting: waiting.unwrap_or(default.waiting),
+            wait: wait_ms.map_or(default.wait, Duration::from_millis),
+        }
+    }
+
+    /// Bounds of what clients may do.
+    #[must_use]
+    pub fn http(&self) -> HttpConfig {
+        let HttpTable { connections, body_bytes, bodies_bytes, hosts, origins } = self.http.clone();
+        let default = HttpConfig::default();
+        HttpConfig {
+            connections: connections.unwrap_or(default.connections),
+            body_bytes: body_bytes.unwrap_or(default.body_bytes),
+            bodies_bytes: bodies_bytes.unwrap_or(default.bodies_bytes),
+            hosts,
+            origins,
+            ..default
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn nothing_at_all_is_a_configuration() {
+        let config = ServerConfig::from_toml("").unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
+        assert_eq!(config.admission(), Admission::default());
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let token = |name: &str, sha256: &str| format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\n");
+        for (text, said) in [
+            ("listem = \"x\"", "listem"),
+            ("listen = \"nowhere\"", "invalid socket address"),
+            ("[policy.limits]\nfule = 1", "fule"),
+            ("[policy.session]\ncheckpoints_kept = 0", "`policy`: "),
+            ("[admission]\nrunning = 0", "`admission.running` is 0"),
+            ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
+            (&token("a/b", HASH), "token `a/b`: the name is"),
+            (&token("a", "12"), "token `a`: `sha256` is 64"),
+            (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
+            (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another entry has this `sha256`"),
+            (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
+        ] {
+            let error = ServerConfig::from_toml(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Requests that may come twice: the header `Idempotency-Key`.
+//!
+//! A client that got no answer asks again with the same key, and has the first one's answer. What it asked for goes on meanwhile, even if
+//! its connection is gone. Keys belong to a token, and are kept in memory, for ten minutes: not over a restart.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::http::{HeaderMap, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::Problem;
+
+/// For how long an answer is kept.
+const KEPT: Duration = Duration::from_secs(600);
+/// The longest key.
+const MAX_KEY_BYTES: usize = 255;
+
+/// An answer that can be given again.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) body: Arc<[u8]>,
+    pub(crate) etag: Option<String>,
+}
+
+/// A request that is the same again.
+type Request = [u8; 32];
+/// A token's name and its key.
+type Key = (String, String);
+
+#[derive(Debug)]
+enum Entry {
+    Running(Request),
+    Done(Request, Answer),
+    /// Its answer was dropped, for want of room.
+    Forgotten(Request),
+}
+
+/// The answers of requests that had a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    entries: Mutex<Entries>,
+    most_keys: usize,
+    most_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_key: HashMap<Key, Entry>,
+    /// Those that are done, oldest first.
+    order: VecDeque<(Instant, Key)>,
+    bytes: usize,
+}
+
+/// What becomes of a request.
+pub(crate) enum Begun {
+    /// It has no key.
+    Unkeyed,
+    /// Nobody has asked this before.
+    First(Slot),
+    /// Somebody has, and this is the answer.
+    Again(Answer),
+}
+
+/// The place for an answer. Where none is given, the key is free again.
+pub(crate) struct Slot {
+    kept: Arc<Kept>,
+    key: Option<Key>,
+    request: Request,
+}
+
+impl Answered {
+    pub(crate) fn new(most_keys: usize, most_bytes: usize) -> Self {
+        Self(Arc::new(Kept { entries: Mutex::default(), most_keys, most_bytes }))
+    }
+
+    /// Looks whether this was asked before. `asked`: what makes requests the same.
+    pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
+        let Some(key) = headers.get("idempotency-key") else { return Ok(Begun::Unkeyed) };
+        let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
+        let Some(key) = key else {
+            return Err(Problem::invalid(format!(
+                "`Idempotency-Key` is 1 to {MAX_KEY_BYTES} visible ASCII characters"
+            )));
+        };
+        let mut hasher = Sha256::new();
+        for part in asked {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let request: Request = hasher.finalize().into();
+        let key = (tenant.to_owned(), key.to_owned());
+        let mut entries = self.0.entries();
+        entries.forget_old(Instant::now());
+        match entries.by_key.get(&key) {
+            Some(Entry::Running(before) | Entry::Done(before, _) | Entry::Forgotten(before)) if *before != request => {
+                let detail = "this `Idempotency-Key` was used for another request; use a new one for each";
+                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key", detail))
+            }
+            Some(Entry::Running(_)) => {
+                let detail =
+                    "the request with this `Idempotency-Key` is still being carried out; ask again in a moment";
+                let problem = Problem::new(StatusCode::CONFLICT, "idempotency-key", detail);
+                Err(Problem { retry_after: Some(1), ..problem })
+            }
+            Some(Entry::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
+            Some(Entry::Forgotten(_)) => {
+                let detail =
+                    "the request with this `Idempotency-Key` was carried out; its answer was too large to be kept";
+                Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
+            }
+            None => {
+                if entries.by_key.len() >= self.0.most_keys {
+                    entries.forget_oldest();
+                }
+                if entries.by_key.len() >= self.0.most_keys {
+                    let detail = "as many requests with an `Idempotency-Key` are being carried out as may; try again";
+                    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
+                    return Err(Problem { retry_after: Some(1), ..problem });
+                }
+                entries.by_key.insert(key.clone(), Entry::Running(request));
+                Ok(Begun::First(Slot { kept: Arc::clone(&self.0), key: Some(key), request }))
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn forget_oldest(&mut self) {
+        if let Some((_, key)) = self.order.pop_front()
+            && let Some(Entry::Done(_, answer)) = self.by_key.remove(&key)
+        {
+            self.bytes = self.bytes.saturating_sub(answer.body.len());
+        }
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while self.order.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEPT) {
+            self.forget_oldest();
+        }
+    }
+}
+
+impl Slot {
+    /// Keeps the answer.
+    pub(crate) fn done(mut self, answer: Answer) {
+        let Some(key) = self.key.take() else { return };
+        let kept = Arc::clone(&self.kept);
+        let mut entries = kept.entries();
+        let bytes = answer.body.len();
+        while entries.bytes.saturating_add(bytes) > kept.most_bytes && !entries.order.is_empty() {
+            entries.forget_oldest();
+        }
+        let entry = if bytes > kept.most_bytes {
+            Entry::Forgotten(self.request)
+        } else {
+            entries.bytes += bytes;
+            Entry::Done(self.request, answer)
+        };
+        entries.by_key.insert(key.clone(), entry);
+        entries.order.push_back((Instant::now(), key));
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(key) = &self.key {
+            self.kept.entries().by_key.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(key: &str) -> HeaderMap {
+        HeaderMap::from_iter([("idempotency-key".parse().unwrap(), key.parse().unwrap())])
+    }
+
+    fn answer(bytes: usize) -> Answer {
+        Answer { body: vec![b'x'; bytes].into(), etag: None }
+    }
+
+    fn first(answered: &Answered, key: &str) -> Slot {
+        match answered.begin("a", &headers(key), &[b"x"]) {
+            Ok(Begun::First(slot)) => slot,
+            Ok(_) => panic!("`{key}` is known"),
+            Err(problem) => panic!("{problem:?}"),
+        }
+    }
+
+    fn status(answered: &Answered, tenant: &str, key: &str, asked: &[u8]) -> u16 {
+        match answered.begin(tenant, &headers(key), &[asked]) {
+            Ok(Begun::Again(_)) => 200,
+            Ok(Begun::First(_)) => 201,
+            Ok(Begun::Unkeyed) => 204,
+            Err(problem) => problem.status,
+        }
+    }
+
+    #[test]
+    fn a_request_is_carried_out_once_for_a_key_of_a_token() {
+        let answered = Answered::new(10, 100);
+        let slot = first(&answered, "k");
+        assert_eq!(status(&answered, "a", "k", b"x"), 409, "it runs");
+        slot.done(answer(10));
+        assert_eq!(status(&answered, "a", "k", b"x"), 200);
+        assert_eq!(status(&answered, "a", "k", b"y"), 422, "another request");
+        assert_eq!(status(&answered, "b", "k", b"x"), 201, "another token's");
+        drop(first(&answered, "failed"));
+        drop(first(&answered, "failed"));
+    }
+
+    #[test]
+    fn keys_answers_and_their_bytes_are_bounded_and_the_oldest_go_first() {
+        let answered = Answered::new(3, 100);
+        first(&answered, "a").done(answer(60));
+        first(&answered, "b").done(answer(40));
+        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (200, 200), "just full");
+        first(&answered, "c").done(answer(1));
+        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200), "one byte over");
+        // An answer that could never be kept is not carried out twice for that.
+        first(&answered, "large").done(answer(101));
+        assert_eq!(status(&answered, "a", "large", b"x"), 409);
+        let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();
+        assert_eq!(status(&answered, "a", "r4", b"x"), 503, "all of them run");
+        drop(running);
+        assert_eq!(status(&answered, "a", "r4", b"x"), 201);
+    }
+
+    #[test]
+    fn a_key_is_short_and_visible() {
+        let answered = Answered::new(3, 100);
+        assert_eq!(status(&answered, "a", &"k".repeat(255), b"x"), 201);
+        assert_eq!(status(&answered, "a", &"k".repeat(256), b"x"), 400);
+        assert_eq!(status(&answered, "a", "", b"x"), 400);
+    }
+}

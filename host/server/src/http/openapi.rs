@@ -1,0 +1,45 @@
+//! The OpenAPI document, made from the types.
+
+use axum::{Json, response::IntoResponse};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+};
+
+use super::{Problem, execute, sessions, status};
+
+/// The document.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` as HTTP and JSON."),
+    paths(
+        execute::fresh, execute::validate, execute::in_session, sessions::list, sessions::open, sessions::describe, sessions::resume,
+        sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
+        sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,
+        sessions::delete_file, status::info, status::health, status::ready, status::metrics, answer
+    ),
+    modifiers(&Token)
+)]
+struct Document;
+
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+/// The OpenAPI document of these routes.
+#[must_use]
+pub fn document() -> serde_json::Value {
+    serde_json::to_value(Document::openapi()).unwrap_or_default()
+}
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "server",
+    responses((status = 200, body = serde_json::Value), (status = "4XX", body = Problem)))]
+pub(crate) async fn answer() -> impl IntoResponse {
+    Json(document())
+}

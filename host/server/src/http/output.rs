@@ -1,0 +1,188 @@
+//! Answers that come in pieces: server-sent events, or lines of JSON.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse as _, Response},
+};
+use glovebox::Stream;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Problem;
+use crate::{OnOutput, ServiceError};
+
+/// How many pieces wait for a client. A guest that writes faster than its client reads waits, on its own time.
+const PIECES: usize = 64;
+
+/// How a client wants its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One JSON object at the end.
+    Whole,
+    /// Server-sent events: `text/event-stream`.
+    Events,
+    /// Lines of JSON: `application/x-ndjson`.
+    Lines,
+}
+
+impl Form {
+    /// As `Accept` says.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let types = accepts.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
+        for name in types {
+            match name.to_ascii_lowercase().as_str() {
+                "text/event-stream" => return Self::Events,
+                "application/x-ndjson" | "application/jsonl" => return Self::Lines,
+                "application/json" | "*/*" => return Self::Whole,
+                _ => {}
+            }
+        }
+        Self::Whole
+    }
+}
+
+/// A piece of an answer. `stdout` and `stderr` have text, as it was written; bytes that are not UTF-8 are replaced.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Piece<'a> {
+    Stdout { text: &'a str },
+    Stderr { text: &'a str },
+    Error { problem: &'a Problem },
+}
+
+/// Where pieces go.
+#[derive(Clone)]
+pub(crate) struct Pieces {
+    form: Form,
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Pieces {
+    /// Runs `work` with a place for its pieces, and answers with what it puts there. Whoever drops the answer ends the work.
+    pub(crate) fn answer<F: Future<Output = ()> + Send + 'static>(
+        form: Form,
+        work: impl FnOnce(Self) -> F,
+    ) -> Response {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let task = AbortOnDropHandle::new(tokio::spawn(work(Self { form, sender })));
+        let stream = ReceiverStream::new(receiver).map(move |piece| {
+            let _ = &task;
+            Ok::<_, Infallible>(piece)
+        });
+        let mut response = Body::from_stream(stream).into_response();
+        let media_type = if form == Form::Events { "text/event-stream" } else { "application/x-ndjson" };
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // nginx holds answers back otherwise.
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response
+    }
+
+    /// A piece whose JSON is there already, an object with its `type` in it.
+    pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
+        let mut framed = Vec::with_capacity(json.len() + 32);
+        if self.form == Form::Events {
+            framed.extend_from_slice(b"event: ");
+            framed.extend_from_slice(name.as_bytes());
+            framed.extend_from_slice(b"\ndata: ");
+        }
+        framed.extend_from_slice(json);
+        framed.extend_from_slice(if self.form == Form::Events { b"\n\n" } else { b"\n" });
+        framed.into()
+    }
+
+    fn piece(&self, name: &str, piece: &Piece<'_>) -> Bytes {
+        self.framed(name, &serde_json::to_vec(piece).unwrap_or_default())
+    }
+
+    /// Passes on what the guest writes. It waits while the client does not read.
+    pub(crate) fn on_output(&self) -> OnOutput {
+        let pieces = self.clone();
+        let (mut stdout, mut stderr) = (Text::default(), Text::default());
+        Box::new(move |stream, bytes| {
+            let piece = match stream {
+                Stream::Stdout => pieces.piece("stdout", &Piece::Stdout { text: &stdout.next(bytes) }),
+                Stream::Stderr => pieces.piece("stderr", &Piece::Stderr { text: &stderr.next(bytes) }),
+            };
+            // A client that has gone away cancels the execution by dropping it.
+            let _ = pieces.sender.blocking_send(piece);
+        })
+    }
+
+    /// The last piece.
+    pub(crate) async fn end(&self, end: Result<Bytes, ServiceError>) {
+        let piece = match end {
+            Ok(piece) => piece,
+            Err(error) => self.piece("error", &Piece::Error { problem: &error.into() }),
+        };
+        let _ = self.sender.send(piece).await;
+    }
+}
+
+/// Text that comes in pieces of bytes: a character may be in two of them.
+#[derive(Default)]
+struct Text(Vec<u8>);
+
+impl Text {
+    fn next(&mut self, bytes: &[u8]) -> String {
+        self.0.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.0) {
+            Ok(_) => self.0.len(),
+            // What may become a character is left for the next piece: three bytes at most.
+            Err(_) => self.0.len() - incomplete(&self.0),
+        };
+        let rest = self.0.split_off(whole);
+        String::from_utf8_lossy(&std::mem::replace(&mut self.0, rest)).into_owned()
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn incomplete(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let needed = match last.first() {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 0,
+    };
+    if bytes.ends_with(last) && last.len() < needed { last.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_in_two_pieces_is_one() {
+        for text in ["aé€😀b", "😀", "é", "plain", ""] {
+            for at in 0..=text.len() {
+                let (before, after) = text.as_bytes().split_at(at);
+                let mut pieces = Text::default();
+                assert_eq!(pieces.next(before) + &pieces.next(after), text, "{at}");
+            }
+        }
+        let mut pieces = Text::default();
+        assert_eq!(pieces.next(b"a\xff\xf0\x9f"), "a\u{fffd}");
+        assert_eq!(pieces.next(b"x"), "\u{fffd}x");
+        assert!(pieces.next(&[0x80; 100]).chars().all(|c| c == '\u{fffd}'), "nothing piles up");
+        assert!(pieces.0.is_empty());
+    }
+
+    #[test]
+    fn the_form_is_what_the_client_accepts_first() {
+        let form =
+            |accept: &str| Form::of(&HeaderMap::from_iter([(header::ACCEPT, accept.parse::<HeaderValue>().unwrap())]));
+        assert_eq!(Form::of(&HeaderMap::new()), Form::Whole);
+        assert_eq!(form("text/event-stream"), Form::Events);
+        assert_eq!(form("text/html, application/x-ndjson;q=0.9, */*"), Form::Lines);
+        assert_eq!(form("*/*"), Form::Whole);
+        assert_eq!(form("application/json, text/event-stream"), Form::Whole);
+    }
+}

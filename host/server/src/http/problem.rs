@@ -1,0 +1,68 @@
+//! Errors as problem documents (RFC 9457).
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header},
+    response::IntoResponse,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::ServiceError;
+
+/// Why a request was not carried out: a problem document, `application/problem+json`. What a script does is never one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// The kind of problem for programs: the contract's name for it, where it has one. Relative to this document.
+    #[serde(rename = "type")]
+    #[schema(example = "invalid-policy")]
+    pub kind: String,
+    /// The status of HTTP.
+    #[schema(example = 400)]
+    pub status: u16,
+    /// The kind of problem in words.
+    pub title: String,
+    /// What is wrong, and what to do about it.
+    pub detail: String,
+    /// Seconds after which to try again. Also in the header `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// A problem that the service itself knows nothing of.
+    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error").to_owned();
+        Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
+    }
+
+    /// Something in a request that cannot be.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-argument", detail)
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Self {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = error.retry_after().map(|after| after.as_secs().max(1));
+        Self { retry_after, ..Self::new(status, error.code(), error.public()) }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response<Body> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

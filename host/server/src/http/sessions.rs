@@ -1,0 +1,295 @@
+//! Sessions, their variables and files.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, SessionRecord};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Caller, Problem, Shared,
+    execute::session_id,
+    wire::{
+        CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_RETURNED_BYTES, OpenBody,
+        SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
+    },
+};
+use crate::generation;
+
+type Answered<T> = Result<T, Problem>;
+
+/// A session with its generation as `ETag`.
+fn described(status: StatusCode, record: SessionRecord) -> Response {
+    let etag = format!("\"{}\"", generation(&record));
+    let mut response = (status, Json(SessionAnswer::from(record))).into_response();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// Every session of this token.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", security(("token" = [])),
+    responses((status = 200, body = SessionsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn list(Caller(tenant): Caller) -> Answered<Json<SessionsAnswer>> {
+    Ok(Json(tenant.list().await?.into()))
+}
+
+/// Opens a session: an interpreter that is kept between executions, and saved after each.
+#[utoipa::path(post, path = "/v1/sessions", tag = "sessions", security(("token" = [])), request_body = OpenBody,
+    responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
+        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn open(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<Response> {
+    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<OpenBody>()?;
+    let id = body.id.map(session_id).transpose()?;
+    let context = body.context.map(json_text).transpose()?;
+    let record = tenant.open(id, body.language, body.runtime.as_deref(), context).await?;
+    Ok(described(StatusCode::CREATED, record))
+}
+
+/// Describes a session.
+#[utoipa::path(get, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", body = Problem),
+        (status = "5XX", body = Problem)))]
+pub(crate) async fn describe(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Response> {
+    Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
+}
+
+/// Ends a session and removes it. Exit handlers run, within the limits of one execution.
+#[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 204, description = "It is gone."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn close(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<StatusCode> {
+    tenant.close(&session_id(id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resumes a session under this name from the bytes that `GET /v1/sessions/{id}/state` gave, here or on another server. Whether they fit the
+/// image and the policy is found out when the session is first used.
+#[utoipa::path(put, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>),
+    responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
+        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn resume(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<Response> {
+    let read = shared.bodies.read(&headers, body).await?;
+    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, read.bytes).await?))
+}
+
+/// A session as bytes. They hold all that its scripts have in memory, and whoever resumes them runs that.
+#[utoipa::path(get, path = "/v1/sessions/{id}/state", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", body = Problem),
+        (status = "5XX", body = Problem)))]
+pub(crate) async fn state(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+) -> Answered<Response> {
+    let bytes = tenant.export(&session_id(id)?).await?;
+    octets(&shared, bytes).await
+}
+
+/// Makes a second session of one: variables, functions and files as they are.
+#[utoipa::path(post, path = "/v1/sessions/{id}/fork", tag = "sessions", security(("token" = [])), params(("id" = String, Path)), request_body = ForkBody,
+    responses((status = 201, body = SessionAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn fork(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<Response> {
+    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<ForkBody>()?;
+    let fork = body.id.map(session_id).transpose()?;
+    Ok(described(StatusCode::CREATED, tenant.fork(&session_id(id)?, fork).await?))
+}
+
+/// Sets a session back: to a checkpoint, or to what it was before its last change. Later checkpoints are forgotten.
+#[utoipa::path(post, path = "/v1/sessions/{id}/undo", tag = "sessions", security(("token" = [])), params(("id" = String, Path)), request_body = UndoBody,
+    responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
+        (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn undo(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<Json<CheckpointAnswer>> {
+    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<UndoBody>()?;
+    let CheckpointId(checkpoint) = tenant.undo(&session_id(id)?, body.checkpoint.map(CheckpointId)).await?;
+    Ok(Json(CheckpointAnswer { checkpoint }))
+}
+
+/// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
+#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = CheckpointAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn checkpoint(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<CheckpointAnswer>> {
+    let CheckpointId(checkpoint) = tenant.checkpoint(&session_id(id)?).await?;
+    Ok(Json(CheckpointAnswer { checkpoint }))
+}
+
+/// The states that a session can be set back to.
+#[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = CheckpointsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn checkpoints(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<CheckpointsAnswer>> {
+    Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&session_id(id)?).await? }))
+}
+
+/// Writes a session to the store and gives up its memory. The next request resumes it.
+#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = HibernateAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn hibernate(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<HibernateAnswer>> {
+    Ok(Json(HibernateAnswer { was_live: tenant.hibernate(&session_id(id)?).await? }))
+}
+
+/// A global variable.
+#[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", tag = "sessions", security(("token" = [])),
+    params(("id" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = VariableAnswer), (status = 404, description = "There is no such session or variable.", body = Problem),
+        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn get_variable(
+    Caller(tenant): Caller,
+    Path((id, name)): Path<(String, String)>,
+) -> Answered<Json<VariableAnswer>> {
+    let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
+    let value = value.ok_or_else(|| {
+        let detail = format!("the session has no variable `{}`", glovebox::escaped(&name));
+        Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
+    })?;
+    Ok(Json(VariableAnswer { repr: value.repr, value: value.json.and_then(|json| RawValue::from_string(json).ok()) }))
+}
+
+/// Sets a global variable to the JSON in the body.
+#[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
+    params(("id" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "It is set."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn set_variable(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path((id, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<StatusCode> {
+    let read = shared.bodies.read(&headers, body).await?;
+    let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request's body is not UTF-8"))?;
+    let json = JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {error}")))?;
+    tenant.set_variable(&session_id(id)?, name, json).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Which files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilesQuery {
+    /// A pattern such as `*.csv` or `out/**`. Default: all files.
+    pattern: Option<String>,
+}
+
+/// The files of a session.
+#[utoipa::path(get, path = "/v1/sessions/{id}/files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files.")),
+    responses((status = 200, body = FilesAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn list_files(
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+    query: Result<Query<FilesQuery>, axum::extract::rejection::QueryRejection>,
+) -> Answered<Json<FilesAnswer>> {
+    let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
+    let files = tenant.files(&session_id(id)?, move |files| files.list(&pattern)).await?;
+    Ok(Json(FilesAnswer { files }))
+}
+
+/// A file of a session.
+#[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+    params(("id" = String, Path), ("path" = String, Path, description = "Relative to the workspace; slashes as they are.")),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn read_file(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path((id, path)): Path<(String, String)>,
+) -> Answered<Response> {
+    let id = session_id(id)?;
+    let read = tenant.files(&id, move |files| {
+        let snapshot = files.snapshot()?;
+        let entry = snapshot.stat(&path)?;
+        if entry.kind == FileKind::File && entry.size_bytes > MAX_RETURNED_BYTES {
+            return Ok(Err(entry.size_bytes));
+        }
+        snapshot.read(&path).map(Ok)
+    });
+    match read.await? {
+        Ok(bytes) => octets(&shared, bytes).await,
+        Err(bytes) => {
+            let detail = format!(
+                "the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once; have a script split it"
+            );
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail))
+        }
+    }
+}
+
+/// Writes a file of a session, in the place of what was there.
+#[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path)),
+    responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn write_file(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    Path((id, path)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<StatusCode> {
+    let read = shared.bodies.read(&headers, body).await?;
+    let write = move |files: &glovebox::SessionFiles| files.write(&path, &read.bytes, IfExists::Replace);
+    tenant.change_files(&session_id(id)?, write).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How a file is removed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteQuery {
+    /// Whether a directory goes with all that is below it. Default: no.
+    #[serde(default)]
+    recursive: bool,
+}
+
+/// Removes a file of a session, or an empty directory.
+#[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+    params(("id" = String, Path), ("path" = String, Path),
+        ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no.")),
+    responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+pub(crate) async fn delete_file(
+    Caller(tenant): Caller,
+    Path((id, path)): Path<(String, String)>,
+    query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
+) -> Answered<StatusCode> {
+    let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let delete = move |files: &glovebox::SessionFiles| {
+        if recursive { files.delete_all(&path) } else { files.delete(&path) }
+    };
+    tenant.change_files(&session_id(id)?, delete).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn octets(shared: &Shared, bytes: Vec<u8>) -> Answered<Response> {
+    let body = shared.bodies.answer(bytes).await?;
+    let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
+    // A guest's bytes are never a page of this server's.
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}

@@ -1,0 +1,56 @@
+//! What a server says about itself.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
+
+use super::{
+    Caller, Problem, Shared,
+    wire::{InfoAnswer, RuntimeAnswer},
+};
+
+/// The version of the contract that the routes follow.
+const CONTRACT: &str = "glovebox:sandbox@0.2.0";
+
+/// Whether the process answers.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does.", body = String)))]
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it takes executions: not while it shuts down.
+#[utoipa::path(get, path = "/readyz", tag = "server",
+    responses((status = 200, description = "It does.", body = String), (status = 503, description = "It is shutting down.", body = String)))]
+pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    match shared.service.is_draining() {
+        false => (StatusCode::OK, "ready\n"),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    }
+}
+
+/// What was counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])),
+    responses((status = 200, description = "In the text format of OpenMetrics.", body = String)))]
+pub(crate) async fn metrics(State(shared): State<Shared>, _: Caller) -> impl IntoResponse {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], shared.service.metrics_text())
+}
+
+/// What is served: versions, runtimes, tools, and the policy that the token is granted.
+#[utoipa::path(get, path = "/v1/info", tag = "server", security(("token" = [])),
+    responses((status = 200, body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
+pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
+    let mut policy = tenant.policy().clone();
+    // Paths of the host are nobody's business who asks over a network.
+    (policy.workspace, policy.mounts) = (None, Vec::new());
+    Json(InfoAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        contract: CONTRACT,
+        runtimes: shared.service.runtimes().map(RuntimeAnswer::from).collect(),
+        tools: tenant.tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        policy: serde_json::to_value(policy).unwrap_or_default(),
+    })
+}

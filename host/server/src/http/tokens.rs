@@ -1,0 +1,140 @@
+//! Who asks.
+
+use std::fmt;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, header, request::Parts},
+};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{Problem, Shared};
+use crate::Tenant;
+
+/// The SHA-256 of a token: what is kept of it. A token is random and long, so that nothing slower is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenHash([u8; 32]);
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash")
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl TokenHash {
+    /// A new token: 256 random bits.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn new_token() -> Result<String, getrandom::Error> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)?;
+        Ok(format!("gb_{}", Self(random)))
+    }
+
+    /// Of a token.
+    #[must_use]
+    pub fn of(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    /// From 64 hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// The tenants, and the tokens by which they are known.
+#[derive(Debug, Default)]
+pub struct Tenants {
+    by_token: Vec<(TokenHash, Tenant)>,
+    /// Who everybody is that has no token.
+    open: Option<Tenant>,
+}
+
+impl Tenants {
+    /// One tenant for everybody, without a token: for addresses that nobody else reaches.
+    #[must_use]
+    pub fn open(tenant: Tenant) -> Self {
+        Self { by_token: Vec::new(), open: Some(tenant) }
+    }
+
+    /// Adds one who has this token.
+    pub fn add(&mut self, token: TokenHash, tenant: Tenant) {
+        self.by_token.push((token, tenant));
+    }
+
+    /// Every tenant.
+    pub fn all(&self) -> impl Iterator<Item = &Tenant> {
+        self.by_token.iter().map(|(_, tenant)| tenant).chain(&self.open)
+    }
+
+    /// Whose token it is. Every token is looked at, in a time that says nothing of it.
+    fn find(&self, token: Option<&str>) -> Option<&Tenant> {
+        let Some(token) = token else { return self.open.as_ref() };
+        let hash = TokenHash::of(token);
+        let mut found = self.open.as_ref();
+        for (known, tenant) in &self.by_token {
+            if bool::from(known.0.ct_eq(&hash.0)) {
+                found = Some(tenant);
+            }
+        }
+        found
+    }
+}
+
+/// The tenant who asks, by the header `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`.
+pub(crate) struct Caller(pub(crate) Tenant);
+
+impl FromRequestParts<Shared> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
+        let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+        let bearer = text(header::AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let token = bearer.or_else(|| text(header::HeaderName::from_static("x-api-key")));
+        shared.tenants.find(token).cloned().map(Self).ok_or_else(|| {
+            let detail = match token {
+                Some(_) => "this token is not known here",
+                None => "a token is needed: send `Authorization: Bearer TOKEN`",
+            };
+            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TokenHash;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written_and_nothing_else_is() {
+        let hash = TokenHash::of("secret");
+        assert_eq!(TokenHash::from_hex(&hash.to_string()), Some(hash));
+        assert_eq!(hash.to_string(), "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");
+        let short = "2bb8".to_owned();
+        let long = format!("{hash}0");
+        let foreign = hash.to_string().replace('2', "é");
+        for text in ["", &short, &long, &foreign, &hash.to_string().replace('2', "g")] {
+            assert_eq!(TokenHash::from_hex(text), None, "{text}");
+        }
+    }
+}
