@@ -65,3 +65,16 @@ impl Goldens {
         wrong
     }
 }
+
+/// Compares a file that is generated with what it should be, or writes it.
+///
+/// # Panics
+/// When it differs.
+pub fn hold_file(file: &str, made: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    if Goldens::blessing() {
+        fs::write(&path, made).expect("the file can be written");
+    }
+    let held = fs::read_to_string(&path).unwrap_or_default();
+    assert!(held == made, "{file} is not what it is generated from; run with BLESS=1");
+}

@@ -62,7 +62,7 @@ pub use engine_backend::{
 };
 pub use events::{Captured, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
-pub use goldens::Goldens;
+pub use goldens::{Goldens, hold_file};
 pub use programs::{
     build_components, missing_trial, program_path, program_trial, provider_path, trial_with, wasmtime_path,
     whole_matrix,

@@ -130,7 +130,7 @@ pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
 pub use execution::Execution;
-pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles};
+pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles, check_pattern};
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
     Resource, TrapKind, UnknownLanguage,

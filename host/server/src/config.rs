@@ -210,7 +210,7 @@ impl ServerConfig {
             if TokenHash::from_hex(&token.sha256).is_none() {
                 return Err(wrong("`sha256` is 64 hexadecimal digits; `glovebox serve --new-token NAME` makes them"));
             }
-            if !names.insert(&token.name) {
+            if !names.insert(token.name.to_ascii_lowercase()) {
                 return Err(wrong("another token has this name"));
             }
             if !hashes.insert(token.sha256.to_ascii_lowercase()) {

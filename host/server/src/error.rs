@@ -111,6 +111,8 @@ const VARIABLE: Code = ("variable", 422);
 const TOO_MANY: Code = ("quota-exceeded", 429);
 const RATE: Code = ("rate-exceeded", 429);
 const GENERATION: Code = ("generation", 412);
+const INTERNAL: Code = ("internal", 500);
+const UNSAVED: Code = ("unsaved", 500);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
@@ -133,6 +135,16 @@ impl ServiceError {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
             Self::NoTurn { .. } | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
+        }
+    }
+
+    /// Whether the script has run all the same, so that asking again would run it again.
+    #[must_use]
+    pub fn has_run(&self) -> bool {
+        match self {
+            Self::Execute(ExecuteError::Commit { .. }) | Self::Panicked => true,
+            Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. })) => true,
+            _ => false,
         }
     }
 
@@ -159,7 +171,8 @@ impl ServiceError {
             Self::Generation { .. } => GENERATION,
             Self::Rate { .. } => RATE,
             Self::TooMany { .. } => TOO_MANY,
-            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining | Self::Panicked => UNAVAILABLE,
+            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining => UNAVAILABLE,
+            Self::Panicked => INTERNAL,
         }
     }
 }
@@ -199,6 +212,7 @@ fn of_sessions(error: &SessionsError) -> Code {
         SessionsError::Language { .. } => INVALID,
         SessionsError::TooManyLive { .. } => TOO_MANY,
         SessionsError::Resume { .. } => NOT_RESUMABLE,
+        SessionsError::Unsaved { .. } => UNSAVED,
         _ => UNAVAILABLE,
     }
 }

@@ -1,11 +1,14 @@
 //! The policy that a request asks for, within the one that its tenant is granted.
 
-use glovebox::{Policy, PolicyError};
+use glovebox::{Clock, Entropy, Metering, Policy, PolicyError};
 use serde_json::{Map, Value};
 
 /// The names of a policy that a request may set. What names directories of the host is not among them.
 const OPEN: [&str; 9] =
     ["limits", "clock", "entropy", "args", "env", "inject_setup", "auto_persist_globals", "session", "metering"];
+
+/// Those that are tables, and change by their entries.
+const TABLES: [&str; 2] = ["limits", "session"];
 
 /// A request's policy was refused.
 #[derive(Debug, thiserror::Error)]
@@ -33,8 +36,9 @@ pub enum GrantError {
 }
 
 /// `granted` with what `asked`, an object of the policy's own names, changes in it.
+///
+/// What was read is held to the grant, and not the JSON it was read from: that can say one thing in several ways.
 pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
-    let form = |error: serde_json::Error| GrantError::Form(error.to_string());
     let mut policy = serde_json::to_value(granted).map_err(form)?;
     for (name, value) in asked {
         if !OPEN.contains(&name.as_str()) {
@@ -42,54 +46,63 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
         }
         match (policy.get_mut(name), value) {
             // Tables change by their entries.
-            (Some(Value::Object(table)), Value::Object(changes)) if matches!(name.as_str(), "limits" | "session") => {
-                for (key, value) in changes {
-                    if name == "limits" {
-                        check_limit(key, value, table.get(key))?;
-                    }
-                    table.insert(key.clone(), value.clone());
-                }
+            (Some(Value::Object(table)), Value::Object(changes)) if TABLES.contains(&name.as_str()) => {
+                table.extend(changes.clone());
             }
-            (Some(place), value) => {
-                check_platform(name, value, place)?;
-                *place = value.clone();
+            (Some(Value::Object(_)), _) if TABLES.contains(&name.as_str()) => {
+                return Err(GrantError::Form(format!("`{name}` is an object")));
             }
+            (Some(place), value) => *place = value.clone(),
             (None, _) => return Err(GrantError::NotOpen(name.clone())),
         }
     }
     let policy: Policy = serde_json::from_value(policy).map_err(form)?;
     policy.check()?;
+    check_limits(granted, &policy)?;
+    check_platform(granted, &policy)?;
     Ok(policy)
 }
 
-/// No limit may be more than what is granted. A name that is no limit's is refused when the policy is read.
-fn check_limit(key: &str, asked: &Value, granted: Option<&Value>) -> Result<(), GrantError> {
-    match (asked.as_u64(), granted.and_then(Value::as_u64)) {
-        (Some(asked), Some(granted)) if asked > granted => Err(GrantError::Beyond {
-            key: format!("limits.{key}"),
-            asked: asked.to_string(),
-            granted: granted.to_string(),
-        }),
-        _ => Ok(()),
+fn form(error: serde_json::Error) -> GrantError {
+    GrantError::Form(error.to_string())
+}
+
+/// No limit may be more than what is granted.
+fn check_limits(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
+    let numbers = |policy: &Policy| serde_json::to_value(&policy.limits).map_err(form);
+    let (granted, asked) = (numbers(granted)?, numbers(asked)?);
+    for (key, asked) in asked.as_object().into_iter().flatten() {
+        let granted = &granted[key];
+        if asked.as_u64() > granted.as_u64() {
+            return Err(GrantError::Beyond {
+                key: format!("limits.{key}"),
+                asked: asked.to_string(),
+                granted: granted.to_string(),
+            });
+        }
     }
+    Ok(())
 }
 
 /// The host's clock and randomness are to be had only where they are granted, and fuel is counted where the grant counts it.
-fn check_platform(key: &str, asked: &Value, granted: &Value) -> Result<(), GrantError> {
-    let is_more = match key {
-        "clock" | "entropy" => asked == "host" && granted != "host",
-        "metering" => asked != granted && granted == "fuel",
-        _ => false,
+fn check_platform(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
+    let beyond = |key: &str, asked: &str, granted: &str| {
+        Err(GrantError::Beyond { key: key.to_owned(), asked: asked.to_owned(), granted: granted.to_owned() })
     };
-    if is_more {
-        return Err(GrantError::Beyond { key: key.to_owned(), asked: asked.to_string(), granted: granted.to_string() });
+    if asked.clock == Clock::Host && granted.clock != Clock::Host {
+        return beyond("clock", "`host`", "`fixed`");
+    }
+    if asked.entropy == Entropy::Host && granted.entropy != Entropy::Host {
+        return beyond("entropy", "`host`", "`seeded`");
+    }
+    if asked.metering == Metering::None && granted.metering != Metering::None {
+        return beyond("metering", "`none`", "`fuel`");
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use glovebox::{Clock, Entropy};
     use serde_json::json;
 
     use super::*;
@@ -125,8 +138,12 @@ mod tests {
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "fuel"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),
-            (json!({ "limits": 7 }), "invalid type"),
-            (json!({ "clock": "host" }), "`policy.clock` is \"host\"; this token is granted"),
+            (json!({ "limits": 7 }), "`limits` is an object"),
+            (json!({ "clock": "host" }), "`policy.clock` is `host`; this token is granted `fixed`"),
+            (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),
+            (json!({ "limits": [] }), "`limits` is an object"),
+            (json!({ "limits": [9_000_000_000_000_000_000_u64, 1, 31_536_000_000_u64] }), "`limits` is an object"),
+            (json!({ "session": [] }), "`session` is an object"),
             (json!({ "metering": "none" }), "`policy.metering`"),
             (json!({ "workspace": "/etc" }), "`policy.workspace` cannot be set"),
             (json!({ "mounts": [{ "host": "/", "guest": "/x" }] }), "`policy.mounts` cannot be set"),

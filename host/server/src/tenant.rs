@@ -10,14 +10,15 @@ use std::{
 
 use glovebox::{
     AwakeSession, CancelToken, CheckpointId, CheckpointInfo, Diagnostic, ExecuteError, Execution, FilesError,
-    GuestValue, IfExists, JsonText, KeptInfo, Language, NewSession, Policy, Request, Sandbox, SessionFiles, SessionId,
-    SessionKey, SessionRecord, SessionStore, Sessions, SourceKind, StorePolicy, Stream, Tool,
+    GuestValue, IfExists, JsonText, KeptInfo, Language, NewSession, Policy, Request, Sandbox, SessionFiles,
+    SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, SourceKind, StorePolicy,
+    Stream, Tool,
 };
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter, clock::Clock as _};
 use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::{Door, Service, ServiceError, grant::narrowed};
+use crate::{Door, Service, ServiceError, grant::narrowed, service::Place};
 
 /// How a tenant is set up.
 #[derive(Debug)]
@@ -139,10 +140,10 @@ struct Inner {
     sessions: Sessions,
     most_sessions: usize,
     /// Held while a session is made, so that their number is what was counted.
-    making: tokio::sync::Mutex<()>,
+    making: Mutex<()>,
     turns: Turns,
     most_executions: usize,
-    executions: Semaphore,
+    executions: Arc<Semaphore>,
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
 }
 
@@ -167,6 +168,14 @@ impl Turns {
         turns.insert(id.clone(), Arc::downgrade(&turn));
         turn
     }
+}
+
+/// What is held while something is done for a tenant. It goes with the work, and not with whoever asked: a client that leaves has not ended
+/// what it asked for.
+struct Held {
+    _own: OwnedSemaphorePermit,
+    _turn: Option<OwnedMutexGuard<()>>,
+    _place: Place,
 }
 
 /// Cancels what nobody waits for any more.
@@ -205,10 +214,10 @@ impl Tenant {
             sandboxes: Mutex::default(),
             sessions: sessions.build(),
             most_sessions,
-            making: tokio::sync::Mutex::default(),
+            making: Mutex::default(),
             turns: Turns::default(),
             most_executions: config.executions_at_once,
-            executions: Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
         }))
     }
@@ -276,16 +285,13 @@ impl Tenant {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
-        let _own = self.own_turn()?;
-        let place = self.0.service.admit().await?;
-        let tenant = self.clone();
-        Service::blocking(move || {
-            let _place = place;
+        self.check_rate()?;
+        self.work(None, move |tenant| {
             let Fresh { script, language, runtime, policy, .. } = fresh;
             let sandbox = tenant.sandbox(language, runtime.as_deref(), Vec::new(), &policy, &[])?;
             Ok(sandbox.validate_request(script.request())?)
         })
-        .await?
+        .await
     }
 
     /// Opens a session; without an id it has one of 128 random bits. `None` as language and runtime means the first that is served.
@@ -302,7 +308,8 @@ impl Tenant {
         let runtime = self.0.service.runtime(language, runtime)?;
         let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
         new.context = context;
-        self.make(id, move |sessions, id| sessions.create(id, new)).await
+        let id = id.map_or_else(random_id, Ok)?;
+        self.work(None, move |tenant| tenant.make(&id, |sessions, id| sessions.create(id, new))).await
     }
 
     /// A second session of one.
@@ -310,33 +317,23 @@ impl Tenant {
     /// # Errors
     /// As [`open`](Self::open), and when there is no such session.
     pub async fn fork(&self, id: &SessionId, fork: Option<SessionId>) -> Result<SessionRecord, ServiceError> {
-        let original = id.clone();
-        let _turn = self.turn(id).await?;
-        self.make(fork, move |sessions, fork| sessions.fork(&original, fork)).await
+        let (original, fork) = (id.clone(), fork.map_or_else(random_id, Ok)?);
+        self.work(Some(id), move |tenant| tenant.make(&fork, |sessions, fork| sessions.fork(&original, fork))).await
     }
 
-    /// Makes a session where one more may be.
-    async fn make(
+    /// Makes a session where one more may be. Called on a thread that may block.
+    fn make(
         &self,
-        id: Option<SessionId>,
-        make: impl FnOnce(&Sessions, SessionId) -> Result<glovebox::SessionGuard, glovebox::SessionsError> + Send + 'static,
+        id: &SessionId,
+        make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionRecord, ServiceError> {
-        let _own = self.own_turn()?;
-        let id = id.map_or_else(random_id, Ok)?;
-        let _making = self.0.making.lock().await;
-        let place = self.0.service.admit().await?;
-        let tenant = self.clone();
-        Service::blocking(move || {
-            let _place = place;
-            let sessions = &tenant.0.sessions;
-            let most = tenant.0.most_sessions;
-            if sessions.store().list().map_err(glovebox::SessionsError::from)?.len() >= most {
-                return Err(ServiceError::TooMany { what: "sessions", most });
-            }
-            make(sessions, id.clone())?;
-            tenant.record(&id)
-        })
-        .await?
+        let _making = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sessions, most) = (&self.0.sessions, self.0.most_sessions);
+        if sessions.store().list().map_err(SessionsError::from)?.len() >= most {
+            return Err(ServiceError::TooMany { what: "sessions", most });
+        }
+        make(sessions, id.clone())?;
+        self.record(id)
     }
 
     /// Every session, in the order of their names.
@@ -344,8 +341,7 @@ impl Tenant {
     /// # Errors
     /// When the store cannot be read.
     pub async fn list(&self) -> Result<Vec<KeptInfo>, ServiceError> {
-        let tenant = self.clone();
-        Service::blocking(move || Ok(tenant.0.sessions.list()?)).await?
+        self.work(None, |tenant| Ok(tenant.0.sessions.list()?)).await
     }
 
     /// A session's record.
@@ -353,8 +349,8 @@ impl Tenant {
     /// # Errors
     /// When there is no such session.
     pub async fn session(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
-        let (tenant, id) = (self.clone(), id.clone());
-        Service::blocking(move || tenant.record(&id)).await?
+        let id = id.clone();
+        self.work(None, move |tenant| tenant.record(&id)).await
     }
 
     /// Runs a script in a session. `expected` is what the session's [`generation`] must be; none: any.
@@ -369,10 +365,10 @@ impl Tenant {
         expected: Option<&str>,
         watch: Watch,
     ) -> Result<Execution, ServiceError> {
-        self.execute_in_then(door, id, script, expected, watch, Ok).await
+        self.execute_in_then(door, id, script, expected, watch, |execution, _| Ok(execution)).await
     }
 
-    /// The same, and makes something of it on the execution's thread, where that holds nobody up.
+    /// The same, and makes something of it, and of the session's generation then, on the execution's thread, where that holds nobody up.
     ///
     /// # Errors
     /// As [`execute_in`](Self::execute_in), and those of `then`.
@@ -383,15 +379,16 @@ impl Tenant {
         script: Script,
         expected: Option<&str>,
         watch: Watch,
-        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let _turn = self.turn(id).await?;
-        self.check_generation(id, expected).await?;
-        let (tenant, session) = (self.clone(), id.clone());
+        let (tenant, session, expected) = (self.clone(), id.clone(), expected.map(str::to_owned));
         let run = move |request: Request<'_>| {
+            tenant.check_generation(&session, expected.as_deref())?;
             tenant.check_runtime(&session)?;
             Ok(tenant.0.sessions.open(&session)?.run(request)?)
         };
+        let (tenant, session) = (self.clone(), id.clone());
+        let then = move |execution| then(execution, tenant.record(&session).ok().as_ref().map(generation));
         self.run(door, Some(id), script, watch, run, then).await
     }
 
@@ -420,36 +417,28 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or it cannot be written.
     pub async fn hibernate(&self, id: &SessionId) -> Result<bool, ServiceError> {
-        let _turn = self.turn(id).await?;
-        let (tenant, id) = (self.clone(), id.clone());
-        Service::blocking(move || {
-            tenant.record(&id)?;
-            Ok(tenant.0.sessions.hibernate(&id)?)
+        let session = id.clone();
+        self.work(Some(id), move |tenant| {
+            tenant.record(&session)?;
+            Ok(tenant.0.sessions.hibernate(&session)?)
         })
-        .await?
+        .await
     }
 
-    /// Ends a session and removes it. Exit handlers of one that is in memory run.
+    /// Ends a session and removes it. Exit handlers of one that can be resumed run.
     ///
     /// # Errors
     /// When there is no such session.
     pub async fn close(&self, id: &SessionId) -> Result<(), ServiceError> {
-        let _turn = self.turn(id).await?;
-        let place = self.0.service.admit().await?;
-        let (tenant, id) = (self.clone(), id.clone());
-        Service::blocking(move || {
-            let _place = place;
-            // A session that cannot be resumed can still be removed.
-            match tenant.0.sessions.close(&id) {
-                Ok(()) => Ok(()),
-                Err(error @ (glovebox::SessionsError::NotFound { .. } | glovebox::SessionsError::InUse { .. })) => {
-                    Err(error)
-                }
-                Err(_) => tenant.0.sessions.delete(&id).map(drop),
-            }
-            .map_err(ServiceError::from)
+        self.check_rate()?;
+        let session = id.clone();
+        self.work(Some(id), move |tenant| match tenant.0.sessions.close(&session) {
+            Ok(()) => Ok(()),
+            Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
+            // One that cannot be resumed can still be removed.
+            Err(_) => Ok(tenant.0.sessions.delete(&session).map(drop)?),
         })
-        .await?
+        .await
     }
 
     /// The states that a session can be set back to, oldest first.
@@ -465,6 +454,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or the value cannot be had.
     pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
+        self.check_rate()?;
         self.with_session(id, move |session| Ok(session.get_variable(&name)?)).await
     }
 
@@ -473,6 +463,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or the guest refuses the value.
     pub async fn set_variable(&self, id: &SessionId, name: String, json: JsonText) -> Result<(), ServiceError> {
+        self.check_rate()?;
         self.change(id, move |session| session.set_variable_text(&name, &json)).await
     }
 
@@ -505,15 +496,8 @@ impl Tenant {
     /// # Errors
     /// When there is no such session.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
-        let _own = self.own_turn()?;
-        let _turn = self.turn(id).await?;
-        let place = self.0.service.admit().await?;
-        let (tenant, id) = (self.clone(), id.clone());
-        Service::blocking(move || {
-            let _place = place;
-            Ok(tenant.0.sessions.export(&id)?)
-        })
-        .await?
+        let session = id.clone();
+        self.work(Some(id), move |tenant| Ok(tenant.0.sessions.export(&session)?)).await
     }
 
     /// A session of bytes that [`export`](Self::export) gave.
@@ -521,7 +505,10 @@ impl Tenant {
     /// # Errors
     /// When there is one of this name, one more may not be, or the bytes are not a session's.
     pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionRecord, ServiceError> {
-        self.make(Some(id), move |sessions, id| sessions.import(id, &bytes, IfExists::Fail)).await
+        self.work(Some(&id.clone()), move |tenant| {
+            tenant.make(&id, |sessions, id| sessions.import(id, &bytes, IfExists::Fail))
+        })
+        .await
     }
 
     /// Changes a session outside of any script, and saves it.
@@ -546,16 +533,36 @@ impl Tenant {
         id: &SessionId,
         work: impl FnOnce(&AwakeSession) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let _own = self.own_turn()?;
-        let _turn = self.turn(id).await?;
-        let place = self.0.service.admit().await?;
-        let (tenant, id) = (self.clone(), id.clone());
+        let session = id.clone();
+        self.work(Some(id), move |tenant| {
+            tenant.check_runtime(&session)?;
+            work(&tenant.0.sessions.open(&session)?.awake()?)
+        })
+        .await
+    }
+
+    /// Does something on a thread that may block, once it is the tenant's turn, the session's where one is named, and the service's.
+    async fn work<T: Send + 'static>(
+        &self,
+        id: Option<&SessionId>,
+        work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let held = self.admit(id).await?;
+        let tenant = self.clone();
         Service::blocking(move || {
-            let _place = place;
-            tenant.check_runtime(&id)?;
-            work(&tenant.0.sessions.open(&id)?.awake()?)
+            let _held = held;
+            work(&tenant)
         })
         .await?
+    }
+
+    async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
+        let own = self.own_turn()?;
+        let turn = match id {
+            Some(id) => Some(self.turn(id).await?),
+            None => None,
+        };
+        Ok(Held { _own: own, _turn: turn, _place: self.0.service.admit().await? })
     }
 
     /// Runs a script, counts it and writes it down.
@@ -568,24 +575,23 @@ impl Tenant {
         execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let tenant = self.clone();
-        let session = session.cloned();
-        let admitted = async {
-            let own = self.own_turn()?;
-            self.check_rate()?;
-            Ok((own, self.0.service.admit().await?))
+        let admitted = match self.check_rate() {
+            Ok(()) => self.admit(session).await,
+            Err(error) => Err(error),
         };
-        let (_own, place) = match admitted.await {
-            Ok(admitted) => admitted,
+        let held = match admitted {
+            Ok(held) => held,
             Err(error) => {
-                self.note(door, session.as_ref(), &script.source, Err(&error));
+                // Counted, and not written down: whoever is refused can ask as often as they like.
+                self.0.service.0.metrics.refused(door, &error);
                 return Err(error);
             }
         };
+        let (tenant, session) = (self.clone(), session.cloned());
         let token = self.0.service.token();
         let _cancel = CancelOnDrop(token.clone());
         Service::blocking(move || {
-            let _place = place;
+            let _held = held;
             let mut request = script.request().cancel(&token);
             if let Some(on_output) = watch.on_output {
                 request = request.on_output(on_output);
@@ -610,9 +616,11 @@ impl Tenant {
     }
 
     /// One of the executions that the tenant may have at once.
-    fn own_turn(&self) -> Result<SemaphorePermit<'_>, ServiceError> {
+    fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.0.most_executions;
-        self.0.executions.try_acquire().map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
+        Arc::clone(&self.0.executions)
+            .try_acquire_owned()
+            .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
     }
 
     fn check_rate(&self) -> Result<(), ServiceError> {
@@ -624,16 +632,17 @@ impl Tenant {
     }
 
     /// The session's turn: what is asked of it comes one after another.
-    async fn turn(&self, id: &SessionId) -> Result<tokio::sync::OwnedMutexGuard<()>, ServiceError> {
+    async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.0.turns.of(id);
         let most = self.0.policy.limits.timeout();
         let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
         tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
     }
 
-    async fn check_generation(&self, id: &SessionId, expected: Option<&str>) -> Result<(), ServiceError> {
+    /// Called on a thread that may block, in the session's turn.
+    fn check_generation(&self, id: &SessionId, expected: Option<&str>) -> Result<(), ServiceError> {
         let Some(expected) = expected else { return Ok(()) };
-        let has = generation(&self.session(id).await?);
+        let has = generation(&self.record(id)?);
         if has == expected {
             return Ok(());
         }
@@ -642,8 +651,8 @@ impl Tenant {
 
     /// Called on a thread that may block.
     fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
-        let record = self.0.sessions.store().record(id).map_err(glovebox::SessionsError::from)?;
-        Ok(record.ok_or_else(|| glovebox::SessionsError::NotFound { id: id.clone() })?)
+        let record = self.0.sessions.store().record(id).map_err(SessionsError::from)?;
+        Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
     }
 
     /// Refuses a session whose runtime is not served. Called on a thread that may block.

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use glovebox_tests::Goldens;
+use glovebox_tests::hold_file;
 use toml::{Table, Value};
 
 const PICTURE: &str = "docs/house.svg";
@@ -235,9 +235,5 @@ fn wrapped(text: &str) -> Vec<String> {
 fn the_picture_of_the_house_is_what_the_manifests_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let picture = Picture::new(crates(&root)).draw();
-    if Goldens::blessing() {
-        fs::write(root.join(PICTURE), &picture).unwrap();
-    }
-    let held = fs::read_to_string(root.join(PICTURE)).unwrap_or_default();
-    assert!(held == picture, "{PICTURE} is not what the manifests say; run with BLESS=1");
+    hold_file(PICTURE, &picture);
 }

@@ -43,6 +43,7 @@ mod rollback;
 mod runtimes;
 mod scenarios;
 mod security;
+mod server;
 mod session_files;
 mod session_model;
 mod session_threads;

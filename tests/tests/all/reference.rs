@@ -2,12 +2,11 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 
 use glovebox_tests::{
-    Goldens, python_types,
+    hold_file, python_types,
     reference::{anchor, page},
 };
 
@@ -19,24 +18,14 @@ fn made() -> String {
     page(&root().join("wit"))
 }
 
-/// The file equals what is generated from the contract, or is written.
-fn is_held(file: &str, made: &str) {
-    let path = root().join(file);
-    if Goldens::blessing() {
-        fs::write(&path, made).unwrap();
-    }
-    let held = fs::read_to_string(&path).unwrap_or_default();
-    assert!(held == made, "{file} is not what wit/ says; run with BLESS=1");
-}
-
 #[test]
 fn the_reference_page_is_what_the_contract_says() {
-    is_held("docs/reference.md", &made());
+    hold_file("docs/reference.md", &made());
 }
 
 #[test]
 fn the_types_in_python_are_those_of_the_contract() {
-    is_held("bindings/python/src/glovebox_sandbox/types.py", &python_types::module(&root().join("wit")));
+    hold_file("bindings/python/src/glovebox_sandbox/types.py", &python_types::module(&root().join("wit")));
 }
 
 #[test]

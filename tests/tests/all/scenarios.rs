@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use glovebox::Language;
-use glovebox_tests::{Claims, Goldens, Scenarios, cases_dir, load_all_cases, lost_citations};
+use glovebox_tests::{Claims, Scenarios, cases_dir, hold_file, load_all_cases, lost_citations};
 
 const PAGE: &str = "docs/scenarios.md";
 
@@ -32,11 +32,7 @@ fn the_page_names_every_scenario_and_what_shows_it() {
     let problems = scenarios.problems(&claims);
     assert!(problems.is_empty(), "{problems:#?}");
     let page = scenarios.page(&claims);
-    if Goldens::blessing() {
-        fs::write(root.join(PAGE), &page).unwrap();
-    }
-    let held = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-    assert!(held == page, "{PAGE} is not what cases and tests claim; run with BLESS=1");
+    hold_file(PAGE, &page);
 }
 
 #[test]

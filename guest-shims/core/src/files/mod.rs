@@ -14,4 +14,4 @@ pub mod walk;
 
 pub use entry::{FileEntry, IfExists};
 pub use error::{FileError, FileErrorKind};
-pub use snapshot::{Snapshot, fill};
+pub use snapshot::{Snapshot, check_pattern, fill};

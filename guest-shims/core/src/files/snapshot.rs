@@ -14,6 +14,14 @@ pub struct Snapshot {
     root: Option<RootId>,
 }
 
+/// Checks a pattern without any files.
+///
+/// # Errors
+/// As [`Snapshot::list`].
+pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
+    Pattern::parse(pattern).map(drop)
+}
+
 impl Snapshot {
     /// The workspace at a file system's root; without a root it is empty.
     #[must_use]

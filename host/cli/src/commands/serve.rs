@@ -16,6 +16,7 @@ use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, TokenTable,
     http::{self, Bound, Tenants, TokenHash},
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, StoreArgs},
@@ -50,6 +51,8 @@ const SESSIONS: &str = "server";
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// The longest token, and the shortest that is not easily guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
+/// Open files that are kept for sessions and all else.
+const OWN_FILES: usize = 256;
 /// How often idle sessions are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 
@@ -129,7 +132,25 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         .max_blocking_threads(blocking_threads(&config))
         .build()
         .context("cannot start the server's threads")?;
-    runtime.block_on(serve(&service, tenants, &config, &token))
+    let code = runtime.block_on(serve(&service, tenants, &config, &token));
+    // What is not cancelled by now is not waited for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+/// Has the system allow as many open files as it may, and no more connections than these leave room for.
+fn allowed_connections(wanted: usize, running: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let allowed = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    let Some(allowed) = allowed.and_then(|allowed| usize::try_from(allowed).ok()) else { return wanted };
+    let left = allowed.saturating_sub(OWN_FILES + 2 * running).max(1);
+    if left < wanted {
+        note(&format!(
+            "{left} connections at once instead of {wanted}: the system allows {allowed} open files (`ulimit -n`)"
+        ));
+    }
+    wanted.min(left)
 }
 
 /// Enough threads for all executions, and for what only looks at the store.
@@ -157,7 +178,8 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
         note("shutting down: waiting for what runs; Ctrl-C again ends it at once");
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
-    let http = config.http();
+    let mut http = config.http();
+    http.connections = allowed_connections(http.connections, config.admission().running);
     let routes = http::router(service, tenants, &http, bound.address);
     tokio::join!(http::serve(bound, service, routes, &http), drain);
     drop(idle);
@@ -259,6 +281,14 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::R
         })?;
         Ok::<_, anyhow::Error>(Tenant::new(service, tenant_config(config, table, name, store, key.clone())))
     };
+    let is_given = !matches!(token, Token::Configured);
+    if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
+        return Err(Hinted::new(
+            format!("a token of the configuration has the name `{ONLY}`, which is that of the token given besides"),
+            "give it another name, or leave GLOVEBOX_TOKEN, --token-file and --no-token out",
+        )
+        .into());
+    }
     let mut tenants = match token {
         Token::Open => Tenants::open(tenant(None)?),
         Token::Configured => Tenants::default(),

@@ -27,3 +27,11 @@ pub use error::FilesError;
 pub use glovebox_core::files::{FileEntry, IfExists};
 pub use session::SessionFiles;
 pub use snapshot::Files;
+
+/// Checks a pattern of file names, before there are files to match.
+///
+/// # Errors
+/// [`FilesError::Pattern`], as [`Files::list`].
+pub fn check_pattern(pattern: &str) -> Result<(), FilesError> {
+    Ok(glovebox_core::files::check_pattern(pattern)?)
+}

@@ -1,7 +1,9 @@
 //! Reading what requests bring along, within limits.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -12,12 +14,22 @@ use axum::{
     body::Body,
     http::{HeaderMap, StatusCode, header},
 };
-use http_body_util::{BodyExt as _, Full};
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http_body_util::BodyExt as _;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use super::Problem;
+use crate::Service;
+
+/// How much of an answer the connection is given at once. What it has is no longer counted.
+const PIECE_BYTES: usize = 64 << 10;
+/// How many answers wait for room at once.
+const LATE_ANSWERS: usize = 16;
 
 /// How much of the budget is taken at once.
 const STEP_BYTES: usize = 16 << 10;
@@ -26,6 +38,7 @@ const STEP_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
     steps: Arc<Semaphore>,
+    late: Semaphore,
     most_steps: usize,
     most_bytes: usize,
     time: Duration,
@@ -45,7 +58,8 @@ impl BodyBudget {
     /// `most_bytes`: of one request; `total_bytes`: of all; `time`: for reading one.
     pub(crate) fn new(most_bytes: usize, total_bytes: usize, time: Duration) -> Self {
         let steps = (total_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
-        Self { steps: Arc::new(Semaphore::new(steps)), most_steps: steps, most_bytes, time }
+        let late = Semaphore::new(LATE_ANSWERS);
+        Self { steps: Arc::new(Semaphore::new(steps)), late, most_steps: steps, most_bytes, time }
     }
 
     /// Reads a whole body.
@@ -87,19 +101,25 @@ impl BodyBudget {
         Ok(ReadBody { bytes, held: Held(held) })
     }
 
-    /// An answer, which counts against the budget until the client has it. It waits for room, which there is once slow clients have read
-    /// theirs or were cut off.
-    pub(crate) async fn answer(&self, bytes: Vec<u8>) -> Result<Body, Problem> {
-        let most = self.most_steps;
-        let steps = u32::try_from(bytes.len().div_ceil(STEP_BYTES).min(most)).unwrap_or(u32::MAX);
-        let room = tokio::time::timeout(self.time, Arc::clone(&self.steps).acquire_many_owned(steps)).await;
-        match room {
-            Ok(Ok(held)) => Ok(Body::new(HeldBody { body: Full::from(bytes), _held: held })),
-            _ => {
-                let detail = "it was done, but the server has as many answers in memory as it may; read yours faster";
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail))
-            }
+    /// An answer, which counts against the budget until the connection has it.
+    pub(crate) async fn answer(&self, bytes: axum::body::Bytes) -> Result<Body, Problem> {
+        let held = self.room(bytes.len()).await?;
+        Ok(Body::new(HeldBody { bytes, _held: held }))
+    }
+
+    /// Room for an answer. There is some again once slow clients have read theirs or were cut off.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let steps = u32::try_from(bytes.div_ceil(STEP_BYTES).min(self.most_steps)).unwrap_or(u32::MAX);
+        if let Ok(room) = Arc::clone(&self.steps).try_acquire_many_owned(steps) {
+            return Ok(room);
         }
+        let full = |_| {
+            let detail = "it was done, but the server has as many answers in memory as it may; read yours faster";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+        };
+        let _late = self.late.try_acquire().map_err(|_| full(()))?;
+        let room = tokio::time::timeout(self.time, Arc::clone(&self.steps).acquire_many_owned(steps)).await;
+        room.map_err(|_| full(()))?.map_err(|_| full(()))
     }
 
     fn too_large(&self) -> Problem {
@@ -109,6 +129,14 @@ impl BodyBudget {
 }
 
 impl ReadBody {
+    /// Reads it on a thread that may block, where it is so long that others would wait for this one.
+    pub(crate) async fn aside<T: Send + 'static>(
+        self,
+        read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
+    }
+
     /// The value that it is as JSON, and what to keep as long as that is there.
     pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, Held), Problem> {
         if self.bytes.is_empty() {
@@ -124,9 +152,10 @@ impl ReadBody {
     }
 }
 
-/// An answer, and what is held as long as it is not sent.
+/// An answer, and what is held until the connection has it. It is given in pieces: of one that is whole the connection would take all
+/// at once, and have it in memory as long as its client does not read.
 struct HeldBody {
-    body: Full<axum::body::Bytes>,
+    bytes: axum::body::Bytes,
     _held: OwnedSemaphorePermit,
 }
 
@@ -136,18 +165,30 @@ impl http_body::Body for HeldBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.bytes.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(http_body::Frame::data(self.bytes.split_to(len)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.bytes.is_empty()
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
+        http_body::SizeHint::with_exact(self.bytes.len() as u64)
     }
+}
+
+/// The pieces of an answer that goes to a connection by itself.
+pub(crate) fn in_pieces(mut bytes: axum::body::Bytes) -> impl Iterator<Item = axum::body::Bytes> {
+    std::iter::from_fn(move || {
+        let len = bytes.len().min(PIECE_BYTES);
+        (len > 0).then(|| bytes.split_to(len))
+    })
 }
 
 /// Bytes in JSON: a string is their UTF-8, `{"base64": …}` any others.
@@ -156,8 +197,9 @@ impl http_body::Body for HeldBody {
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 /// Bytes in JSON.
-#[derive(Deserialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "it describes")]
 pub(crate) enum BytesForm {
     /// Text, as UTF-8.
     Text(String),
@@ -170,12 +212,91 @@ pub(crate) enum BytesForm {
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use base64::{Engine as _, prelude::BASE64_STANDARD};
-        use serde::de::Error;
-        match BytesForm::deserialize(deserializer) {
-            Ok(BytesForm::Text(text)) => Ok(Self(text.into_bytes())),
-            Ok(BytesForm::Base64 { base64 }) => BASE64_STANDARD.decode(base64).map(Self).map_err(Error::custom),
-            Err(_) => Err(Error::custom("bytes are a string, or an object `{\"base64\": \"…\"}`")),
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+/// Takes each form as it comes: nothing is put aside to be looked at.
+struct BytesVisitor;
+
+impl<'de> Visitor<'de> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        Ok(Bytes(text.as_bytes().to_vec()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Bytes, E> {
+        Ok(Bytes(text.into_bytes()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
+        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
+        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
+        if name != "base64" || map.next_key::<String>()?.is_some() {
+            return Err(wrong());
+        }
+        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
+    }
+}
+
+/// A list that is refused where it is longer than this, before more of it is read.
+pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Few<T, const MAX: usize>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX} values")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
         }
     }
+
+    deserializer.deserialize_seq(Few::<T, MAX>(std::marker::PhantomData))
+}
+
+/// As [`at_most`], of an object's entries; the last of two with one name counts.
+pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, const MAX: usize>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Bytes>, D::Error> {
+    struct Few<const MAX: usize>;
+
+    impl<'de, const MAX: usize> Visitor<'de> for Few<MAX> {
+        type Value = BTreeMap<String, Bytes>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object of at most {MAX} entries")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut values, mut count) = (BTreeMap::new(), 0);
+            while let Some((name, value)) = map.next_entry()? {
+                if count == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
+                }
+                count += 1;
+                values.insert(name, value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_map(Few::<MAX>)
 }

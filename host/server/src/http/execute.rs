@@ -3,23 +3,20 @@
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, header},
     response::{IntoResponse as _, Response},
 };
 use glovebox::{Execution, SessionId};
 
 use super::{
-    Caller, Problem, Shared,
+    Caller, InPath, Problem, Shared,
     body::Held,
     idempotency::{Answer, Begun},
     output::{Form, Pieces},
     wire::{ExecuteBody, ExecutionAnswer, ValidateAnswer},
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, generation};
-
-/// The most patterns of files to give back.
-const MAX_PATTERNS: usize = 64;
+use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
 
 /// What is executed, and where.
 enum What {
@@ -43,11 +40,14 @@ pub(crate) async fn fresh(
     body: Body,
 ) -> Result<Response, Problem> {
     let read = shared.bodies.read(&headers, body).await?;
-    let begun = shared.answered.begin(tenant.name(), &headers, &[b"execute", &read.bytes])?;
-    let (mut body, held): (ExecuteBody, Held) = read.json()?;
-    let patterns = patterns(&mut body)?;
-    let what = What::Fresh(Box::new(body.fresh()?));
-    execute(shared, tenant, &headers, begun, what, patterns, held).await
+    let (known, name) = (shared.clone(), tenant.name().to_owned());
+    let asked = read.aside(move |read| {
+        let begun = known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?;
+        let (mut body, held): (ExecuteBody, Held) = read.json()?;
+        let patterns = body.returned()?;
+        Ok(Asked { begun, patterns, what: What::Fresh(Box::new(body.fresh()?)), form: Form::of(&headers), held })
+    });
+    execute(shared, tenant, asked.await?).await
 }
 
 /// Runs a script in a session. What is asked of a session at once is done one after another.
@@ -61,21 +61,27 @@ pub(crate) async fn fresh(
 pub(crate) async fn in_session(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let read = shared.bodies.read(&headers, body).await?;
-    let begun = shared.answered.begin(tenant.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
-    let (mut body, held): (ExecuteBody, Held) = read.json()?;
-    let patterns = patterns(&mut body)?;
-    let expected = headers.get(header::IF_MATCH).map(|value| {
-        let text = value.to_str().unwrap_or_default().trim();
-        text.strip_prefix("W/").unwrap_or(text).trim_matches('"').to_owned()
+    let (known, name) = (shared.clone(), tenant.name().to_owned());
+    let asked = read.aside(move |read| {
+        let begun = known.answered.begin(&name, &headers, &[b"session", id.as_bytes(), &read.bytes])?;
+        let (mut body, held): (ExecuteBody, Held) = read.json()?;
+        let patterns = body.returned()?;
+        let script = Box::new(body.in_session()?);
+        let what = What::InSession { id: session_id(id)?, script, expected: expected(&headers) };
+        Ok(Asked { begun, patterns, what, form: Form::of(&headers), held })
     });
-    let script = Box::new(body.in_session()?);
-    let what = What::InSession { id: session_id(id)?, script, expected: expected.filter(|expected| expected != "*") };
-    execute(shared, tenant, &headers, begun, what, patterns, held).await
+    execute(shared, tenant, asked.await?).await
+}
+
+/// The generation that a session must have, if one is named.
+fn expected(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::IF_MATCH)?.to_str().unwrap_or_default().trim();
+    (text != "*").then(|| text.trim_matches('"').to_owned())
 }
 
 /// What the language's own parser says about a source. Nothing of it is executed.
@@ -88,8 +94,14 @@ pub(crate) async fn validate(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ValidateAnswer>, Problem> {
-    let (body, _held): (ExecuteBody, Held) = shared.bodies.read(&headers, body).await?.json()?;
-    Ok(Json(ValidateAnswer { diagnostics: tenant.validate(body.fresh()?).await? }))
+    let read = shared.bodies.read(&headers, body).await?;
+    let (fresh, _held) = read
+        .aside(|read| {
+            let (body, held): (ExecuteBody, Held) = read.json()?;
+            Ok((body.fresh()?, held))
+        })
+        .await?;
+    Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
 /// A session's name, from a path.
@@ -97,46 +109,51 @@ pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
     SessionId::new(id).map_err(|error| ServiceError::from(error).into())
 }
 
-fn patterns(body: &mut ExecuteBody) -> Result<Vec<String>, Problem> {
-    let patterns = body.returned();
-    match patterns.len() {
-        0..=MAX_PATTERNS => Ok(patterns),
-        many => Err(Problem::invalid(format!("`return_files` has {many} patterns; at most {MAX_PATTERNS} are taken"))),
-    }
-}
-
-/// Carries it out, in the form that the client wants.
-async fn execute(
-    shared: Shared,
-    tenant: Tenant,
-    headers: &HeaderMap,
+/// A request that was read.
+struct Asked {
     begun: Begun,
     what: What,
     patterns: Vec<String>,
+    form: Form,
     held: Held,
-) -> Result<Response, Problem> {
+}
+
+/// Carries it out, in the form that the client wants.
+async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Response, Problem> {
+    let Asked { begun, what, patterns, form, held } = asked;
     let slot = match begun {
-        Begun::Again(answer) => return whole(&shared, answer.body.to_vec(), answer.etag).await,
+        Begun::Again(answer) => return whole(&shared, answer.body, answer.etag).await,
         Begun::Unkeyed => None,
         Begun::First(slot) => Some(slot),
     };
-    let form = Form::of(headers);
     match (form, slot) {
         (Form::Whole, None) => {
-            let (bytes, etag) =
-                carry_out(&tenant, what, Watch::default(), move |execution| bytes(execution, &patterns)).await?;
+            let done = carry_out(&tenant, what, Watch::default(), move |execution| bytes(execution, &patterns)).await?;
             drop(held);
-            whole(&shared, bytes, etag).await
+            whole(&shared, done.0, done.1).await
         }
         (Form::Whole, Some(slot)) => {
             // It goes on even if the client has gone: whoever asks again is to find the answer.
             let task = tokio::spawn(async move {
                 let _held = held;
-                let carried =
-                    carry_out(&tenant, what, Watch::default(), move |execution| bytes(execution, &patterns)).await;
-                let (body, etag) = carried?;
-                slot.done(Answer { body: body.as_slice().into(), etag: etag.clone() });
-                Ok::<_, ServiceError>((body, etag))
+                let made = move |execution| Ok(bytes(execution, &patterns));
+                match carry_out(&tenant, what, Watch::default(), made).await {
+                    Ok((Ok(body), etag)) => {
+                        slot.done(Answer { body: body.clone(), etag: etag.clone() });
+                        Ok((body, etag))
+                    }
+                    // It was run, and is not to be run again for want of an answer.
+                    Ok((Err(error), _)) => {
+                        slot.forget();
+                        Err(error)
+                    }
+                    Err(error) => {
+                        if error.has_run() {
+                            slot.forget();
+                        }
+                        Err(error)
+                    }
+                }
             });
             let (bytes, etag) = task.await.map_err(|_| ServiceError::Panicked)??;
             whole(&shared, bytes, etag).await
@@ -150,7 +167,7 @@ async fn execute(
             let framing = pieces.clone();
             let end =
                 carry_out(&tenant, what, watch, move |execution| result_piece(&framing, execution, &patterns)).await;
-            pieces.end(end.map(|(piece, _)| piece)).await;
+            pieces.end(&shared.bodies, end.map(|(piece, _)| piece)).await;
         })),
     }
 }
@@ -164,18 +181,16 @@ async fn carry_out<T: Send + 'static>(
     match what {
         What::Fresh(fresh) => Ok((tenant.execute_then(Door::Http, *fresh, watch, then).await?, None)),
         What::InSession { id, script, expected } => {
-            let done = tenant.execute_in_then(Door::Http, &id, *script, expected.as_deref(), watch, then).await?;
-            // A session that ended with its script has none.
-            let record = tenant.session(&id).await.ok();
-            Ok((done, record.as_ref().map(generation)))
+            let then = move |execution, generation| Ok((then(execution)?, generation));
+            tenant.execute_in_then(Door::Http, &id, *script, expected.as_deref(), watch, then).await
         }
     }
 }
 
 /// The answer, as JSON.
-fn bytes(execution: Execution, patterns: &[String]) -> Result<Vec<u8>, ServiceError> {
+fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
     let answer = ExecutionAnswer::new(execution, patterns)?;
-    serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))
+    serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| ServiceError::Invalid(error.to_string()))
 }
 
 /// The same, as the last of several pieces.
@@ -188,7 +203,7 @@ fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> R
     Ok(pieces.framed("result", &json))
 }
 
-async fn whole(shared: &Shared, bytes: Vec<u8>, etag: Option<String>) -> Result<Response, Problem> {
+async fn whole(shared: &Shared, bytes: Bytes, etag: Option<String>) -> Result<Response, Problem> {
     let body = shared.bodies.answer(bytes).await?;
     let mut response = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     if let Some(etag) = etag.and_then(|etag| format!("\"{etag}\"").parse().ok()) {

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, StatusCode},
+};
 use sha2::{Digest, Sha256};
 
 use super::Problem;
@@ -22,14 +25,12 @@ const MAX_KEY_BYTES: usize = 255;
 /// An answer that can be given again.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) body: Arc<[u8]>,
+    pub(crate) body: Bytes,
     pub(crate) etag: Option<String>,
 }
 
 /// A request that is the same again.
 type Request = [u8; 32];
-/// A token's name and its key.
-type Key = (String, String);
 
 #[derive(Debug)]
 enum Entry {
@@ -45,16 +46,17 @@ pub(crate) struct Answered(Arc<Kept>);
 
 #[derive(Debug)]
 struct Kept {
-    entries: Mutex<Entries>,
+    /// By the token's name: one token's answers take no room from another's.
+    entries: Mutex<HashMap<String, Entries>>,
     most_keys: usize,
     most_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_key: HashMap<Key, Entry>,
+    by_key: HashMap<String, Entry>,
     /// Those that are done, oldest first.
-    order: VecDeque<(Instant, Key)>,
+    order: VecDeque<(Instant, String)>,
     bytes: usize,
 }
 
@@ -71,7 +73,8 @@ pub(crate) enum Begun {
 /// The place for an answer. Where none is given, the key is free again.
 pub(crate) struct Slot {
     kept: Arc<Kept>,
-    key: Option<Key>,
+    tenant: String,
+    key: Option<String>,
     request: Request,
 }
 
@@ -95,10 +98,10 @@ impl Answered {
             hasher.update(part);
         }
         let request: Request = hasher.finalize().into();
-        let key = (tenant.to_owned(), key.to_owned());
-        let mut entries = self.0.entries();
+        let mut all = self.0.entries();
+        let entries = all.entry(tenant.to_owned()).or_default();
         entries.forget_old(Instant::now());
-        match entries.by_key.get(&key) {
+        match entries.by_key.get(key) {
             Some(Entry::Running(before) | Entry::Done(before, _) | Entry::Forgotten(before)) if *before != request => {
                 let detail = "this `Idempotency-Key` was used for another request; use a new one for each";
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key", detail))
@@ -124,15 +127,20 @@ impl Answered {
                     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }
-                entries.by_key.insert(key.clone(), Entry::Running(request));
-                Ok(Begun::First(Slot { kept: Arc::clone(&self.0), key: Some(key), request }))
+                entries.by_key.insert(key.to_owned(), Entry::Running(request));
+                Ok(Begun::First(Slot {
+                    kept: Arc::clone(&self.0),
+                    tenant: tenant.to_owned(),
+                    key: Some(key.to_owned()),
+                    request,
+                }))
             }
         }
     }
 }
 
 impl Kept {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entries>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,20 +163,30 @@ impl Entries {
 
 impl Slot {
     /// Keeps the answer.
-    pub(crate) fn done(mut self, answer: Answer) {
+    pub(crate) fn done(self, answer: Answer) {
+        let fits = answer.body.len() <= self.kept.most_bytes;
+        let entry = if fits { Entry::Done(self.request, answer) } else { Entry::Forgotten(self.request) };
+        self.keep(entry);
+    }
+
+    /// Keeps that it was carried out, without an answer.
+    pub(crate) fn forget(self) {
+        let entry = Entry::Forgotten(self.request);
+        self.keep(entry);
+    }
+
+    fn keep(mut self, entry: Entry) {
         let Some(key) = self.key.take() else { return };
         let kept = Arc::clone(&self.kept);
-        let mut entries = kept.entries();
-        let bytes = answer.body.len();
-        while entries.bytes.saturating_add(bytes) > kept.most_bytes && !entries.order.is_empty() {
-            entries.forget_oldest();
-        }
-        let entry = if bytes > kept.most_bytes {
-            Entry::Forgotten(self.request)
-        } else {
+        let mut all = kept.entries();
+        let entries = all.entry(self.tenant.clone()).or_default();
+        if let Entry::Done(_, answer) = &entry {
+            let bytes = answer.body.len();
+            while entries.bytes.saturating_add(bytes) > kept.most_bytes && !entries.order.is_empty() {
+                entries.forget_oldest();
+            }
             entries.bytes += bytes;
-            Entry::Done(self.request, answer)
-        };
+        }
         entries.by_key.insert(key.clone(), entry);
         entries.order.push_back((Instant::now(), key));
     }
@@ -176,8 +194,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(key) = &self.key {
-            self.kept.entries().by_key.remove(key);
+        if let Some(key) = &self.key
+            && let Some(entries) = self.kept.entries().get_mut(&self.tenant)
+        {
+            entries.by_key.remove(key);
         }
     }
 }

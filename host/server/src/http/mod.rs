@@ -17,6 +17,7 @@ mod body;
 mod execute;
 mod guard;
 mod idempotency;
+mod in_path;
 mod openapi;
 mod output;
 mod problem;
@@ -39,6 +40,7 @@ use crate::Service;
 
 pub(crate) use body::BodyBudget;
 pub(crate) use idempotency::Answered;
+pub(crate) use in_path::InPath;
 pub use openapi::document;
 pub use problem::Problem;
 pub use serve::{Bound, serve};
@@ -65,9 +67,9 @@ pub struct HttpConfig {
     pub hosts: Vec<String>,
     /// Origins of pages that may ask (`Origin`), such as `https://app.example.com`. Default: the server's own.
     pub origins: Vec<String>,
-    /// Answers that are kept for requests with an `Idempotency-Key`. Default 10,000, for ten minutes.
+    /// Answers that are kept for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
     pub idempotency_keys: usize,
-    /// Bytes of these answers. Default 64 MiB.
+    /// Bytes of these answers, for each token. Default 64 MiB.
     pub idempotency_bytes: usize,
 }
 
@@ -130,8 +132,6 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: s
         .route("/files", get(sessions::list_files))
         .route("/files/{*path}", get(sessions::read_file).put(sessions::write_file).delete(sessions::delete_file));
     Router::new()
-        .route("/healthz", get(status::health))
-        .route("/readyz", get(status::ready))
         .route("/metrics", get(status::metrics))
         .route("/v1/info", get(status::info))
         .route("/v1/openapi.json", get(openapi::answer))
@@ -142,6 +142,9 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: s
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
+        // Whoever looks whether the server lives calls it by any name.
+        .route("/healthz", get(status::health))
+        .route("/readyz", get(status::ready))
         .with_state(shared)
 }
 

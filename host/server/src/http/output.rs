@@ -1,6 +1,9 @@
 //! Answers that come in pieces: server-sent events, or lines of JSON.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant},
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -9,15 +12,18 @@ use axum::{
 };
 use glovebox::Stream;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Problem;
+use super::{BodyBudget, Problem, body::in_pieces};
 use crate::{OnOutput, ServiceError};
 
-/// How many pieces wait for a client. A guest that writes faster than its client reads waits, on its own time.
+/// How many pieces wait for a client. A guest that writes faster than its client reads waits.
 const PIECES: usize = 64;
+/// For how long a guest waits for its client, in all. After that the client gets no piece but the last, which has all output: a client
+/// must not hold a place that others wait for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a client wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,23 +112,35 @@ impl Pieces {
     pub(crate) fn on_output(&self) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Text::default(), Text::default());
+        let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
             let piece = match stream {
                 Stream::Stdout => pieces.piece("stdout", &Piece::Stdout { text: &stdout.next(bytes) }),
                 Stream::Stderr => pieces.piece("stderr", &Piece::Stderr { text: &stderr.next(bytes) }),
             };
             // A client that has gone away cancels the execution by dropping it.
-            let _ = pieces.sender.blocking_send(piece);
+            let Err(TrySendError::Full(piece)) = pieces.sender.try_send(piece) else { return };
+            if patience > Duration::ZERO {
+                let begun = Instant::now();
+                let _ = clock.block_on(tokio::time::timeout(patience, pieces.sender.send(piece)));
+                patience = patience.saturating_sub(begun.elapsed());
+            }
         })
     }
 
     /// The last piece.
-    pub(crate) async fn end(&self, end: Result<Bytes, ServiceError>) {
-        let piece = match end {
-            Ok(piece) => piece,
-            Err(error) => self.piece("error", &Piece::Error { problem: &error.into() }),
+    pub(crate) async fn end(&self, budget: &BodyBudget, end: Result<Bytes, ServiceError>) {
+        let error = |problem| self.piece("error", &Piece::Error { problem: &problem });
+        let piece = end.unwrap_or_else(|failure| error(failure.into()));
+        let (_room, piece) = match budget.room(piece.len()).await {
+            Ok(room) => (Some(room), piece),
+            Err(problem) => (None, error(problem)),
         };
-        let _ = self.sender.send(piece).await;
+        for part in in_pieces(piece) {
+            if self.sender.send(part).await.is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     body::Body,
-    extract::{Path, Query, State},
+    extract::{Query, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Caller, Problem, Shared,
+    Caller, InPath, Problem, Shared,
     execute::session_id,
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_RETURNED_BYTES, OpenBody,
@@ -50,9 +50,15 @@ pub(crate) async fn open(
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
-    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<OpenBody>()?;
+    let read = shared.bodies.read(&headers, body).await?;
+    let (body, context, _held) = read
+        .aside(|read| {
+            let (mut body, held) = read.json_or_default::<OpenBody>()?;
+            let context = body.context.take().map(json_text).transpose()?;
+            Ok((body, context, held))
+        })
+        .await?;
     let id = body.id.map(session_id).transpose()?;
-    let context = body.context.map(json_text).transpose()?;
     let record = tenant.open(id, body.language, body.runtime.as_deref(), context).await?;
     Ok(described(StatusCode::CREATED, record))
 }
@@ -61,14 +67,14 @@ pub(crate) async fn open(
 #[utoipa::path(get, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", body = Problem),
         (status = "5XX", body = Problem)))]
-pub(crate) async fn describe(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Response> {
+pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Response> {
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
 }
 
 /// Ends a session and removes it. Exit handlers run, within the limits of one execution.
 #[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 204, description = "It is gone."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn close(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<StatusCode> {
+pub(crate) async fn close(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<StatusCode> {
     tenant.close(&session_id(id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -82,7 +88,7 @@ pub(crate) async fn close(Caller(tenant): Caller, Path(id): Path<String>) -> Ans
 pub(crate) async fn resume(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
@@ -97,7 +103,7 @@ pub(crate) async fn resume(
 pub(crate) async fn state(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
 ) -> Answered<Response> {
     let bytes = tenant.export(&session_id(id)?).await?;
     octets(&shared, bytes).await
@@ -109,7 +115,7 @@ pub(crate) async fn state(
 pub(crate) async fn fork(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
@@ -125,7 +131,7 @@ pub(crate) async fn fork(
 pub(crate) async fn undo(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Json<CheckpointAnswer>> {
@@ -137,7 +143,7 @@ pub(crate) async fn undo(
 /// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
 #[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, body = CheckpointAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn checkpoint(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<CheckpointAnswer>> {
+pub(crate) async fn checkpoint(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Json<CheckpointAnswer>> {
     let CheckpointId(checkpoint) = tenant.checkpoint(&session_id(id)?).await?;
     Ok(Json(CheckpointAnswer { checkpoint }))
 }
@@ -145,14 +151,17 @@ pub(crate) async fn checkpoint(Caller(tenant): Caller, Path(id): Path<String>) -
 /// The states that a session can be set back to.
 #[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, body = CheckpointsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn checkpoints(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<CheckpointsAnswer>> {
+pub(crate) async fn checkpoints(
+    Caller(tenant): Caller,
+    InPath(id): InPath<String>,
+) -> Answered<Json<CheckpointsAnswer>> {
     Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&session_id(id)?).await? }))
 }
 
 /// Writes a session to the store and gives up its memory. The next request resumes it.
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, body = HibernateAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn hibernate(Caller(tenant): Caller, Path(id): Path<String>) -> Answered<Json<HibernateAnswer>> {
+pub(crate) async fn hibernate(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Json<HibernateAnswer>> {
     Ok(Json(HibernateAnswer { was_live: tenant.hibernate(&session_id(id)?).await? }))
 }
 
@@ -163,7 +172,7 @@ pub(crate) async fn hibernate(Caller(tenant): Caller, Path(id): Path<String>) ->
         (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
-    Path((id, name)): Path<(String, String)>,
+    InPath((id, name)): InPath<(String, String)>,
 ) -> Answered<Json<VariableAnswer>> {
     let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
     let value = value.ok_or_else(|| {
@@ -180,13 +189,18 @@ pub(crate) async fn get_variable(
 pub(crate) async fn set_variable(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path((id, name)): Path<(String, String)>,
+    InPath((id, name)): InPath<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<StatusCode> {
     let read = shared.bodies.read(&headers, body).await?;
-    let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request's body is not UTF-8"))?;
-    let json = JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {error}")))?;
+    let json = read
+        .aside(|read| {
+            let text =
+                String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request's body is not UTF-8"))?;
+            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+        })
+        .await?;
     tenant.set_variable(&session_id(id)?, name, json).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -204,7 +218,7 @@ pub(crate) struct FilesQuery {
     responses((status = 200, body = FilesAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     query: Result<Query<FilesQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Answered<Json<FilesAnswer>> {
     let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
@@ -220,7 +234,7 @@ pub(crate) async fn list_files(
 pub(crate) async fn read_file(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path((id, path)): Path<(String, String)>,
+    InPath((id, path)): InPath<(String, String)>,
 ) -> Answered<Response> {
     let id = session_id(id)?;
     let read = tenant.files(&id, move |files| {
@@ -249,7 +263,7 @@ pub(crate) async fn read_file(
 pub(crate) async fn write_file(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
-    Path((id, path)): Path<(String, String)>,
+    InPath((id, path)): InPath<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<StatusCode> {
@@ -275,7 +289,7 @@ pub(crate) struct DeleteQuery {
     responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
-    Path((id, path)): Path<(String, String)>,
+    InPath((id, path)): InPath<(String, String)>,
     query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Answered<StatusCode> {
     let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
@@ -287,7 +301,7 @@ pub(crate) async fn delete_file(
 }
 
 async fn octets(shared: &Shared, bytes: Vec<u8>) -> Answered<Response> {
-    let body = shared.bodies.answer(bytes).await?;
+    let body = shared.bodies.answer(bytes.into()).await?;
     let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
     // A guest's bytes are never a page of this server's.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

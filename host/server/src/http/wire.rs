@@ -7,18 +7,26 @@ use glovebox::{
     CheckpointInfo, Execution, FileEntry, JsonText, KeptInfo, Language, RuntimeInfo, SessionInfo, SessionRecord,
     SourceKind,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Problem, body::Bytes};
-use crate::{Fresh, Script, generation};
+use super::{
+    Problem,
+    body::{Bytes, at_most, entries_at_most},
+};
+use crate::{Fresh, Script, ServiceError, generation};
 
 /// How much of a request may be a policy, or tools: as JSON values they take many times the memory of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// How many files a request may bring along.
 const MAX_FILES: usize = 10_000;
+
+/// How many patterns of files to give back a request may have; their bytes together; and the `*` in one. Every file is matched with each.
+const MAX_PATTERNS: usize = 16;
+const MAX_PATTERN_BYTES: usize = 1_024;
+const MAX_STARS: usize = 8;
 
 /// How much of an answer may be files.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
@@ -70,6 +78,7 @@ pub(crate) struct ExecuteBody {
     /// Milliseconds after which it is cancelled. Default: never; `limits.timeout_ms` of the policy holds all the same.
     deadline_ms: Option<u64>,
     /// The files in the workspace when it begins, by path. Not in a session, which has files of its own.
+    #[serde(default, deserialize_with = "files")]
     files: Option<BTreeMap<String, Bytes>>,
     /// What it asks for of the policy that this token is granted, by the names of a policy file: `limits`, `clock`, `entropy`, `args`,
     /// `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`. Not in a session, which has the token's own.
@@ -77,13 +86,32 @@ pub(crate) struct ExecuteBody {
     policy: Option<Box<RawValue>>,
     /// Patterns of files to give back, such as `*.png` or `out/**`. Default: none. The names of those that changed are in the answer in any
     /// case.
+    #[serde(default, deserialize_with = "patterns")]
     return_files: Option<Vec<String>>,
+}
+
+fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
+    entries_at_most::<D, MAX_FILES>(deserializer).map(Some)
+}
+
+fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    at_most::<D, String, MAX_PATTERNS>(deserializer).map(Some)
 }
 
 impl ExecuteBody {
     /// Which files to give back.
-    pub(crate) fn returned(&mut self) -> Vec<String> {
-        self.return_files.take().unwrap_or_default()
+    pub(crate) fn returned(&mut self) -> Result<Vec<String>, Problem> {
+        let patterns = self.return_files.take().unwrap_or_default();
+        let bytes: usize = patterns.iter().map(String::len).sum();
+        let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
+        if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
+            return Err(Problem::invalid(format!(
+                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
+            )));
+        }
+        // A pattern that is none is to be known before anything is run.
+        patterns.iter().try_for_each(|pattern| glovebox::check_pattern(pattern)).map_err(ServiceError::from)?;
+        Ok(patterns)
     }
 
     fn script(self) -> Result<Script, Problem> {

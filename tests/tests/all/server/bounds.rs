@@ -1,0 +1,202 @@
+//! Everything that a client could have the server hold without end has a limit: under, at and over it.
+
+use std::{
+    io::{Read, Write},
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use glovebox_server::{Admission, ServiceConfig, TenantConfig, http::HttpConfig};
+use serde_json::json;
+
+use super::support::{Answer, Server, Setup, metric, until};
+
+fn tenant(change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
+    Setup { tenant: Some(Box::new(change)), ..Setup::default() }
+}
+
+fn http(change: impl FnOnce(&mut HttpConfig)) -> Setup {
+    let mut config = HttpConfig::default();
+    change(&mut config);
+    Setup { http: config, ..Setup::default() }
+}
+
+/// A request for one that runs for a while.
+fn running(server: &Server) -> std::net::TcpStream {
+    let body = json!({"language": "python", "source": "import time; time.sleep(0.7)"}).to_string();
+    server.begin("POST", "/v1/execute", &[], body.as_bytes())
+}
+
+fn quick(server: &Server) -> Answer {
+    server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"}))
+}
+
+#[test]
+fn a_body_is_at_most_so_long() {
+    let server = Server::start(http(|http| http.body_bytes = 10_000));
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let put = |bytes: usize| server.ask("PUT", "/v1/sessions/s/files/a", &[], &vec![b'x'; bytes]);
+    assert_eq!((put(9_999).status, put(10_000).status), (204, 204));
+    assert_eq!(put(10_001).problem(), (413, "too-large".into()));
+    // Nor without an announcement.
+    let chunked = |bytes: usize| {
+        let head = format!(
+            "PUT /v1/sessions/s/files/a HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
+            server.address,
+            super::support::TOKEN
+        );
+        let body = format!("{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));
+        Answer::read(server.send((head + &body).as_bytes())).status
+    };
+    assert_eq!((chunked(10_000), chunked(10_001)), (204, 413));
+    assert_eq!(server.get("/v1/sessions/s/files/a").body.len(), 10_000);
+}
+
+#[test]
+fn all_bodies_together_are_at_most_so_long_and_slow_ones_are_cut_off() {
+    let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (64 << 10, Duration::from_secs(1))));
+    let head = |bytes: usize| {
+        format!(
+            "POST /v1/execute HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-length: {bytes}\r\n\r\n",
+            server.address,
+            super::support::TOKEN
+        )
+    };
+    // It holds 48 KiB of 64, and sends no more.
+    let slow = server.send(&[head(100_000).as_bytes(), &vec![b' '; 48 << 10]].concat());
+    std::thread::sleep(Duration::from_millis(200));
+    let body = json!({"language": "python", "source": format!("#{}\nprint(1)", "x".repeat(20_000))}).to_string();
+    let refused = server.ask("POST", "/v1/execute", &[], body.as_bytes());
+    assert_eq!(refused.problem(), (503, "unavailable".into()));
+    let small = server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"}));
+    assert_eq!(small.ok()["stdout"], "1\n", "what fits goes through");
+    let begun = Instant::now();
+    assert_eq!(Answer::read(slow).problem(), (408, "timeout".into()));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(server.ask("POST", "/v1/execute", &[], body.as_bytes()).ok()["stdout"], "1\n", "there is room again");
+}
+
+#[test]
+fn executions_wait_for_their_turn_and_only_so_many_do() {
+    let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(20) };
+    let server =
+        Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
+    let first = running(&server);
+    until("one runs", || metric(&server, "glovebox_running") == 1);
+    let second = running(&server);
+    until("one waits", || metric(&server, "glovebox_waiting") == 1);
+    let third = quick(&server);
+    assert_eq!((third.problem(), third.header("retry-after")), ((503, "unavailable".into()), Some("1")));
+    // One that leaves the queue makes room in it.
+    drop(second);
+    until("nobody waits", || metric(&server, "glovebox_waiting") == 0);
+    assert_eq!(quick(&server).ok()["stdout"], "1\n");
+    assert_eq!(Answer::read(first).status, 200);
+}
+
+#[test]
+fn nobody_waits_longer_than_is_said() {
+    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_millis(50) };
+    let server =
+        Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
+    let first = running(&server);
+    until("one runs", || metric(&server, "glovebox_running") == 1);
+    assert_eq!(quick(&server).problem(), (503, "unavailable".into()));
+    assert_eq!((Answer::read(first).status, metric(&server, "glovebox_waiting")), (200, 0));
+    assert_eq!(quick(&server).ok()["stdout"], "1\n");
+}
+
+#[test]
+fn a_token_has_only_so_many_executions_at_once() {
+    let server = Server::start(tenant(|tenant| tenant.executions_at_once = 1));
+    let first = running(&server);
+    until("one runs", || metric(&server, "glovebox_running") == 1);
+    assert_eq!(quick(&server).problem(), (429, "quota-exceeded".into()));
+    assert_eq!((Answer::read(first).status, quick(&server).status), (200, 200));
+}
+
+#[test]
+fn a_token_has_only_so_many_executions_a_minute() {
+    let server = Server::start(tenant(|tenant| tenant.executions_per_minute = NonZeroU32::new(2)));
+    assert_eq!((quick(&server).status, quick(&server).status), (200, 200));
+    let third = quick(&server);
+    assert_eq!(third.problem(), (429, "rate-exceeded".into()));
+    assert!((1..=30).contains(&third.header("retry-after").unwrap().parse::<u32>().unwrap()));
+    assert_eq!(server.audited().last().unwrap()["outcome"], "rate-exceeded");
+    assert_eq!(server.get("/v1/sessions").status, 200, "it is no execution");
+}
+
+#[test]
+fn a_token_has_only_so_many_sessions() {
+    let server = Server::start(tenant(|tenant| tenant.sessions = 2));
+    let open = |id: &str| server.post("/v1/sessions", &json!({"id": id, "language": "javascript"}));
+    assert_eq!((open("a").status, open("b").status), (201, 201));
+    assert_eq!(open("c").problem(), (429, "quota-exceeded".into()));
+    assert_eq!(server.post("/v1/sessions/a/fork", &json!({})).problem().0, 429);
+    let state = server.get("/v1/sessions/a/state").body;
+    assert_eq!(server.ask("PUT", "/v1/sessions/c", &[], &state).problem().0, 429);
+    assert_eq!(server.ask("DELETE", "/v1/sessions/b", &[], b"").status, 204);
+    assert_eq!(open("c").status, 201);
+}
+
+#[test]
+fn headers_are_short_and_come_at_once() {
+    let server =
+        Server::start(http(|http| (http.header_bytes, http.header_time) = (8 << 10, Duration::from_millis(300))));
+    let long = "x".repeat(16 << 10);
+    assert_eq!(Answer::read(server.begin("GET", "/healthz", &[("x-long", &long)], b"")).status, 431);
+    // Half a head, and then nothing: the connection ends by itself.
+    let mut stream = server.send(b"GET /healthz HTTP/1.1\r\nhost: local");
+    let (mut bytes, begun) = (Vec::new(), Instant::now());
+    let _ = stream.read_to_end(&mut bytes);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{}", String::from_utf8_lossy(&bytes));
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn connections_beyond_the_limit_wait() {
+    let server = Server::start(http(|http| http.connections = 2));
+    let mut idle: Vec<_> = (0..2).map(|_| server.send(b"")).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let third = server.begin("GET", "/healthz", &[], b"");
+    third.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!((&third).read(&mut [0; 1]).is_err(), "it waits");
+    drop(idle.pop());
+    third.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(Answer::read(third).status, 200);
+}
+
+#[test]
+fn a_policy_files_and_patterns_are_bounded() {
+    let server = Server::start(Setup::default());
+    let execute = |name: &str, value: serde_json::Value| {
+        server.post("/v1/execute", &json!({"language": "python", "source": "print(1)", name: value}))
+    };
+    let patterns = |count: usize| execute("return_files", json!(vec!["*"; count]));
+    assert_eq!((patterns(16).status, patterns(17).problem().0), (200, 400));
+    let one = |pattern: String| execute("return_files", json!([pattern]));
+    assert_eq!((one("*a".repeat(8)).status, one("*a".repeat(9)).problem().0), (200, 400));
+    assert_eq!((one("a".repeat(1_024)).status, one("a".repeat(1_025)).problem().0), (200, 400));
+    let files = |count: usize| {
+        execute("files", (0..count).map(|n| (n.to_string(), json!(""))).collect::<serde_json::Map<_, _>>().into())
+    };
+    assert_eq!((files(9_000).status, files(10_001).problem().0), (200, 400));
+    let policy = |bytes: usize| execute("policy", json!({"args": ["a".repeat(bytes)]}));
+    assert_eq!((policy(100_000).status, policy(200_000).problem().0), (200, 400), "the engine's own limit is lower");
+    assert_eq!(policy((256 << 10) + 1).problem(), (400, "invalid-argument".into()));
+}
+
+#[test]
+fn two_requests_on_one_connection_are_two() {
+    let server = Server::start(Setup::default());
+    let one = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let last = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address);
+    let mut stream = server.send((one.clone() + &one + &last).as_bytes());
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!((text.matches("HTTP/1.1 200").count(), text.matches("ready\n").count()), (3, 1), "{text}");
+    let mut stream = server.send(one.as_bytes());
+    stream.write_all(b"GET / HTTP/9.9\r\n\r\n").unwrap();
+    let _ = stream.read_to_string(&mut text);
+    assert_eq!(server.get("/healthz").status, 200);
+}

@@ -1,0 +1,78 @@
+//! The OpenAPI document says what is sent.
+
+use std::collections::BTreeSet;
+
+use glovebox_server::http::document;
+use glovebox_tests::hold_file;
+use serde_json::{Value, json};
+
+use super::support::{Server, Setup};
+
+/// The names of a schema's properties, and those of all that it is made of.
+fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target =
+            document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("{reference} leads nowhere"));
+        names.extend(properties(document, target));
+    }
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        names.extend(properties(document, part));
+    }
+    names.extend(schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+    names
+}
+
+fn names(value: &Value) -> BTreeSet<String> {
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn every_answer_has_the_names_that_the_document_says() {
+    let server = Server::start(Setup::default());
+    let document = document();
+    assert_eq!(server.get("/v1/openapi.json").ok(), document);
+    let schema = |path: &str, method: &str, status: &str| -> BTreeSet<String> {
+        let response = &document["paths"][path][method]["responses"][status];
+        let content = response["content"].as_object().unwrap_or_else(|| panic!("{method} {path} {status}: {response}"));
+        properties(&document, &content.values().next().unwrap()["schema"])
+    };
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    for (answer, path, method, status) in [
+        (server.get("/v1/info").ok(), "/v1/info", "get", "200"),
+        (server.post("/v1/execute", &json!({"source": "1"})).ok(), "/v1/execute", "post", "200"),
+        (server.post("/v1/validate", &json!({"source": "1"})).ok(), "/v1/validate", "post", "200"),
+        (server.get("/v1/sessions").ok(), "/v1/sessions", "get", "200"),
+        (server.get("/v1/sessions/s").ok(), "/v1/sessions/{id}", "get", "200"),
+        (server.get("/v1/sessions/s/files").ok(), "/v1/sessions/{id}/files", "get", "200"),
+        (server.post("/v1/sessions/s/checkpoint", &json!({})).ok(), "/v1/sessions/{id}/checkpoint", "post", "200"),
+        (server.get("/v1/sessions/s/checkpoints").ok(), "/v1/sessions/{id}/checkpoints", "get", "200"),
+        (
+            server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok(),
+            "/v1/sessions/{id}/execute",
+            "post",
+            "200",
+        ),
+        (server.get("/v1/sessions/s/variables/x").ok(), "/v1/sessions/{id}/variables/{name}", "get", "200"),
+        (server.post("/v1/sessions/s/undo", &json!({})).ok(), "/v1/sessions/{id}/undo", "post", "200"),
+        (server.post("/v1/sessions/s/hibernate", &json!({})).ok(), "/v1/sessions/{id}/hibernate", "post", "200"),
+    ] {
+        assert_eq!(names(&answer), schema(path, method, status), "{method} {path}");
+    }
+    // Each path and method of the document is a route.
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let path = path.replace("{id}", "none").replace("{name}", "x").replace("{path}", "x");
+            let answer = server.ask(&method.to_uppercase(), &path, &[], b"");
+            let kind =
+                serde_json::from_slice::<Value>(&answer.body).map(|body| body["type"].clone()).unwrap_or_default();
+            assert!(kind != "no-route" && kind != "no-method", "{method} {path}: {kind}");
+            assert!(operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn the_document_is_the_one_that_is_published() {
+    hold_file("docs/openapi.json", &(serde_json::to_string_pretty(&document()).unwrap() + "\n"));
+}

@@ -1,0 +1,169 @@
+//! Sessions over HTTP.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::support::{Answer, Server, Setup};
+
+fn execute(server: &Server, id: &str, source: &str) -> Value {
+    server.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source })).ok()
+}
+
+#[test]
+fn a_session_does_all_that_sessions_do() {
+    for language in ["python", "javascript"] {
+        let server = Server::start(Setup::default());
+        let opened =
+            server.post("/v1/sessions", &json!({"id": "s", "language": language, "context": [1, {"a": null}]}));
+        assert_eq!((opened.status, &opened.json()["executions"]), (201, &json!(0)));
+        assert_eq!(execute(&server, "s", "context[0] + 1")["value"]["json"], 2);
+        execute(&server, "s", "x = 40");
+        assert_eq!(server.get("/v1/sessions/s/variables/x").ok(), json!({"repr": "40", "value": 40}));
+        assert_eq!(server.ask("PUT", "/v1/sessions/s/variables/x", &[], b" [41] ").status, 204);
+        assert_eq!(execute(&server, "s", "x[0]")["value"]["json"], 41);
+        assert_eq!(server.get("/v1/sessions/s/variables/nothing").problem(), (404, "not-found".into()));
+        // Files, by paths with anything in them.
+        assert_eq!(server.ask("PUT", "/v1/sessions/s/files/d/%C3%A9%20a.txt", &[], b"bytes \xff").status, 204);
+        assert_eq!(server.get("/v1/sessions/s/files/d/%C3%A9%20a.txt").body, b"bytes \xff");
+        let paths = |pattern: &str| -> Vec<String> {
+            let listed = server.get(&format!("/v1/sessions/s/files{pattern}")).ok();
+            listed["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!((paths(""), paths("?pattern=*.txt")), (vec!["d".to_owned(), "d/é a.txt".to_owned()], vec![]));
+        assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d", &[], b"").problem(), (422, "file".into()));
+        assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d?recursive=true", &[], b"").status, 204);
+        assert_eq!(paths(""), Vec::<String>::new());
+        // States.
+        let checkpoint = server.ask("POST", "/v1/sessions/s/checkpoint", &[], b"").ok()["checkpoint"].clone();
+        execute(&server, "s", "x = 'changed'");
+        let fork = server.post("/v1/sessions/s/fork", &json!({"id": "t"}));
+        assert_eq!((fork.status, &fork.json()["id"]), (201, &json!("t")));
+        let ids: Vec<u64> = server.get("/v1/sessions/s/checkpoints").ok()["checkpoints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|checkpoint| checkpoint["id"].as_u64().unwrap())
+            .collect();
+        assert!(ids.contains(&checkpoint.as_u64().unwrap()), "{ids:?}");
+        server.post("/v1/sessions/s/undo", &json!({ "checkpoint": checkpoint })).ok();
+        assert_eq!(execute(&server, "s", "x[0]")["value"]["json"], 41);
+        assert_eq!(execute(&server, "t", "x")["value"]["json"], "changed");
+        assert_eq!(
+            server.post("/v1/sessions/s/undo", &json!({"checkpoint": 999})).problem(),
+            (409, "no-checkpoint".into())
+        );
+        // To bytes, and back under another name.
+        assert_eq!(server.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok(), json!({"was_live": true}));
+        let state = server.get("/v1/sessions/s/state");
+        assert_eq!(state.header("content-type"), Some("application/octet-stream"));
+        assert_eq!(server.ask("PUT", "/v1/sessions/u", &[], &state.body).status, 201);
+        assert_eq!(execute(&server, "u", "x[0] + 1")["value"]["json"], 42);
+        let sessions = server.get("/v1/sessions").ok();
+        let ids: Vec<_> =
+            sessions["sessions"].as_array().unwrap().iter().map(|session| session["id"].clone()).collect();
+        assert_eq!(ids, ["s", "t", "u"]);
+        assert_eq!(server.ask("DELETE", "/v1/sessions/u", &[], b"").status, 204);
+        assert_eq!(server.get("/v1/sessions/u").problem(), (404, "not-found".into()));
+        assert_eq!(server.post("/v1/sessions/u/execute", &json!({"source": "1"})).problem(), (404, "not-found".into()));
+    }
+}
+
+#[test]
+fn sessions_are_there_again_after_a_restart() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    execute(&server, "s", "x = 7");
+    let dir = server.stop(Duration::from_secs(5));
+    let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
+    assert_eq!(execute(&server, "s", "x")["value"]["json"], 7);
+}
+
+#[test]
+fn what_was_acknowledged_is_in_the_store_without_any_end() {
+    // As after kill -9: a second server reads the store while the first still runs.
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    for n in 0..3 {
+        execute(&server, "s", &format!("x = {n}"));
+        let copy = Arc::new(tempfile::tempdir().unwrap());
+        std::fs::create_dir(copy.path().join("one")).unwrap();
+        let name = "s.session";
+        std::fs::copy(server.dir.path().join("one").join(name), copy.path().join("one").join(name)).unwrap();
+        let other = Server::start(Setup { dir: Some(copy), ..Setup::default() });
+        assert_eq!(execute(&other, "s", "x")["value"]["json"], n);
+    }
+}
+
+#[test]
+fn a_session_that_changed_is_not_what_was_expected() {
+    let server = Server::start(Setup::default());
+    let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "python"}));
+    let first = opened.header("etag").unwrap().to_owned();
+    assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*first));
+    let ask = |expected: &str| {
+        let body = json!({"source": "n = globals().get('n', 0) + 1; n"}).to_string();
+        server.ask("POST", "/v1/sessions/s/execute", &[("if-match", expected)], body.as_bytes())
+    };
+    let done = ask(&first);
+    let second = done.header("etag").unwrap().to_owned();
+    assert!(done.ok()["value"]["json"] == 1 && second != first);
+    assert_eq!(ask(&first).problem(), (412, "generation".into()), "nothing was run");
+    assert_eq!(ask(&second).ok()["value"]["json"], 2);
+    assert_eq!(ask("*").ok()["value"]["json"], 3);
+    // Every change is another generation, and so is another session of the same name.
+    let before = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    server.ask("PUT", "/v1/sessions/s/files/a", &[], b"x");
+    let after = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    server.ask("DELETE", "/v1/sessions/s", &[], b"");
+    let anew =
+        server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).header("etag").unwrap().to_owned();
+    assert!(before != after && anew != first, "{before} {after} {first} {anew}");
+}
+
+#[test]
+fn of_two_that_expect_the_same_generation_one_is_run() {
+    let server = Server::start(Setup::default());
+    let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "python"}));
+    let mut expected = opened.header("etag").unwrap().to_owned();
+    for round in 1..=5 {
+        let body = json!({"source": "n = globals().get('n', 0) + 1; n"}).to_string();
+        let streams: Vec<_> = (0..4)
+            .map(|_| server.begin("POST", "/v1/sessions/s/execute", &[("if-match", &expected)], body.as_bytes()))
+            .collect();
+        let answers: Vec<Answer> = streams.into_iter().map(Answer::read).collect();
+        let run: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 200).collect();
+        assert_eq!((run.len(), answers.iter().filter(|answer| answer.status == 412).count()), (1, 3));
+        assert_eq!(run[0].json()["value"]["json"], round);
+        expected = run[0].header("etag").unwrap().to_owned();
+    }
+}
+
+#[test]
+fn what_is_asked_of_a_session_at_once_is_done_one_after_another() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    execute(&server, "s", "n = 0");
+    let body = json!({"source": "import time; m = n; time.sleep(0.01); n = m + 1"}).to_string();
+    let streams: Vec<_> =
+        (0..10).map(|_| server.begin("POST", "/v1/sessions/s/execute", &[], body.as_bytes())).collect();
+    for stream in streams {
+        Answer::read(stream).ok();
+    }
+    assert_eq!(execute(&server, "s", "n")["value"]["json"], 10);
+}
+
+#[test]
+fn a_session_takes_nothing_that_it_has_itself() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s"})).ok();
+    for (name, value) in
+        [("language", json!("python")), ("runtime", json!("python")), ("files", json!({})), ("policy", json!({}))]
+    {
+        let answer = server.post("/v1/sessions/s/execute", &json!({"source": "1", name: value}));
+        assert_eq!(answer.problem().0, 400);
+        assert!(answer.text().contains(&format!("`{name}` cannot be given in a session")), "{}", answer.text());
+    }
+    assert_eq!(server.post("/v1/sessions", &json!({"id": "s"})).problem(), (409, "exists".into()));
+    assert_eq!(server.post("/v1/sessions", &json!({"id": "../s"})).problem(), (400, "invalid-argument".into()));
+}

@@ -1,0 +1,240 @@
+//! A server on a port of its own, and a client for it.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use glovebox::DirectoryStore;
+use glovebox_server::{
+    Audit, Service, ServiceConfig, Tenant, TenantConfig,
+    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+};
+use glovebox_tests::engine;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(super) const TOKEN: &str = "a token of the tests";
+
+/// How a test's server differs from others.
+#[derive(Default)]
+pub(super) struct Setup {
+    pub(super) service: ServiceConfig,
+    pub(super) http: HttpConfig,
+    /// Changes the one tenant.
+    pub(super) tenant: Option<Box<dyn FnOnce(&mut TenantConfig)>>,
+    /// A second one, with this token.
+    pub(super) other: Option<&'static str>,
+    /// Where sessions are; a server that is started on it again finds them.
+    pub(super) dir: Option<Arc<TempDir>>,
+}
+
+/// A running server. It shuts down when this is dropped.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) service: Service,
+    pub(super) tenant: Tenant,
+    pub(super) dir: Arc<TempDir>,
+    audit: Arc<Mutex<Vec<u8>>>,
+    runtime: Option<tokio::runtime::Runtime>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Server {
+    pub(super) fn start(setup: Setup) -> Self {
+        let Setup { mut service, http, tenant: change, other, dir } = setup;
+        let dir = dir.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
+        let log = Shared::default();
+        service.audit = Some(Audit::new(log.clone(), false));
+        let service = Service::new(engine().clone(), service).unwrap();
+        let tenant = |name: &str, change: Option<Box<dyn FnOnce(&mut TenantConfig)>>| {
+            let store = DirectoryStore::open(dir.path().join(name)).unwrap();
+            let mut config = TenantConfig::new(name, Arc::new(store));
+            if let Some(change) = change {
+                change(&mut config);
+            }
+            Tenant::new(&service, config)
+        };
+        let one = tenant("one", change);
+        let mut tenants = Tenants::default();
+        tenants.add(TokenHash::of(TOKEN), one.clone());
+        if let Some(token) = other {
+            tenants.add(TokenHash::of(token), tenant("other", None));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let bound = runtime.block_on(Bound::new(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = bound.address;
+        let serving = {
+            let (service, routes) = (service.clone(), http::router(&service, tenants, &http, address));
+            runtime.spawn(async move { http::serve(bound, &service, routes, &http).await })
+        };
+        Self { address, service, tenant: one, dir, audit: log.0, runtime: Some(runtime), serving: Some(serving) }
+    }
+
+    /// What was written down, line by line.
+    pub(super) fn audited(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.audit.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Shuts it down, as Ctrl-C does; returns the store.
+    pub(super) fn stop(mut self, wait: Duration) -> Arc<TempDir> {
+        self.shut_down(wait);
+        Arc::clone(&self.dir)
+    }
+
+    fn shut_down(&mut self, wait: Duration) {
+        let (Some(runtime), Some(serving)) = (self.runtime.take(), self.serving.take()) else { return };
+        runtime.block_on(async {
+            self.service.drain(wait).await;
+            serving.await.unwrap();
+        });
+        let report = self.tenant.sessions().hibernate_all();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+    }
+
+    pub(super) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"")
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &[], body.to_string().as_bytes())
+    }
+
+    /// A request with this token, and a connection of its own.
+    pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        Answer::read(self.begin(method, path, headers, body))
+    }
+
+    /// The same, without waiting for the answer.
+    pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        if !has("host") {
+            head += &format!("host: {}\r\n", self.address);
+        }
+        if !has("authorization") && !has("x-api-key") {
+            head += &format!("authorization: Bearer {TOKEN}\r\n");
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.send(&[head.as_bytes(), b"\r\n", body].concat())
+    }
+
+    /// These bytes on a connection of their own.
+    pub(super) fn send(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // A server that refuses what it has not read to its end may be gone by now.
+        let _ = stream.write_all(bytes);
+        stream
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut_down(Duration::ZERO);
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // Where the server resets the connection, what came before is the answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        let at = at.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));
+        let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut answer = Self { status, head, body: bytes[at + 4..].to_vec() };
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.body = unchunked(&answer.body);
+        }
+        answer
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .find_map(|line| line.split_once(": ").filter(|(given, _)| *given == name))
+            .map(|(_, value)| value)
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Its JSON, of a success.
+    pub(super) fn ok(&self) -> Value {
+        assert!(matches!(self.status, 200 | 201), "{} {}", self.status, String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// The kind of a problem document, which is whole.
+    pub(super) fn problem(&self) -> (u16, String) {
+        let problem = self.json();
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(problem["status"], self.status, "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+        assert_eq!(
+            problem["retry_after"].as_u64().map(|after| after.to_string()).as_deref(),
+            self.header("retry-after")
+        );
+        (self.status, problem["type"].as_str().unwrap().to_owned())
+    }
+}
+
+fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(at) = bytes.windows(2).position(|window| window == b"\r\n") {
+        let len = usize::from_str_radix(std::str::from_utf8(&bytes[..at]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&bytes[at + 2..at + 2 + len]);
+        bytes = &bytes[at + 4 + len..];
+    }
+    whole
+}
+
+/// Waits until something is so.
+pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A number of the metrics.
+pub(super) fn metric(server: &Server, name: &str) -> i64 {
+    let text = server.service.metrics_text();
+    let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+}
