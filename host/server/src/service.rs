@@ -115,12 +115,7 @@ impl Service {
         };
         let mut runtimes: Vec<Served> = Vec::new();
         for name in named {
-            let default = name.parse::<Language>().ok();
-            let built = match default {
-                Some(language) => Sandbox::builder(&engine).language(language),
-                None => Sandbox::builder(&engine).runtime(&name),
-            };
-            let sandbox = built.policy(Policy::default()).build()?;
+            let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
             let found = known.iter().find(|info| info.name == sandbox.runtime_name()).cloned();
             let info = found.ok_or_else(|| ServiceError::Invalid(format!("`{name}` is no runtime of the manifest")))?;
             if !runtimes.iter().any(|served| served.info.name == info.name) {

@@ -253,6 +253,19 @@ fn each_language_has_its_default_runtime() {
 }
 
 #[test]
+fn a_languages_name_chooses_its_default_and_every_other_name_a_runtime() {
+    let named = |name| Sandbox::builder(engine()).named(name).build().map(|it| it.runtime_name().to_owned());
+    // The default of these tests; to the manifest `python` is another runtime's alias.
+    assert_eq!(named("python").unwrap(), PORTABLE_PYTHON);
+    for (name, expected) in [("javascript", "javascript"), ("quickjs", "javascript"), ("cpython-3.12", "python-3.12")] {
+        assert_eq!(named(name).unwrap(), expected, "{name}");
+    }
+    for name in ["py", "Python", "cobol", ""] {
+        assert!(matches!(named(name), Err(BuildError::Runtime(_))), "{name}");
+    }
+}
+
+#[test]
 fn a_runtime_that_was_added_is_its_languages_until_it_is_removed() {
     let dir = bare_cache_of("javascript-0.11");
     let used = |engine: &Engine| {

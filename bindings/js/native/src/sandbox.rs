@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use glovebox::{ExecuteError, Language, Policy, ResumeOptions, Sandbox};
+use glovebox::{ExecuteError, Policy, ResumeOptions, Sandbox};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
@@ -73,12 +73,7 @@ impl NativeSandbox {
         let files: Vec<_> = files.into_iter().map(|file| (file.path, file.contents.to_vec())).collect();
         start_long(&callback, token.token(), move || {
             let policy: Policy = serde_json::from_str(&policy)?;
-            let mut builder = Sandbox::builder(&engine).policy(policy);
-            builder = match &*name {
-                "python" => builder.language(Language::Python),
-                "javascript" => builder.language(Language::JavaScript),
-                name => builder.runtime(name),
-            };
+            let mut builder = Sandbox::builder(&engine).named(&name).policy(policy);
             for (path, bytes) in files {
                 builder = builder.file(path, bytes);
             }

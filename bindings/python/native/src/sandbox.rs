@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use glovebox::{CancelToken, ExecuteError, JsonText, Language, Policy, ResumeOptions, Sandbox, SessionOptions};
+use glovebox::{CancelToken, ExecuteError, JsonText, Policy, ResumeOptions, Sandbox, SessionOptions};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
@@ -53,12 +53,7 @@ impl PySandbox {
             return Err(forked());
         }
         let policy: Policy = serde_json::from_str(policy).map_err(IntoException::exception)?;
-        let mut builder = Sandbox::builder(&engine.engine).policy(policy);
-        builder = match name {
-            "python" => builder.language(Language::Python),
-            "javascript" => builder.language(Language::JavaScript),
-            name => builder.runtime(name),
-        };
+        let mut builder = Sandbox::builder(&engine.engine).named(name).policy(policy);
         for (path, bytes) in files {
             builder = builder.file(path, bytes);
         }

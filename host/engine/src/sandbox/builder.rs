@@ -48,6 +48,15 @@ impl SandboxBuilder {
         self
     }
 
+    /// What somebody wrote down: a language's name (`python`, `javascript`) chooses that language's default runtime, and everything else is
+    /// the name or alias of a runtime.
+    pub fn named(self, name: &str) -> Self {
+        match Language::ALL.iter().find(|language| language.name() == name) {
+            Some(language) => self.language(*language),
+            None => self.runtime(name),
+        }
+    }
+
     /// Any other WASI binary. One that the manifest knows by its digest runs as it would by name; every other runs as
     /// a plain command, `_start` with the script's path as its argument, and is booted each time.
     pub fn runtime_path(mut self, path: impl Into<PathBuf>) -> Self {
