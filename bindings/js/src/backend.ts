@@ -88,6 +88,12 @@ export interface ShownValue {
   json?: string | undefined;
 }
 
+/** What a script has shown: its forms, by media type. */
+export interface Shown {
+  isResult: boolean;
+  forms: readonly (readonly [mediaType: string, data: Uint8Array])[];
+}
+
 /** What an execution did. */
 export interface Executed {
   readonly ok: boolean;
@@ -97,7 +103,8 @@ export interface Executed {
   readonly stderrBytes: Uint8Array;
   readonly fuelConsumed: bigint;
   readonly value: ShownValue | undefined;
-  /** All of it, as JSON text: what `glovebox run --json` prints. */
+  readonly displays: readonly Shown[];
+  /** All of it as `glovebox run --json` prints it, with no displays: those may be large. */
   json(): string;
   listFiles(pattern: string): Promise<Entry[]>;
   readFile(path: string): Promise<Uint8Array>;

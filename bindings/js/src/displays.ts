@@ -1,28 +1,19 @@
 // What scripts show beside what they print.
-
-/** A display as the record has it: text, or bytes as base64, by media type. */
-export interface ShownRecord {
-  is_result: boolean;
-  data: Record<string, string>;
-}
+import type { Shown } from './backend.ts';
 
 const TEXTS = ['application/json', 'application/javascript', 'application/xml'];
 
 /** Whether data of a media type is text. */
-export function isText(type: string): boolean {
+function isText(type: string): boolean {
   return type.startsWith('text/') || type.endsWith('+json') || type.endsWith('+xml') || TEXTS.includes(type);
 }
 
 /** Bytes as base64. */
-export function toBase64(bytes: Uint8Array): string {
+function toBase64(bytes: Uint8Array): string {
   let text = '';
   // As many arguments as a call takes.
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
-}
-
-function fromBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
 /**
@@ -38,9 +29,15 @@ export class Display {
   readonly data: ReadonlyMap<string, string | Uint8Array>;
 
   /** Made by `Run.displays`. */
-  constructor(shown: ShownRecord) {
-    this.isResult = shown.is_result;
-    this.data = new Map(Object.entries(shown.data).map(([type, data]) => [type, isText(type) ? data : fromBase64(data)]));
+  constructor({ isResult, forms }: Shown) {
+    this.isResult = isResult;
+    this.data = new Map(forms.map(([type, data]) => [type, isText(type) ? new TextDecoder().decode(data) : data]));
+  }
+
+  /** As notebooks store it: bytes as base64. */
+  bundle(): Record<string, string> {
+    const encoded = [...this.data].map(([type, data]) => [type, typeof data === 'string' ? data : toBase64(data)]);
+    return Object.fromEntries(encoded);
   }
 
   #text(type: string): string | undefined {

@@ -9,7 +9,7 @@ import type {
   ResourceKind,
   TrapKind,
 } from './component/contract.ts';
-import { Display, type ShownRecord } from './displays.ts';
+import { Display } from './displays.ts';
 import { ScriptError } from './errors.ts';
 
 /** A value of a script that JSON has no form for. */
@@ -169,6 +169,7 @@ function camel(value: unknown): any {
 export class Run {
   readonly #executed: Executed;
   #record: Record<string, any> | undefined;
+  #displays: readonly Display[] | undefined;
 
   /** Made by `Sandbox.execute` and `Session.execute`. */
   constructor(executed: Executed) {
@@ -176,8 +177,7 @@ export class Run {
   }
 
   get #all(): Record<string, any> {
-    this.#record ??= this.toJSON();
-    return this.#record;
+    return (this.#record ??= JSON.parse(this.#executed.json()) as Record<string, any>);
   }
 
   /** Whether the script ran to its end, or exited with 0. */
@@ -221,8 +221,8 @@ export class Run {
   }
 
   /** What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text. */
-  get displays(): Display[] {
-    return this.#all['displays'].map((shown: ShownRecord) => new Display(shown));
+  get displays(): readonly Display[] {
+    return (this.#displays ??= this.#executed.displays.map((shown) => new Display(shown)));
   }
 
   /** How many displays `limits.displayBytes` or their number dropped. */
@@ -315,7 +315,9 @@ export class Run {
 
   /** All of it but the files' contents: what `glovebox run --json` prints. */
   toJSON(): Record<string, any> {
-    return JSON.parse(this.#executed.json());
+    const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));
+    // A copy of the caller's own; it has the place of `displays` already.
+    return { ...JSON.parse(this.#executed.json()), displays };
   }
 
   /** Throws `ScriptError` unless the script succeeded. Returns the run, so that calls can be chained. */

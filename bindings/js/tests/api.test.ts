@@ -39,6 +39,7 @@ for (const way of ways) {
     const [one, two] = run.displays;
     assert.deepEqual([one?.text, one?.html, two?.html, [...(two?.png ?? [])]], ['1', undefined, '<b>é</b>', [137, 80, 78, 71]]);
     assert.deepEqual([one?.isResult, run.displaysDropped, run.stdout], [false, 0, '']);
+    assert.deepEqual(run.toJSON()['displays'][1], { is_result: false, data: { 'text/html': '<b>é</b>', 'image/png': 'iVBORw==' } });
     const dropped = await box.execute(shows + shows);
     assert.deepEqual([dropped.displays.length, dropped.displaysDropped], [2, 2]);
     const session = await (await sandbox(way)).session();

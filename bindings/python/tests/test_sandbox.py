@@ -53,7 +53,11 @@ class Suite(Where, Case):
             self.assertEqual((one.text, one.html, two.html, two.png, two["image/png"]), ("1", None, "<b>é</b>", b"\x89PNG", b"\x89PNG"))
             self.assertEqual((one.is_result, run.displays_dropped, run.stdout), (False, 0, ""))
             self.assertEqual(two.bundle(), {"text/html": "<b>é</b>", "image/png": "iVBORw=="})
-            self.assertEqual(run.to_dict()["displays"][1], {"is_result": False, "data": two.bundle()})
+            record = run.to_dict()
+            self.assertEqual(record["displays"][1], {"is_result": False, "data": two.bundle()})
+            self.assertEqual(list(record).index("displays") + 1, list(record).index("displays_dropped"))
+            # Pictures are not read for what else is asked.
+            self.assertNotIn("iVBORw==", run._executed.json())
             dropped = box.execute(self.script("show") + "\n" + self.script("show"))
             self.assertEqual((len(dropped.displays), dropped.displays_dropped), (2, 2))
         with self.sandbox() as box, box.session() as session:

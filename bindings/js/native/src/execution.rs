@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{Execution, FileEntry, FileKind};
+use glovebox::{Display, Execution, FileEntry, FileKind, Form};
 use napi::bindgen_prelude::{BigInt, Buffer};
 use napi_derive::napi;
 
@@ -30,13 +30,34 @@ impl From<FileEntry> for NativeEntry {
     }
 }
 
+/// A display, in each of its forms.
+#[napi(object, object_from_js = false)]
+pub struct NativeShown {
+    /// Whether it is the value of the last expression.
+    pub is_result: bool,
+    /// The media type and the bytes of each form.
+    pub forms: Vec<(String, Buffer)>,
+}
+
+impl From<&Display> for NativeShown {
+    fn from(display: &Display) -> Self {
+        let form = |form: &Form| (form.media_type.clone(), form.data.to_vec().into());
+        Self { is_result: display.is_result, forms: display.forms.iter().map(form).collect() }
+    }
+}
+
 /// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
 #[napi]
-pub struct NativeExecution(pub(crate) Arc<Execution>);
+pub struct NativeExecution {
+    /// Without its displays.
+    pub(crate) execution: Arc<Execution>,
+    displays: Vec<Display>,
+}
 
 impl From<Execution> for NativeExecution {
-    fn from(execution: Execution) -> Self {
-        Self(Arc::new(execution))
+    fn from(mut execution: Execution) -> Self {
+        let displays = std::mem::take(&mut execution.displays);
+        Self { execution: Arc::new(execution), displays }
     }
 }
 
@@ -45,48 +66,54 @@ impl NativeExecution {
     /// Whether the script ran to its end, or exited with 0.
     #[napi(getter)]
     pub fn ok(&self) -> bool {
-        self.0.is_success()
+        self.execution.is_success()
     }
 
     /// Standard output as text.
     #[napi(getter)]
     pub fn stdout(&self) -> String {
-        self.0.stdout.text()
+        self.execution.stdout.text()
     }
 
     /// Standard error as text.
     #[napi(getter)]
     pub fn stderr(&self) -> String {
-        self.0.stderr.text()
+        self.execution.stderr.text()
     }
 
     /// Standard output.
     #[napi(getter)]
     pub fn stdout_bytes(&self) -> Buffer {
-        self.0.stdout.bytes.to_vec().into()
+        self.execution.stdout.bytes.to_vec().into()
     }
 
     /// Standard error.
     #[napi(getter)]
     pub fn stderr_bytes(&self) -> Buffer {
-        self.0.stderr.bytes.to_vec().into()
+        self.execution.stderr.bytes.to_vec().into()
     }
 
     /// The fuel that it used.
     #[napi(getter)]
     pub fn fuel_consumed(&self) -> BigInt {
-        self.0.fuel_consumed.into()
+        self.execution.fuel_consumed.into()
     }
 
     /// The value as the interpreter shows it, and as JSON text where there is such.
     #[napi(getter)]
     pub fn value(&self) -> Option<(String, Option<String>)> {
-        self.0.value.as_ref().map(|value| (value.repr.clone(), value.json.clone()))
+        self.execution.value.as_ref().map(|value| (value.repr.clone(), value.json.clone()))
     }
 
-    /// All of it, as JSON text.
+    /// The displays.
+    #[napi(getter)]
+    pub fn displays(&self) -> Vec<NativeShown> {
+        self.displays.iter().map(NativeShown::from).collect()
+    }
+
+    /// All of it but the displays, as JSON text.
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
-        serde_json::to_string(&*self.0).map_err(|error| napi::Error::from_reason(error.to_string()))
+        serde_json::to_string(&*self.execution).map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 }

@@ -16,7 +16,7 @@ impl NativeExecution {
     /// The workspace's files that match a pattern.
     #[napi]
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
-        let execution = Arc::clone(&self.0);
+        let execution = Arc::clone(&self.execution);
         start(&callback, move |_| {
             let files = execution.files().list(&pattern).map_err(Failure::from)?;
             Ok(files.into_iter().map(Into::into).collect())
@@ -26,7 +26,7 @@ impl NativeExecution {
     /// A file of the workspace.
     #[napi]
     pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
-        let execution = Arc::clone(&self.0);
+        let execution = Arc::clone(&self.execution);
         start(&callback, move |_| Ok(execution.files().read(&path).map_err(Failure::from)?.to_vec().into()))
     }
 }

@@ -8,6 +8,7 @@ import type {
   Executed,
   Input,
   Policy,
+  Shown,
   ShownValue,
 } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
@@ -96,6 +97,7 @@ export interface Facts {
   stderrBytes: Uint8Array;
   fuelConsumed: bigint;
   value: ShownValue | undefined;
+  displays: readonly Shown[];
   record: string;
   /** Outside of a session: the files that it left. */
   files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
@@ -110,6 +112,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
     stderrBytes: execution.stderr.bytes,
     fuelConsumed: execution.fuelConsumed,
     value: execution.value && { repr: execution.value.repr, json: execution.value.json },
+    displays: execution.displays.map(({ isResult, forms }) => ({ isResult, forms: forms.map(({ mediaType, data }) => [mediaType, data] as const) })),
     record: recordOf(execution),
     ...(files && { files }),
   };
@@ -117,7 +120,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
 
 /** An execution of these facts; in a session, whose files are its own. */
 export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
-  const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, files } = facts;
+  const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
     ok,
     stdout,
@@ -126,6 +129,7 @@ export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFil
     stderrBytes,
     fuelConsumed,
     value,
+    displays,
     json: () => facts.record,
     async listFiles(pattern) {
       if (session) return session.listFiles(pattern);

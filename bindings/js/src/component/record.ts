@@ -1,6 +1,5 @@
 // An execution of the contract's in the engine's form: the names of `glovebox run --json`.
-import type { Display as ContractDisplay, Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
-import { type ShownRecord, isText, toBase64 } from '../displays.ts';
+import type { Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
 
 const TOOL_ERRORS: Record<string, string> = {
   failed: 'ToolError',
@@ -21,7 +20,7 @@ export function textOf(output: Output): string {
   return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.keptBytes });
 }
 
-/** All of it as JSON text. */
+/** All of it but the displays, as JSON text. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {
@@ -33,7 +32,7 @@ export function recordOf(execution: Execution): string {
     stderr: textOf(stderr),
     stdout_truncated: stdout.totalBytes > stdout.keptBytes,
     stderr_truncated: stderr.totalBytes > stderr.keptBytes,
-    displays: execution.displays.map(shownOf),
+    displays: [],
     displays_dropped: Number(execution.displaysDropped),
     fuel_consumed: Number(execution.fuelConsumed),
     memory_used_bytes: Number(execution.memoryUsedBytes),
@@ -49,12 +48,6 @@ export function recordOf(execution: Execution): string {
     metadata: snake(execution.metadata),
   };
   return JSON.stringify(record);
-}
-
-function shownOf({ forms, isResult }: ContractDisplay): ShownRecord {
-  const decoder = new TextDecoder();
-  const data = forms.map(({ mediaType, data }) => [mediaType, isText(mediaType) ? decoder.decode(data) : toBase64(data)]);
-  return { is_result: isResult, data: Object.fromEntries(data) };
 }
 
 function raisedOf({ typeName, message, traceback, line }: Raised): object {

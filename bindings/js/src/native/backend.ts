@@ -10,6 +10,7 @@ import type {
   Host,
   Input,
   Policy,
+  Shown,
   ShownValue,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
@@ -218,6 +219,10 @@ class NativeExecuted implements Executed {
   get value(): ShownValue | undefined {
     const value = this.#execution.value;
     return value ? { repr: value[0], json: value[1] ?? undefined } : undefined;
+  }
+
+  get displays(): readonly Shown[] {
+    return this.#execution.displays;
   }
 
   json(): string {

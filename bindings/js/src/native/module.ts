@@ -1,4 +1,5 @@
 // The native module, `bindings/js/native`, as TypeScript sees it. Private to the package.
+import type { Input, Shown, ToolDescription } from '../backend.ts';
 
 /** What becomes of some work; the numbers are those of `native/src/job.rs`. */
 export const DONE = 0;
@@ -14,13 +15,6 @@ export interface NativeToken {
   cancel(): void;
 }
 
-export interface NativeEntry {
-  path: string;
-  kind: 'file' | 'directory' | 'symlink';
-  sizeBytes: bigint;
-  modifiedNs: bigint;
-}
-
 export interface NativeExecution {
   readonly ok: boolean;
   readonly stdout: string;
@@ -29,6 +23,7 @@ export interface NativeExecution {
   readonly stderrBytes: Uint8Array;
   readonly fuelConsumed: bigint;
   readonly value: [repr: string, json: string | null] | null;
+  readonly displays: Shown[];
   json(): string;
   listFiles(pattern: string, callback: Callback): void;
   readFile(path: string, callback: Callback): void;
@@ -40,13 +35,8 @@ export interface NativeFailure {
   execution?: NativeExecution;
 }
 
-export interface NativeInput {
-  source: string;
-  name?: string | undefined;
-  kind?: string | undefined;
-  stdin?: Uint8Array | undefined;
-  context?: string | undefined;
-  timeoutMs?: number | undefined;
+export interface NativeInput extends Input {
+  /** Whether what the script writes is told. */
   isHeard: boolean;
 }
 
@@ -101,7 +91,7 @@ export interface NativeModule {
         name: string;
         policy: string;
         files: { path: string; contents: Uint8Array }[];
-        tools: { name: string; description: string; schema: string }[];
+        tools: ToolDescription[];
       },
       token: NativeToken,
       answer: (call: number, tool: number, parameters: string | null) => void,

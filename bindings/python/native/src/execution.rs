@@ -23,11 +23,16 @@ pub(crate) fn entry(entry: FileEntry) -> Entry {
 
 /// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Execution")]
-pub(crate) struct PyExecution(Execution);
+pub(crate) struct PyExecution {
+    /// Without its displays.
+    execution: Execution,
+    displays: Vec<Display>,
+}
 
 impl From<Execution> for PyExecution {
-    fn from(execution: Execution) -> Self {
-        Self(execution)
+    fn from(mut execution: Execution) -> Self {
+        let displays = std::mem::take(&mut execution.displays);
+        Self { execution, displays }
     }
 }
 
@@ -35,63 +40,63 @@ impl From<Execution> for PyExecution {
 impl PyExecution {
     #[getter]
     fn ok(&self) -> bool {
-        self.0.is_success()
+        self.execution.is_success()
     }
 
     #[getter]
     fn stdout(&self) -> String {
-        self.0.stdout.text()
+        self.execution.stdout.text()
     }
 
     #[getter]
     fn stderr(&self) -> String {
-        self.0.stderr.text()
+        self.execution.stderr.text()
     }
 
     #[getter]
     fn stdout_bytes(&self) -> &[u8] {
-        &self.0.stdout.bytes
+        &self.execution.stdout.bytes
     }
 
     #[getter]
     fn stderr_bytes(&self) -> &[u8] {
-        &self.0.stderr.bytes
+        &self.execution.stderr.bytes
     }
 
     #[getter]
     fn fuel_consumed(&self) -> u64 {
-        self.0.fuel_consumed
+        self.execution.fuel_consumed
     }
 
     #[getter]
     fn value(&self) -> Option<(&str, Option<&str>)> {
-        self.0.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
+        self.execution.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
     }
 
     /// The displays: whether it is a result, and media type and bytes of each form.
     #[getter]
     fn displays<'py>(&self, py: Python<'py>) -> Vec<Shown<'py>> {
-        let displays = self.0.displays.iter();
+        let displays = self.displays.iter();
         let forms = |Display { forms, .. }: &Display| {
             forms.iter().map(|form| (form.media_type.clone(), PyBytes::new(py, &form.data))).collect()
         };
         displays.map(|display| (display.is_result, forms(display))).collect()
     }
 
-    /// All of it, as JSON text.
+    /// All of it but the displays, as JSON text.
     fn json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0).map_err(IntoException::exception)
+        serde_json::to_string(&self.execution).map_err(IntoException::exception)
     }
 
     /// The workspace's files that match a pattern.
     fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
-        let files = py.detach(|| self.0.files().list(pattern)).map_err(IntoException::exception)?;
+        let files = py.detach(|| self.execution.files().list(pattern)).map_err(IntoException::exception)?;
         Ok(files.into_iter().map(entry).collect())
     }
 
     /// A file of the workspace.
     fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.0.files().read(path)).map_err(IntoException::exception)?;
+        let bytes = py.detach(|| self.execution.files().read(path)).map_err(IntoException::exception)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }

@@ -13,7 +13,6 @@ from typing import Any
 
 from . import tools, types
 from ._backend import Backend, BackendSession, Entry, Input, Policy
-from .displays import Display
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 PROVIDERS = Path(__file__).with_name("providers")
@@ -373,9 +372,7 @@ class _Executed:
             "stderr": self.stderr,
             "stdout_truncated": execution.stdout.total_bytes > execution.stdout.kept_bytes,
             "stderr_truncated": execution.stderr.total_bytes > execution.stderr.kept_bytes,
-            "displays": [
-                {"is_result": is_result, "data": Display(forms).bundle()} for is_result, forms in self.displays
-            ],
+            "displays": [],
             "displays_dropped": execution.displays_dropped,
             "fuel_consumed": execution.fuel_consumed,
             "memory_used_bytes": execution.memory_used_bytes,

@@ -290,8 +290,9 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the files' contents, as JSON has it: what `glovebox run --json` prints."""
-        record: dict[str, Any] = json.loads(self._executed.json())
-        return record
+        displays = [{"is_result": shown.is_result, "data": shown.bundle()} for shown in self.displays]
+        # A copy of the caller's own; it has the place of `displays` already.
+        return {**json.loads(self._executed.json()), "displays": displays}
 
     def raise_for_outcome(self) -> Run:
         """Raises `ScriptError` unless the script succeeded. Returns the run, so that calls can be chained."""
