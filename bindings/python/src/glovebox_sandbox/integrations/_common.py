@@ -9,7 +9,7 @@ import keyword
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .. import _check
 from .._native_backend import is_here
@@ -19,6 +19,10 @@ from ..run import Run
 from ..sandbox import Session, _input
 from ..tools import Tool, await_here
 from ..types import Limits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Made = TypeVar("Made")
 
 DEFAULT_LIMITS = Limits(timeout_ms=60_000, tool_timeout_ms=60_000, tool_calls=1_000)
 """The limits where none are given. A script's tools may ask models, which takes longer than the ten seconds of a sandbox's own default."""
@@ -309,20 +313,24 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 class CodeTool:
-    """What a framework's function tool does: runs code and reports."""
+    """A model's code runs in a sandbox of the tool's own, and the model is given a report.
+
+    Variables, functions and files live on from one call to the next unless `keep=False`. All conversations that use this tool share its
+    session: make a tool for each one. `name` and `description` are what the model is told. A result has at most `max_characters`. `limits`
+    and the other options are those of `Sandbox`, `language="javascript"` and `tools=[…]` among them; by default a call has 60 seconds.
+    """
 
     def __init__(
         self,
-        name: str | None,
-        description: str | None,
         *,
-        max_characters: int,
-        keep: bool,
+        name: str | None = None,
+        description: str | None = None,
+        keep: bool = True,
+        max_characters: int = MAX_CHARACTERS,
+        limits: Limits | None = None,
         language: str = "python",
-        limits: Limits | None,
         **options: Any,
     ) -> None:
-        """`name` and `description` are those of the language where they are `None`."""
         language = _check.of("language", str, language)
         shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
         kept = "Variables, functions and files are kept between calls." if keep else "Every call begins anew."
@@ -345,3 +353,24 @@ class CodeTool:
 
     def _report(self, run: Run) -> tuple[str, bool]:
         return report(run, self._max_characters) or "(no output)", run.ok
+
+
+def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable[P, T]]:
+    """Makes a decorator: the function takes what `make` takes, and is given what that makes."""
+
+    def decorate(function: Callable[[Made], T]) -> Callable[P, T]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return function(make(*args, **kwargs))
+
+        for name in ("__module__", "__name__", "__qualname__"):
+            setattr(call, name, getattr(function, name))
+        call.__doc__ = f"{inspect.getdoc(function)}\n\n{inspect.getdoc(make)}"
+        signature = inspect.signature(make)
+        setattr(call, "__signature__", signature.replace(return_annotation=inspect.signature(function).return_annotation))
+        return call
+
+    return decorate
+
+
+adapter = _taking(CodeTool)
+"""Makes `run_code_tool` of a function that makes a framework's tool of a `CodeTool`: all adapters take the same."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..types import Limits
-from ._common import MAX_CHARACTERS, CodeTool, not_installed
+from ._common import CodeTool, adapter, not_installed
 
 try:
     from langchain_core.tools import StructuredTool, ToolException
@@ -13,25 +10,12 @@ except ImportError as error:
     raise not_installed("langchain-core", error) from error
 
 
-def run_code_tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    keep: bool = True,
-    max_characters: int = MAX_CHARACTERS,
-    limits: Limits | None = None,
-    **options: Any,
-) -> StructuredTool:
+@adapter
+def run_code_tool(code_tool: CodeTool) -> StructuredTool:
     """Makes a tool for `create_agent(tools=[…])` and for anything else that takes a `BaseTool`.
-
-    Variables, functions and files live on from one call to the next unless `keep=False`. All conversations that use this tool share its
-    session: make a tool for each one. `name` and `description` are what the model is told. A result has at most `max_characters`.
-    `limits` and the other options are those of `Sandbox`, `language="javascript"` and `tools=[…]` among them; by default a call has 60
-    seconds.
 
     A script that fails is a `ToolException`, which the tool makes a `ToolMessage` of status `error`.
     """
-    code_tool = CodeTool(name, description, keep=keep, max_characters=max_characters, limits=limits, **options)
 
     def run_code(code: str) -> str:
         return _text(*code_tool.run_sync(code))
