@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -490,6 +491,50 @@ class Notebooks(unittest.TestCase):
         done = self.run_notebook(self.notebook("1 / 0", "'after'"), allow_errors=True)
         self.assertEqual(done.cells[0].outputs[0].ename, "ZeroDivisionError")
         self.assertEqual(done.cells[1].outputs[0].data["text/plain"], "'after'")
+
+
+    def test_what_a_cell_shows_is_in_the_notebook_in_its_order_and_its_value_in_its_best_form(self) -> None:
+        table = "class Table:\n    def _repr_html_(self): return '<table></table>'\n    def _repr_png_(self): return b'\\x89PNG'"
+        done = self.run_notebook(
+            self.notebook(
+                table,
+                "print('first')\ndisplay('shown')\ndisplay(Table(), Table())",
+                "display(1)\nTable()",
+                "display(2)\n1 / 0",
+            ),
+            allow_errors=True,
+        )
+        nbformat.validate(done)
+        kinds = [[output.output_type for output in cell.outputs] for cell in done.cells]
+        self.assertEqual(
+            kinds,
+            [[], ["stream", *["display_data"] * 3], ["display_data", "execute_result"], ["display_data", "error"]],
+        )
+        _, text, one, other = done.cells[1].outputs
+        self.assertEqual(text.data, {"text/plain": "'shown'"})
+        for output in (one, other, done.cells[2].outputs[1]):
+            self.assertEqual(output.data["text/html"], "<table></table>")
+            self.assertEqual(base64.b64decode(output.data["image/png"]), b"\x89PNG")
+            self.assertIn("Table object", output.data["text/plain"])
+        self.assertEqual(done.cells[3].outputs[0].data, {"text/plain": "2"})
+
+    def test_figures_and_data_frames_are_pictures_and_tables(self) -> None:
+        # The one test that needs this image; it is fetched and prepared, where that has not been done.
+        installed = install("--runtime", "python-3.15-data", "--name", "data")
+        self.assertEqual(installed.returncode, 0, installed.stderr)
+        notebook = self.notebook(
+            "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()",
+            "import pandas as pd\ndf = pd.DataFrame({'city': ['Oslo', 'Lima']})\ndisplay(df)\ndf",
+        )
+        done = NotebookClient(notebook, kernel_name="data", timeout=TIMEOUT).execute()
+        nbformat.validate(done)
+        kinds = [[output.output_type for output in cell.outputs] for cell in done.cells]
+        self.assertEqual(kinds, [["display_data"], ["display_data", "execute_result"]])
+        png = base64.b64decode(done.cells[0].outputs[0].data["image/png"])
+        self.assertTrue(png.startswith(b"\x89PNG\r\n\x1a\n") and png.rstrip().endswith(b"IEND\xaeB`\x82"), png[:20])
+        for output in done.cells[1].outputs:
+            self.assertIn("<td>Oslo</td>", output.data["text/html"])
+            self.assertIn("1  Lima", output.data["text/plain"])
 
 
 class Installing(unittest.TestCase):
