@@ -59,13 +59,15 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   }
   const integrity = options.integrity ?? (isOwn ? undefined : own[name]);
   const parts = await loadParts({ name, urls, isOwn, integrity: integrity || undefined, read: platform.read });
-  const canShare = typeof SharedArrayBuffer !== 'undefined';
   const start = platform.startWorker;
-  if (options.worker && !(start && canShare)) {
-    const why = start ? 'no shared memory: a page needs the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy' : 'no workers';
+  // A component waits for a tool's answer, and a worker can wait for nothing but shared memory.
+  const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
+  if (options.worker && !(start && canWait)) {
+    const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';
+    const why = start ? `no shared memory, by which tools answer a worker: a page needs ${headers}` : 'no workers';
     throw errorOf('UnsupportedError', `worker: there is ${why} here; leave it out`);
   }
-  if (start && canShare && options.worker !== false) {
+  if (start && canWait && options.worker !== false) {
     return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });
   }
   const answerTool = (tool: number, parameters: string) => host.answerNow(tool, parameters);

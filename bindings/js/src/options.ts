@@ -47,7 +47,7 @@ export interface SandboxOptions {
   packages?: boolean;
   /** Told what takes long. Default: nobody. */
   progress?: (text: string) => void;
-  /** Component: whether it runs in a worker. Default: where there are workers and shared memory. */
+  /** Component: whether it runs in a worker. Default: where there are workers and, for tools, shared memory. */
   worker?: boolean;
   /** Component, in a worker: milliseconds that a cancelled script has before its worker is terminated. Default: 1,000. */
   terminateAfterMs?: number;

@@ -28,7 +28,8 @@ interface Pending {
 
 /** One worker and what is asked of it, until it is gone. */
 class Link {
-  readonly shared: Shared;
+  /** Without it, nothing reaches the worker while a script runs. */
+  readonly shared: Shared | undefined;
   readonly #worker: WorkerHandle;
   readonly #host: Host;
   readonly #asked = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
@@ -40,7 +41,9 @@ class Link {
 
   constructor(options: WorkerOptions) {
     this.#host = options.host;
-    this.shared = { words: new Int32Array(new SharedArrayBuffer(8)), reply: new Uint8Array(new SharedArrayBuffer(REPLY_BYTES)) };
+    if (typeof SharedArrayBuffer !== 'undefined') {
+      this.shared = { words: new Int32Array(new SharedArrayBuffer(8)), reply: new Uint8Array(new SharedArrayBuffer(REPLY_BYTES)) };
+    }
     this.#worker = options.start(
       (said) => this.#heard(said),
       (error) => this.end(error instanceof Error ? error : new Error(String(error))),
@@ -60,6 +63,7 @@ class Link {
 
   /** Cancels what is executed; `0` lets the next one be. */
   set cancelled(word: number) {
+    if (!this.shared) return;
     Atomics.store(this.shared.words, 0, word);
     Atomics.notify(this.shared.words, 0);
     // It may be waiting for a tool.
@@ -103,6 +107,7 @@ class Link {
 
   /** Gives the next piece of a tool's answer. */
   #reply(): void {
+    if (!this.shared) return;
     const { words, reply } = this.shared;
     const piece = this.#rest.subarray(0, REPLY_BYTES);
     this.#rest = this.#rest.subarray(piece.length);
@@ -181,21 +186,24 @@ class WorkerBackend implements Backend {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
     const terminate = (): void => {
-      const why = `the script did not heed its interruption for ${terminateAfterMs} ms, and its worker was terminated`;
+      const why = link.shared
+        ? `the script did not heed its interruption for ${terminateAfterMs} ms, and its worker was terminated`
+        : 'without shared memory a script is cancelled by terminating its worker';
       link.end(errorOf('TerminatedError', `${why}; what it did is not known`));
     };
     const cancel = (): void => {
       link.cancelled = 1;
-      timers.push(setTimeout(terminate, terminateAfterMs));
+      timers.push(setTimeout(terminate, link.shared ? terminateAfterMs : 0));
     };
     const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
     // The component looks at its own clock: this is for one that has none. A longer time than a timer has is no time.
     if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
     link.cancelled = 0;
-    if (signal.aborted) cancel();
+    const isCancelled = signal.aborted;
+    if (isCancelled && link.shared) cancel();
     signal.addEventListener('abort', cancel);
     try {
-      return (await link.ask((id) => ({ id, session, method: 'execute', values: [input] }), ended)) as Facts;
+      return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;
     } finally {
       signal.removeEventListener('abort', cancel);
       timers.forEach(clearTimeout);

@@ -27,6 +27,8 @@ export interface Ask {
   session: number | undefined;
   method: string;
   values: unknown[];
+  /** Whether it is cancelled already. */
+  isCancelled?: boolean;
 }
 
 /** What the worker says. */

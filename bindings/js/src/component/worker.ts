@@ -25,6 +25,9 @@ const say = (said: Said): void => port.postMessage(said);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
+/** Not 0 cancels what is executed: the caller's, where that is shared. */
+let cancelWord: Int32Array = new Int32Array(1);
+let isShared = false;
 
 port.onmessage = ({ data }) => {
   if (!backend) {
@@ -40,9 +43,10 @@ port.onmessage = ({ data }) => {
 
 async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin): Promise<ComponentBackend> {
   const provider = await providerOfParts(parts);
+  if (shared) [cancelWord, isShared] = [shared.words.subarray(0, 1), true];
   const answer = (tool: number, parameters: string): Answer =>
     shared ? ask(shared, toolTimeoutMs, tool, parameters) : [false, 'tools in a worker need shared memory'];
-  return openComponent({ provider, language, policy, answer, ...(shared && { cancelWord: shared.words.subarray(0, 1) }) });
+  return openComponent({ provider, language, policy, answer, cancelWord });
 }
 
 /** Asks the caller's thread for a tool's answer, and waits for it: a component cannot do anything else meanwhile. */
@@ -74,7 +78,8 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
   return [text.startsWith('+'), text.slice(1)];
 }
 
-async function serve({ id, session: number, method, values }: Ask): Promise<void> {
+async function serve({ id, session: number, method, values, isCancelled }: Ask): Promise<void> {
+  if (!isShared) cancelWord[0] = Number(isCancelled ?? false);
   const session = number === undefined ? undefined : sessions.get(number);
   try {
     if (number !== undefined && !session) throw new SessionError('the session was closed');
