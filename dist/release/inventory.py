@@ -108,14 +108,13 @@ def crates(targets: Iterable[str]) -> list[Part]:
 
 
 def with_standard_texts(found: list[Part]) -> list[Part]:
-    """Gives crates without a licence file the text that others of the same licence have."""
+    """Gives crates without a licence file the text that others of the same licence have, or that of their repository in dist/licences."""
     standard = {each.licence: each.texts for each in found if each.texts and each.licence.startswith(STANDARD)}
     done = []
     for part in found:
         if not (part.texts or part.is_ours or not part.is_inside):
-            if part.licence not in standard:
-                raise ReleaseError(f"the crate {part.name} {part.version} ({part.licence}) comes without its licence's text")
-            part = Part(**{**vars(part), "texts": standard[part.licence]})
+            repository = (part.homepage or part.name).removesuffix(".git").rpartition("/")[2]
+            part = Part(**{**vars(part), "texts": standard.get(part.licence) or (text_of(repository),)})
         done.append(part)
     return done
 

@@ -50,8 +50,16 @@ class Crates(unittest.TestCase):
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
         # The text of MIT has the name of whoever wrote the crate.
-        with self.assertRaisesRegex(ReleaseError, "alone 1.0.0 .MIT. comes without its licence's text"):
+        with self.assertRaisesRegex(ReleaseError, "licence's text of `alone` is missing: put it in dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
+
+    def test_a_text_that_no_crate_of_a_repository_has_stands_in_a_directory_of_ours(self) -> None:
+        forgot = part("napi-sys", texts=(), homepage="https://github.com/napi-rs/napi-rs.git")
+        (found,) = inventory.with_standard_texts([forgot])
+        self.assertIn("Permission is hereby granted", found.texts[0])
+        # Of all that is shipped something stands there, or comes along.
+        for each in inventory.crates(["x86_64-unknown-linux-gnu", "wasm32-unknown-unknown"]):
+            self.assertTrue(each.texts or each.is_ours or not each.is_inside, each.name)
 
     def test_licences_are_found_by_name(self) -> None:
         names = ["src/license.rs", "LICENSE-MIT", "a.dist-info/licenses/LICENCE.rst", "COPYING", "README.md", "license.py"]
