@@ -99,6 +99,8 @@ class Signals(unittest.TestCase):
     SCRIPT = """
 import signal, sys, time
 from glovebox_sandbox import Limits, Sandbox
+# A shell has what it starts in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 box = Sandbox({language!r}, limits=Limits(timeout_ms=60_000))
 {before}
 try:
