@@ -141,11 +141,12 @@ impl ServiceError {
     /// Whether the script has run all the same, so that asking again would run it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
-        match self {
-            Self::Execute(ExecuteError::Commit { .. }) | Self::Panicked => true,
-            Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. })) => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Panicked
+                | Self::Execute(ExecuteError::Commit { .. })
+                | Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. }))
+        )
     }
 
     /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.

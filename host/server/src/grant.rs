@@ -72,7 +72,7 @@ fn check_limits(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     let numbers = |policy: &Policy| serde_json::to_value(&policy.limits).map_err(form);
     let (granted, asked) = (numbers(granted)?, numbers(asked)?);
     for (key, asked) in asked.as_object().into_iter().flatten() {
-        let granted = &granted[key];
+        let granted = granted.get(key).unwrap_or(&Value::Null);
         if asked.as_u64() > granted.as_u64() {
             return Err(GrantError::Beyond {
                 key: format!("limits.{key}"),

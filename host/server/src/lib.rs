@@ -8,6 +8,7 @@
 
 mod audit;
 mod config;
+mod door;
 mod error;
 mod grant;
 pub mod http;
@@ -17,7 +18,8 @@ mod tenant;
 
 pub use audit::{Audit, AuditError};
 pub use config::{AdmissionTable, AuditTable, ConfigError, HttpTable, ServerConfig, TokenTable};
+pub use door::Door;
 pub use error::ServiceError;
 pub use grant::GrantError;
-pub use service::{Admission, Door, Service, ServiceConfig};
+pub use service::{Admission, Service, ServiceConfig};
 pub use tenant::{Fresh, OnOutput, Script, Tenant, TenantConfig, Watch, generation};

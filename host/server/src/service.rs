@@ -46,26 +46,6 @@ pub struct ServiceConfig {
     pub audit: Option<Audit>,
 }
 
-/// Through which door something came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Door {
-    /// HTTP and JSON.
-    Http,
-    /// The Model Context Protocol.
-    Mcp,
-}
-
-impl Door {
-    /// Its name in metrics and in the audit log.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Mcp => "mcp",
-        }
-    }
-}
-
 /// A runtime that is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {

@@ -241,7 +241,6 @@ impl Tenant {
     }
 
     /// The tools that its scripts may call.
-    #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.0.tools
     }

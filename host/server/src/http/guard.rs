@@ -1,109 +1,17 @@
 //! Requests that a browser sends on behalf of somebody else's page.
 
-use std::net::SocketAddr;
-
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 
-use super::{HttpConfig, Problem, Shared};
-
-/// The names by which the server may be called, and the pages that may call it.
-pub(crate) struct Names {
-    /// In lower case, without a port.
-    hosts: Vec<String>,
-    origins: Vec<String>,
-}
-
-impl Names {
-    pub(crate) fn new(config: &HttpConfig, bound: SocketAddr) -> Self {
-        let mut hosts: Vec<String> = config.hosts.iter().map(|host| host_alone(host).to_ascii_lowercase()).collect();
-        if hosts.is_empty() {
-            hosts = vec!["localhost".into(), bound.ip().to_string(), "127.0.0.1".into(), "::1".into()];
-        }
-        Self { hosts, origins: config.origins.iter().map(|origin| origin.to_ascii_lowercase()).collect() }
-    }
-
-    /// Refuses a name that is none of the server's: a page whose name was made to lead here (DNS rebinding) has another.
-    fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-        let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
-        if !self.hosts.iter().any(|known| known == host_alone(&host)) {
-            let detail = "the server is not called by this `Host`; name it in `hosts` of its configuration";
-            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
-        }
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
-        if own || self.origins.contains(&origin) {
-            return Ok(());
-        }
-        let detail = "pages of this `Origin` may not ask here; name it in `origins` of the server's configuration";
-        Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
-    }
-}
-
-/// A host without its port; an IPv6 address without its brackets.
-fn host_alone(authority: &str) -> &str {
-    if let Some((host, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return host;
-    }
-    match authority.rsplit_once(':') {
-        // More than one colon: an IPv6 address that has no brackets.
-        Some((host, _)) if !host.contains(':') => host,
-        _ => authority,
-    }
-}
+use super::Shared;
 
 /// Refuses what does not name the server.
 pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     match shared.names.check(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(config: HttpConfig, host: &str, origin: Option<&str>) -> Option<u16> {
-        let names = Names::new(&config, SocketAddr::from(([127, 0, 0, 1], 8700)));
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
-        }
-        names.check(&headers).err().map(|problem| problem.status)
-    }
-
-    #[test]
-    fn only_the_servers_own_names_and_pages_are_let_in() {
-        let own = HttpConfig::default;
-        for host in ["127.0.0.1:8700", "localhost:8700", "LOCALHOST", "[::1]:8700", "127.0.0.1"] {
-            assert_eq!(check(own(), host, None), None, "{host}");
-        }
-        for host in
-            ["evil.example", "evil.example:8700", "localhost.evil.example", "", "[::2]", "127.0.0.1.evil.example"]
-        {
-            assert_eq!(check(own(), host, None), Some(421), "{host}");
-        }
-        assert_eq!(check(own(), "localhost:8700", Some("http://localhost:8700")), None);
-        for origin in
-            ["http://localhost:9999", "https://evil.example", "null", "", "http://localhost:8700.evil.example"]
-        {
-            assert_eq!(check(own(), "localhost:8700", Some(origin)), Some(403), "{origin}");
-        }
-        let named = || HttpConfig {
-            hosts: vec!["Box.example.com".into()],
-            origins: vec!["https://app.example.com".into()],
-            ..HttpConfig::default()
-        };
-        assert_eq!(check(named(), "box.example.com", Some("https://app.example.com")), None);
-        assert_eq!(check(named(), "box.example.com:443", None), None);
-        assert_eq!(check(named(), "localhost", None), Some(421));
     }
 }

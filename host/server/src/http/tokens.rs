@@ -2,14 +2,9 @@
 
 use std::fmt;
 
-use axum::{
-    extract::FromRequestParts,
-    http::{StatusCode, header, request::Parts},
-};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Problem, Shared};
 use crate::Tenant;
 
 /// The SHA-256 of a token: what is kept of it. A token is random and long, so that nothing slower is needed.
@@ -85,7 +80,7 @@ impl Tenants {
     }
 
     /// Whose token it is. Every token is looked at, in a time that says nothing of it.
-    fn find(&self, token: Option<&str>) -> Option<&Tenant> {
+    pub(crate) fn find(&self, token: Option<&str>) -> Option<&Tenant> {
         let Some(token) = token else { return self.open.as_ref() };
         let hash = TokenHash::of(token);
         let mut found = self.open.as_ref();
@@ -95,29 +90,6 @@ impl Tenants {
             }
         }
         found
-    }
-}
-
-/// The tenant who asks, by the header `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`.
-pub(crate) struct Caller(pub(crate) Tenant);
-
-impl FromRequestParts<Shared> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-        let bearer = text(header::AUTHORIZATION).and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-        let token = bearer.or_else(|| text(header::HeaderName::from_static("x-api-key")));
-        shared.tenants.find(token).cloned().map(Self).ok_or_else(|| {
-            let detail = match token {
-                Some(_) => "this token is not known here",
-                None => "a token is needed: send `Authorization: Bearer TOKEN`",
-            };
-            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
-        })
     }
 }
 

@@ -18,13 +18,16 @@ use tempfile::TempDir;
 
 pub(super) const TOKEN: &str = "a token of the tests";
 
+/// A change of a tenant.
+type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+
 /// How a test's server differs from others.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) service: ServiceConfig,
     pub(super) http: HttpConfig,
     /// Changes the one tenant.
-    pub(super) tenant: Option<Box<dyn FnOnce(&mut TenantConfig)>>,
+    pub(super) tenant: Option<Change>,
     /// A second one, with this token.
     pub(super) other: Option<&'static str>,
     /// Where sessions are; a server that is started on it again finds them.
@@ -63,7 +66,7 @@ impl Server {
         let log = Shared::default();
         service.audit = Some(Audit::new(log.clone(), false));
         let service = Service::new(engine().clone(), service).unwrap();
-        let tenant = |name: &str, change: Option<Box<dyn FnOnce(&mut TenantConfig)>>| {
+        let tenant = |name: &str, change: Option<Change>| {
             let store = DirectoryStore::open(dir.path().join(name)).unwrap();
             let mut config = TenantConfig::new(name, Arc::new(store));
             if let Some(change) = change {

@@ -1,0 +1,21 @@
+//! The ways into a service.
+
+/// Through which door something came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Door {
+    /// HTTP and JSON.
+    Http,
+    /// The Model Context Protocol.
+    Mcp,
+}
+
+impl Door {
+    /// Its name in metrics and in the audit log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Mcp => "mcp",
+        }
+    }
+}

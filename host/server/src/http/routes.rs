@@ -1,0 +1,70 @@
+//! The routes.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    http::StatusCode,
+    middleware,
+    routing::{get, post},
+};
+
+use super::{
+    Answered, BodyBudget, HttpConfig, Problem, Tenants, execute, guard,
+    names::Names,
+    openapi, sessions,
+    shared::{Shared, State},
+    status,
+};
+use crate::Service;
+
+/// The routes, for whoever has a server of their own. `bound` is the address that it listens on.
+pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
+    let shared = Shared(Arc::new(State {
+        service: service.clone(),
+        tenants,
+        bodies: BodyBudget::new(config.body_bytes, config.bodies_bytes, config.body_time),
+        answered: Answered::new(config.idempotency_keys, config.idempotency_bytes),
+        names: Names::new(config, bound),
+    }));
+    let session = Router::new()
+        .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))
+        .route("/execute", post(execute::in_session))
+        .route("/fork", post(sessions::fork))
+        .route("/undo", post(sessions::undo))
+        .route("/checkpoint", post(sessions::checkpoint))
+        .route("/checkpoints", get(sessions::checkpoints))
+        .route("/hibernate", post(sessions::hibernate))
+        .route("/state", get(sessions::state))
+        .route("/variables/{name}", get(sessions::get_variable).put(sessions::set_variable))
+        .route("/files", get(sessions::list_files))
+        .route("/files/{*path}", get(sessions::read_file).put(sessions::write_file).delete(sessions::delete_file));
+    Router::new()
+        .route("/metrics", get(status::metrics))
+        .route("/v1/info", get(status::info))
+        .route("/v1/openapi.json", get(openapi::answer))
+        .route("/v1/execute", post(execute::fresh))
+        .route("/v1/validate", post(execute::validate))
+        .route("/v1/sessions", get(sessions::list).post(sessions::open))
+        .nest("/v1/sessions/{id}", session)
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
+        // Whoever looks whether the server lives calls it by any name.
+        .route("/healthz", get(status::health))
+        .route("/readyz", get(status::ready))
+        .with_state(shared)
+}
+
+async fn no_route() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "no-route",
+        "there is nothing at this path; `GET /v1/openapi.json` says what there is",
+    )
+}
+
+async fn no_method() -> Problem {
+    let detail = "this path has no such method; `GET /v1/openapi.json` says which it has";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
+}
