@@ -138,11 +138,11 @@ struct Inner {
     /// By the runtime's name, with the tenant's own policy.
     sandboxes: Mutex<HashMap<String, Sandbox>>,
     sessions: Sessions,
-    most_sessions: usize,
+    max_sessions: usize,
     /// Held while a session is made, so that their number is what was counted.
     making: Mutex<()>,
     turns: Turns,
-    most_executions: usize,
+    max_executions: usize,
     executions: Arc<Semaphore>,
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
 }
@@ -191,7 +191,7 @@ impl Tenant {
     /// A tenant of this service.
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
-        let TenantConfig { name, policy, tools, store, store_policy, key, sessions: most_sessions, .. } = config;
+        let TenantConfig { name, policy, tools, store, store_policy, key, sessions: max_sessions, .. } = config;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).make_sandbox(move |language, runtime| {
             // A session of a runtime that is not served is refused before.
@@ -213,10 +213,10 @@ impl Tenant {
             tools,
             sandboxes: Mutex::default(),
             sessions: sessions.build(),
-            most_sessions,
+            max_sessions,
             making: Mutex::default(),
             turns: Turns::default(),
-            most_executions: config.executions_at_once,
+            max_executions: config.executions_at_once,
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
         }))
@@ -327,7 +327,7 @@ impl Tenant {
         make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionRecord, ServiceError> {
         let _making = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let (sessions, most) = (&self.0.sessions, self.0.most_sessions);
+        let (sessions, most) = (&self.0.sessions, self.0.max_sessions);
         if sessions.store().list().map_err(SessionsError::from)?.len() >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
         }
@@ -616,7 +616,7 @@ impl Tenant {
 
     /// One of the executions that the tenant may have at once.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
-        let most = self.0.most_executions;
+        let most = self.0.max_executions;
         Arc::clone(&self.0.executions)
             .try_acquire_owned()
             .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })

@@ -39,8 +39,8 @@ const STEP_BYTES: usize = 16 << 10;
 pub(crate) struct BodyBudget {
     steps: Arc<Semaphore>,
     late: Semaphore,
-    most_steps: usize,
-    most_bytes: usize,
+    max_steps: usize,
+    max_bytes: usize,
     time: Duration,
 }
 
@@ -55,18 +55,18 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyBudget {
-    /// `most_bytes`: of one request; `total_bytes`: of all; `time`: for reading one.
-    pub(crate) fn new(most_bytes: usize, total_bytes: usize, time: Duration) -> Self {
+    /// `max_bytes`: of one request; `total_bytes`: of all; `time`: for reading one.
+    pub(crate) fn new(max_bytes: usize, total_bytes: usize, time: Duration) -> Self {
         let steps = (total_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let late = Semaphore::new(LATE_ANSWERS);
-        Self { steps: Arc::new(Semaphore::new(steps)), late, most_steps: steps, most_bytes, time }
+        Self { steps: Arc::new(Semaphore::new(steps)), late, max_steps: steps, max_bytes, time }
     }
 
     /// Reads a whole body.
     pub(crate) async fn read(&self, headers: &HeaderMap, body: Body) -> Result<ReadBody, Problem> {
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|bytes| bytes > self.most_bytes) {
+        if announced.is_some_and(|bytes| bytes > self.max_bytes) {
             return Err(self.too_large());
         }
         match tokio::time::timeout(self.time, self.read_all(body)).await {
@@ -84,7 +84,7 @@ impl BodyBudget {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Problem::invalid("the request's body broke off"))?;
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > self.most_bytes {
+            if bytes.len() + data.len() > self.max_bytes {
                 return Err(self.too_large());
             }
             while room < bytes.len() + data.len() {
@@ -109,7 +109,7 @@ impl BodyBudget {
 
     /// Room for an answer. There is some again once slow clients have read theirs or were cut off.
     pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let steps = u32::try_from(bytes.div_ceil(STEP_BYTES).min(self.most_steps)).unwrap_or(u32::MAX);
+        let steps = u32::try_from(bytes.div_ceil(STEP_BYTES).min(self.max_steps)).unwrap_or(u32::MAX);
         if let Ok(room) = Arc::clone(&self.steps).try_acquire_many_owned(steps) {
             return Ok(room);
         }
@@ -123,7 +123,7 @@ impl BodyBudget {
     }
 
     fn too_large(&self) -> Problem {
-        let detail = format!("the request's body is over {} bytes; send less", self.most_bytes);
+        let detail = format!("the request's body is over {} bytes; send less", self.max_bytes);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
     }
 }

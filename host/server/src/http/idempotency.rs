@@ -48,8 +48,8 @@ pub(crate) struct Answered(Arc<Kept>);
 struct Kept {
     /// By the token's name: one token's answers take no room from another's.
     entries: Mutex<HashMap<String, Entries>>,
-    most_keys: usize,
-    most_bytes: usize,
+    max_keys: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -79,8 +79,8 @@ pub(crate) struct Slot {
 }
 
 impl Answered {
-    pub(crate) fn new(most_keys: usize, most_bytes: usize) -> Self {
-        Self(Arc::new(Kept { entries: Mutex::default(), most_keys, most_bytes }))
+    pub(crate) fn new(max_keys: usize, max_bytes: usize) -> Self {
+        Self(Arc::new(Kept { entries: Mutex::default(), max_keys, max_bytes }))
     }
 
     /// Looks whether this was asked before. `asked`: what makes requests the same.
@@ -119,10 +119,10 @@ impl Answered {
                 Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
             }
             None => {
-                if entries.by_key.len() >= self.0.most_keys {
+                if entries.by_key.len() >= self.0.max_keys {
                     entries.forget_oldest();
                 }
-                if entries.by_key.len() >= self.0.most_keys {
+                if entries.by_key.len() >= self.0.max_keys {
                     let detail = "as many requests with an `Idempotency-Key` are being carried out as may; try again";
                     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
                     return Err(Problem { retry_after: Some(1), ..problem });
@@ -164,7 +164,7 @@ impl Entries {
 impl Slot {
     /// Keeps the answer.
     pub(crate) fn done(self, answer: Answer) {
-        let fits = answer.body.len() <= self.kept.most_bytes;
+        let fits = answer.body.len() <= self.kept.max_bytes;
         let entry = if fits { Entry::Done(self.request, answer) } else { Entry::Forgotten(self.request) };
         self.keep(entry);
     }
@@ -182,7 +182,7 @@ impl Slot {
         let entries = all.entry(self.tenant.clone()).or_default();
         if let Entry::Done(_, answer) = &entry {
             let bytes = answer.body.len();
-            while entries.bytes.saturating_add(bytes) > kept.most_bytes && !entries.order.is_empty() {
+            while entries.bytes.saturating_add(bytes) > kept.max_bytes && !entries.order.is_empty() {
                 entries.forget_oldest();
             }
             entries.bytes += bytes;

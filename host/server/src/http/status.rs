@@ -44,7 +44,7 @@ pub(crate) async fn metrics(State(shared): State<Shared>, _: Caller) -> impl Int
     responses((status = 200, body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
 pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
     let mut policy = tenant.policy().clone();
-    // Paths of the host are nobody's business who asks over a network.
+    // Whoever asks over a network must not see the host's paths.
     (policy.workspace, policy.mounts) = (None, Vec::new());
     Json(InfoAnswer {
         version: env!("CARGO_PKG_VERSION"),

@@ -381,7 +381,7 @@ impl Serialize for ExecutionFields {
 impl ExecutionAnswer {
     /// With the files that match one of the patterns. Called on a thread that may block: files of host directories are read.
     pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
-        // A path of the host is nobody's business who asks over a network.
+        // Whoever asks over a network must not see the host's path.
         execution.workspace_path = None;
         let (mut files, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
         for pattern in patterns {
