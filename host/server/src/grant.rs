@@ -136,7 +136,7 @@ mod tests {
                 "`policy.limits.fuel` is 1000000001; this token is granted 1000000000",
             ),
             (json!({ "limits": { "fule": 1 } }), "fule"),
-            (json!({ "limits": { "fuel": -1 } }), "fuel"),
+            (json!({ "limits": { "fuel": -1 } }), "integer `-1`"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),
             (json!({ "limits": 7 }), "`limits` is an object"),
             (json!({ "clock": "host" }), "`policy.clock` is `host`; this token is granted `fixed`"),

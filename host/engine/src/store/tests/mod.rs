@@ -103,7 +103,7 @@ fn the_record_is_text_at_the_head_of_the_file() {
     let expected = serde_json::json!({
         "id": "a", "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:05.000Z",
         "language": "python", "runtime": "python-3.12", "version": "3.12.0", "image_sha256": "ab".repeat(32),
-        "executions": 3, "files": 2, "bytes": 2,
+        "executions": 3, "generation": 4, "files": 2, "bytes": 2,
     });
     assert_eq!(record, expected);
 }
