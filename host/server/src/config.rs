@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use glovebox::{Policy, PolicyError, SessionId, StorePolicy};
+use glovebox::{Policy, PolicyError, SessionId, StorePolicy, escaped};
 use serde::Deserialize;
 
 use crate::{
@@ -143,7 +143,7 @@ pub enum ConfigError {
         source: PolicyError,
     },
     /// A token cannot be.
-    #[error("token `{name}`: {reason}", name = glovebox::escaped(.name))]
+    #[error("token `{name}`: {reason}", name = escaped(.name))]
     Token {
         /// Its name.
         name: String,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, ToolDefinitionError, with_causes,
+    BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, ToolDefinitionError, escaped,
+    with_causes,
 };
 
 use crate::GrantError;
@@ -34,7 +35,7 @@ pub enum ServiceError {
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
     /// No such runtime is served.
-    #[error("no runtime `{wanted}` is served here; there are {served}")]
+    #[error("no runtime `{wanted}` is served here; there are {served}", wanted = escaped(.wanted))]
     UnknownRuntime {
         /// What was asked for.
         wanted: String,
@@ -76,7 +77,8 @@ pub enum ServiceError {
     },
     /// The session is in another state than was expected. Nothing was run.
     #[error(
-        "the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again"
+        "the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again",
+        has = escaped(.has), expected = escaped(.expected)
     )]
     Generation {
         /// What was expected.

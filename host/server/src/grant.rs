@@ -1,6 +1,6 @@
 //! The policy that a request asks for, within the one that its tenant is granted.
 
-use glovebox::{Clock, Entropy, Metering, Policy, PolicyError};
+use glovebox::{Clock, Entropy, Metering, Policy, PolicyError, escaped};
 use serde_json::{Map, Value};
 
 /// The names of a policy that a request may set. What names directories of the host is not among them.
@@ -15,10 +15,10 @@ const TABLES: [&str; 2] = ["limits", "session"];
 #[non_exhaustive]
 pub enum GrantError {
     /// It has a name that requests may not set.
-    #[error("`policy.{0}` cannot be set by a request; the server's configuration has it")]
+    #[error("`policy.{name}` cannot be set by a request; the server's configuration has it", name = escaped(.0))]
     NotOpen(String),
     /// It asks for more than the tenant is granted.
-    #[error("`policy.{key}` is {asked}; this token is granted {granted} at most")]
+    #[error("`policy.{key}` is {asked}; this token is granted {granted} at most", key = escaped(.key))]
     Beyond {
         /// The name.
         key: String,

@@ -167,7 +167,7 @@ impl Service {
         self.0.runtimes.iter().find(fits).map(|served| &served.info).ok_or_else(|| {
             let names: Vec<_> = self.0.runtimes.iter().map(|served| format!("`{}`", served.info.name)).collect();
             let wanted = name.or(language.map(Language::name)).unwrap_or_default();
-            ServiceError::UnknownRuntime { wanted: glovebox::escaped(wanted).to_string(), served: names.join(", ") }
+            ServiceError::UnknownRuntime { wanted: wanted.to_owned(), served: names.join(", ") }
         })
     }
 

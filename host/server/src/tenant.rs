@@ -645,7 +645,7 @@ impl Tenant {
         if has == expected {
             return Ok(());
         }
-        Err(ServiceError::Generation { expected: glovebox::escaped(expected).to_string(), has })
+        Err(ServiceError::Generation { expected: expected.to_owned(), has })
     }
 
     /// Called on a thread that may block.

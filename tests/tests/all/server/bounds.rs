@@ -122,7 +122,8 @@ fn a_token_has_only_so_many_executions_a_minute() {
     let third = quick(&server);
     assert_eq!(third.problem(), (429, "rate-exceeded".into()));
     assert!((1..=30).contains(&third.header("retry-after").unwrap().parse::<u32>().unwrap()));
-    assert_eq!(server.audited().last().unwrap()["outcome"], "rate-exceeded");
+    assert_eq!(server.audited().len(), 2, "whoever is refused can ask as often as they like");
+    assert_eq!(metric(&server, "glovebox_refused_total{door=\"http\",code=\"rate-exceeded\"}"), 1);
     assert_eq!(server.get("/v1/sessions").status, 200, "it is no execution");
 }
 
