@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use glovebox::{Engine, EngineConfig, Language, Packages, Policy, RuntimeInfo, Sandbox, escaped};
+use glovebox::{Engine, EngineConfig, Language, Packages, Policy, Sandbox, escaped};
 
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
@@ -120,11 +120,6 @@ pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
 /// The directory of the user's own images, for the same reason.
 pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
     Ok(state::dir()?.join("images"))
-}
-
-/// Whether a runtime has this name or alias.
-pub(crate) fn answers_to(runtime: &RuntimeInfo, name: &str) -> bool {
-    runtime.name == name || runtime.aliases.iter().any(|alias| alias == name)
 }
 
 /// Reports a missing binary with a hint; the engine reports everything else about it.

@@ -52,6 +52,14 @@ pub struct RuntimeInfo {
     pub prepared: bool,
 }
 
+impl RuntimeInfo {
+    /// Whether this is its name, or another name for it.
+    #[must_use]
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}
+
 /// A tool of the manifest and its state in the cache: what a script goes through before its interpreter has it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]

@@ -10,3 +10,10 @@ pub(crate) fn fill(into: &mut [u8]) {
         std::process::abort();
     }
 }
+
+/// A session's id that nobody else has: 128 random bits in hexadecimal.
+pub(crate) fn random_id() -> String {
+    let mut random = [0; 16];
+    fill(&mut random);
+    format!("{:032x}", u128::from_le_bytes(random))
+}

@@ -46,25 +46,13 @@ pub struct ServiceConfig {
     pub audit: Option<Audit>,
 }
 
-/// A runtime that is served.
-#[derive(Clone, Debug)]
-pub(crate) struct Served {
-    pub(crate) info: RuntimeInfo,
-}
-
-impl Served {
-    pub(crate) fn answers_to(&self, name: &str) -> bool {
-        self.info.name == name || self.info.aliases.iter().any(|alias| alias == name)
-    }
-}
-
 /// What all doors share: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    pub(crate) runtimes: Vec<Served>,
+    pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
     admission: Admission,
@@ -93,13 +81,13 @@ impl Service {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
             false => config.runtimes,
         };
-        let mut runtimes: Vec<Served> = Vec::new();
+        let mut runtimes: Vec<RuntimeInfo> = Vec::new();
         for name in named {
             let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
             let found = known.iter().find(|info| info.name == sandbox.runtime_name()).cloned();
             let info = found.ok_or_else(|| ServiceError::Invalid(format!("`{name}` is no runtime of the manifest")))?;
-            if !runtimes.iter().any(|served| served.info.name == info.name) {
-                runtimes.push(Served { info });
+            if !runtimes.iter().any(|served| served.name == info.name) {
+                runtimes.push(info);
             }
         }
         Ok(Self(Arc::new(Inner {
@@ -118,7 +106,7 @@ impl Service {
 
     /// The runtimes that are served, the default of each language first.
     pub fn runtimes(&self) -> impl Iterator<Item = &RuntimeInfo> {
-        self.0.runtimes.iter().map(|served| &served.info)
+        self.0.runtimes.iter()
     }
 
     /// What was counted, in the text format of OpenMetrics.
@@ -160,12 +148,11 @@ impl Service {
 
     /// The runtime that is meant.
     pub(crate) fn runtime(&self, language: Option<Language>, name: Option<&str>) -> Result<&RuntimeInfo, ServiceError> {
-        let fits = |served: &&Served| {
-            language.is_none_or(|wanted| served.info.language == wanted)
-                && name.is_none_or(|name| served.answers_to(name))
+        let fits = |served: &&RuntimeInfo| {
+            language.is_none_or(|wanted| served.language == wanted) && name.is_none_or(|name| served.answers_to(name))
         };
-        self.0.runtimes.iter().find(fits).map(|served| &served.info).ok_or_else(|| {
-            let names: Vec<_> = self.0.runtimes.iter().map(|served| format!("`{}`", served.info.name)).collect();
+        self.0.runtimes.iter().find(fits).ok_or_else(|| {
+            let names: Vec<_> = self.0.runtimes.iter().map(|served| format!("`{}`", served.name)).collect();
             let wanted = name.or(language.map(Language::name)).unwrap_or_default();
             ServiceError::UnknownRuntime { wanted: wanted.to_owned(), served: names.join(", ") }
         })

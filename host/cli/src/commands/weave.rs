@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     args::GlobalArgs,
-    engine::{Host, Pooling, answers_to},
+    engine::{Host, Pooling},
     file, interrupt,
     terminal::{Hinted, bytes, out, out_json},
 };
@@ -138,7 +138,7 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     }
     let mut selected = Vec::new();
     for name in names {
-        let Some(runtime) = known.iter().find(|runtime| answers_to(runtime, name)) else {
+        let Some(runtime) = known.iter().find(|runtime| runtime.answers_to(name)) else {
             let all: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
             let hint = format!("use one of: {}", all.join(", "));
             return Err(Hinted::new(format!("there is no runtime `{name}`"), hint).into());

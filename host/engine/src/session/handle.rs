@@ -449,11 +449,7 @@ impl Session {
 }
 
 fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
-    if let Some(id) = id {
-        check_id(&id)?;
-        return Ok(id.into());
-    }
-    let mut random = [0; 16];
-    entropy::fill(&mut random);
-    Ok(format!("{:032x}", u128::from_le_bytes(random)).into())
+    let Some(id) = id else { return Ok(entropy::random_id().into()) };
+    check_id(&id)?;
+    Ok(id.into())
 }

@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::entropy;
+
 /// A kept session's name: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file's
 /// name and a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +21,12 @@ pub struct SessionIdError(String);
 impl SessionId {
     /// The most bytes of an id.
     pub const MAX_BYTES: usize = 64;
+
+    /// A name that no other session has: 128 random bits in hexadecimal.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(entropy::random_id())
+    }
 
     /// Checks a name.
     pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {

@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
-    engine::{Host, Pooling, answers_to},
+    engine::{Host, Pooling},
     interrupt,
     terminal::{Hinted, note, out, out_json},
 };
@@ -120,7 +120,7 @@ fn select(host: &Host, args: &BenchArgs) -> anyhow::Result<Vec<RuntimeInfo>> {
     args.runtimes
         .iter()
         .map(|name| {
-            let found = known.iter().find(|runtime| answers_to(runtime, name)).cloned();
+            let found = known.iter().find(|runtime| runtime.answers_to(name)).cloned();
             found.ok_or_else(|| {
                 Hinted::new(format!("there is no runtime `{name}`"), "`glovebox runtimes list` lists them").into()
             })

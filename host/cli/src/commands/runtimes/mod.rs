@@ -10,7 +10,7 @@ use serde::Serialize;
 use self::cache::{CacheArgs, PruneArgs};
 use crate::{
     args::GlobalArgs,
-    engine::{Host, Pooling, answers_to},
+    engine::{Host, Pooling},
     interrupt,
     terminal::{Align, Hinted, bytes, out, out_json, table},
 };
@@ -162,7 +162,7 @@ enum Known {
 impl Known {
     fn answers_to(&self, name: &str) -> bool {
         match self {
-            Self::Runtime(runtime) => answers_to(runtime, name),
+            Self::Runtime(runtime) => runtime.answers_to(name),
             Self::Tool(tool) => tool.name == name,
         }
     }
