@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::State,
     http::{HeaderMap, header},
     response::{IntoResponse as _, Response},
@@ -10,8 +10,8 @@ use axum::{
 use glovebox::{Execution, SessionId};
 
 use super::{
-    Caller, InPath, Problem, Shared,
-    body::Held,
+    Caller, InPath, Problem, ReadBody, Shared,
+    budget::Held,
     idempotency::{Answer, Begun},
     output::{Form, Pieces},
     wire::{ExecuteBody, ExecutionAnswer, ValidateAnswer},
@@ -37,9 +37,8 @@ pub(crate) async fn fresh(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
     headers: HeaderMap,
-    body: Body,
+    read: ReadBody,
 ) -> Result<Response, Problem> {
-    let read = shared.bodies.read(&headers, body).await?;
     let (known, name) = (shared.clone(), tenant.name().to_owned());
     let asked = read.aside(move |read| {
         let begun = known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?;
@@ -63,9 +62,8 @@ pub(crate) async fn in_session(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
     headers: HeaderMap,
-    body: Body,
+    read: ReadBody,
 ) -> Result<Response, Problem> {
-    let read = shared.bodies.read(&headers, body).await?;
     let (known, name) = (shared.clone(), tenant.name().to_owned());
     let asked = read.aside(move |read| {
         let begun = known.answered.begin(&name, &headers, &[b"session", id.as_bytes(), &read.bytes])?;
@@ -88,13 +86,7 @@ fn expected(headers: &HeaderMap) -> Option<String> {
 #[utoipa::path(post, path = "/v1/validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     responses((status = 200, body = ValidateAnswer), (status = "4XX", description = "The request cannot be carried out.", body = Problem),
         (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
-pub(crate) async fn validate(
-    State(shared): State<Shared>,
-    Caller(tenant): Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<ValidateAnswer>, Problem> {
-    let read = shared.bodies.read(&headers, body).await?;
+pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read
         .aside(|read| {
             let (body, held): (ExecuteBody, Held) = read.json()?;

@@ -13,17 +13,19 @@
 //!
 //! An error is a problem document (RFC 9457), typed by the contract's name for it. What a script does is never one.
 
-mod body;
+mod budget;
 mod caller;
 mod config;
 mod execute;
 mod guard;
 mod idempotency;
 mod in_path;
+mod json_bytes;
 mod names;
 mod openapi;
 mod output;
 mod problem;
+mod read_body;
 mod routes;
 mod serve;
 mod sessions;
@@ -32,7 +34,7 @@ mod status;
 mod tokens;
 mod wire;
 
-pub(crate) use body::BodyBudget;
+pub(crate) use budget::{BodyBudget, ReadBody};
 pub(crate) use caller::Caller;
 pub use config::HttpConfig;
 pub(crate) use idempotency::Answered;

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{BodyBudget, Problem, body::in_pieces};
+use super::{BodyBudget, Problem, budget::in_pieces};
 use crate::{OnOutput, ServiceError};
 
 /// How many pieces wait for a client. A guest that writes faster than its client reads waits.

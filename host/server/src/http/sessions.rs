@@ -2,9 +2,8 @@
 
 use axum::{
     Json,
-    body::Body,
     extract::{Query, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use glovebox::{CheckpointId, FileKind, IfExists, JsonText, SessionRecord};
@@ -12,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Caller, InPath, Problem, Shared,
+    Caller, InPath, Problem, ReadBody, Shared,
     execute::session_id,
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_RETURNED_BYTES, OpenBody,
@@ -20,8 +19,6 @@ use super::{
     },
 };
 use crate::generation;
-
-type Answered<T> = Result<T, Problem>;
 
 /// A session with its generation as `ETag`.
 fn described(status: StatusCode, record: SessionRecord) -> Response {
@@ -36,7 +33,7 @@ fn described(status: StatusCode, record: SessionRecord) -> Response {
 /// Every session of this token.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", security(("token" = [])),
     responses((status = 200, body = SessionsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn list(Caller(tenant): Caller) -> Answered<Json<SessionsAnswer>> {
+pub(crate) async fn list(Caller(tenant): Caller) -> Result<Json<SessionsAnswer>, Problem> {
     Ok(Json(tenant.list().await?.into()))
 }
 
@@ -44,13 +41,7 @@ pub(crate) async fn list(Caller(tenant): Caller) -> Answered<Json<SessionsAnswer
 #[utoipa::path(post, path = "/v1/sessions", tag = "sessions", security(("token" = [])), request_body = OpenBody,
     responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
         (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn open(
-    State(shared): State<Shared>,
-    Caller(tenant): Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<Response> {
-    let read = shared.bodies.read(&headers, body).await?;
+pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (body, context, _held) = read
         .aside(|read| {
             let (mut body, held) = read.json_or_default::<OpenBody>()?;
@@ -67,14 +58,14 @@ pub(crate) async fn open(
 #[utoipa::path(get, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", body = Problem),
         (status = "5XX", body = Problem)))]
-pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Response> {
+pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
 }
 
 /// Ends a session and removes it. Exit handlers run, within the limits of one execution.
 #[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 204, description = "It is gone."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn close(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<StatusCode> {
+pub(crate) async fn close(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<StatusCode, Problem> {
     tenant.close(&session_id(id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -86,14 +77,11 @@ pub(crate) async fn close(Caller(tenant): Caller, InPath(id): InPath<String>) ->
     responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
         (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn resume(
-    State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<Response> {
-    let read = shared.bodies.read(&headers, body).await?;
-    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, read.bytes).await?))
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, read).await?))
 }
 
 /// A session as bytes. They hold all that its scripts have in memory, and whoever resumes them runs that.
@@ -104,7 +92,7 @@ pub(crate) async fn state(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-) -> Answered<Response> {
+) -> Result<Response, Problem> {
     let bytes = tenant.export(&session_id(id)?).await?;
     octets(&shared, bytes).await
 }
@@ -113,13 +101,11 @@ pub(crate) async fn state(
 #[utoipa::path(post, path = "/v1/sessions/{id}/fork", tag = "sessions", security(("token" = [])), params(("id" = String, Path)), request_body = ForkBody,
     responses((status = 201, body = SessionAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn fork(
-    State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<Response> {
-    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<ForkBody>()?;
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    let (body, _held) = read.json_or_default::<ForkBody>()?;
     let fork = body.id.map(session_id).transpose()?;
     Ok(described(StatusCode::CREATED, tenant.fork(&session_id(id)?, fork).await?))
 }
@@ -129,13 +115,11 @@ pub(crate) async fn fork(
     responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
         (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn undo(
-    State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<Json<CheckpointAnswer>> {
-    let (body, _held) = shared.bodies.read(&headers, body).await?.json_or_default::<UndoBody>()?;
+    read: ReadBody,
+) -> Result<Json<CheckpointAnswer>, Problem> {
+    let (body, _held) = read.json_or_default::<UndoBody>()?;
     let CheckpointId(checkpoint) = tenant.undo(&session_id(id)?, body.checkpoint.map(CheckpointId)).await?;
     Ok(Json(CheckpointAnswer { checkpoint }))
 }
@@ -143,7 +127,10 @@ pub(crate) async fn undo(
 /// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
 #[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, body = CheckpointAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn checkpoint(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Json<CheckpointAnswer>> {
+pub(crate) async fn checkpoint(
+    Caller(tenant): Caller,
+    InPath(id): InPath<String>,
+) -> Result<Json<CheckpointAnswer>, Problem> {
     let CheckpointId(checkpoint) = tenant.checkpoint(&session_id(id)?).await?;
     Ok(Json(CheckpointAnswer { checkpoint }))
 }
@@ -154,14 +141,17 @@ pub(crate) async fn checkpoint(Caller(tenant): Caller, InPath(id): InPath<String
 pub(crate) async fn checkpoints(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-) -> Answered<Json<CheckpointsAnswer>> {
+) -> Result<Json<CheckpointsAnswer>, Problem> {
     Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&session_id(id)?).await? }))
 }
 
 /// Writes a session to the store and gives up its memory. The next request resumes it.
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, body = HibernateAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn hibernate(Caller(tenant): Caller, InPath(id): InPath<String>) -> Answered<Json<HibernateAnswer>> {
+pub(crate) async fn hibernate(
+    Caller(tenant): Caller,
+    InPath(id): InPath<String>,
+) -> Result<Json<HibernateAnswer>, Problem> {
     Ok(Json(HibernateAnswer { was_live: tenant.hibernate(&session_id(id)?).await? }))
 }
 
@@ -173,7 +163,7 @@ pub(crate) async fn hibernate(Caller(tenant): Caller, InPath(id): InPath<String>
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
-) -> Answered<Json<VariableAnswer>> {
+) -> Result<Json<VariableAnswer>, Problem> {
     let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
     let value = value.ok_or_else(|| {
         let detail = format!("the session has no variable `{}`", glovebox::escaped(&name));
@@ -187,13 +177,10 @@ pub(crate) async fn get_variable(
     params(("id" = String, Path), ("name" = String, Path)),
     responses((status = 204, description = "It is set."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn set_variable(
-    State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<StatusCode> {
-    let read = shared.bodies.read(&headers, body).await?;
+    read: ReadBody,
+) -> Result<StatusCode, Problem> {
     let json = read
         .aside(|read| {
             let text =
@@ -220,7 +207,7 @@ pub(crate) async fn list_files(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
     query: Result<Query<FilesQuery>, axum::extract::rejection::QueryRejection>,
-) -> Answered<Json<FilesAnswer>> {
+) -> Result<Json<FilesAnswer>, Problem> {
     let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
     let files = tenant.files(&session_id(id)?, move |files| files.list(&pattern)).await?;
@@ -235,7 +222,7 @@ pub(crate) async fn read_file(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
-) -> Answered<Response> {
+) -> Result<Response, Problem> {
     let id = session_id(id)?;
     let read = tenant.files(&id, move |files| {
         let snapshot = files.snapshot()?;
@@ -261,13 +248,10 @@ pub(crate) async fn read_file(
     request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path)),
     responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn write_file(
-    State(shared): State<Shared>,
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered<StatusCode> {
-    let read = shared.bodies.read(&headers, body).await?;
+    read: ReadBody,
+) -> Result<StatusCode, Problem> {
     let write = move |files: &glovebox::SessionFiles| files.write(&path, &read.bytes, IfExists::Replace);
     tenant.change_files(&session_id(id)?, write).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -291,7 +275,7 @@ pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
     query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
-) -> Answered<StatusCode> {
+) -> Result<StatusCode, Problem> {
     let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let delete = move |files: &glovebox::SessionFiles| {
         if recursive { files.delete_all(&path) } else { files.delete(&path) }
@@ -300,7 +284,7 @@ pub(crate) async fn delete_file(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn octets(shared: &Shared, bytes: Vec<u8>) -> Answered<Response> {
+async fn octets(shared: &Shared, bytes: Vec<u8>) -> Result<Response, Problem> {
     let body = shared.bodies.answer(bytes.into()).await?;
     let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
     // A guest's bytes are never a page of this server's.

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     Problem,
-    body::{Bytes, at_most, entries_at_most},
+    json_bytes::{Bytes, at_most, entries_at_most},
 };
 use crate::{Fresh, Script, ServiceError, generation};
 
@@ -138,7 +138,7 @@ impl ExecuteBody {
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
         let policy = self.policy.take().map(|policy| object("policy", &policy)).transpose()?.unwrap_or_default();
-        Ok(Fresh { script: self.script()?, language, runtime, files, policy, tools: Vec::new() })
+        Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
     /// For a session.

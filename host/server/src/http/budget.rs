@@ -1,9 +1,7 @@
-//! Reading what requests bring along, within limits.
+//! What requests and answers may hold of the server's memory.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
-    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -11,23 +9,16 @@ use std::{
 };
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     http::{HeaderMap, StatusCode, header},
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http_body_util::BodyExt as _;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
-};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use utoipa::ToSchema;
 
 use super::Problem;
-use crate::Service;
 
 /// How much of an answer the connection is given at once. What it has is no longer counted.
-const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// How many answers wait for room at once.
 const LATE_ANSWERS: usize = 16;
 
@@ -51,7 +42,7 @@ pub(crate) struct Held(#[expect(dead_code, reason = "it is only kept")] Vec<Owne
 /// A request's body.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
-    held: Held,
+    pub(super) held: Held,
 }
 
 impl BodyBudget {
@@ -102,7 +93,7 @@ impl BodyBudget {
     }
 
     /// An answer, which counts against the budget until the connection has it.
-    pub(crate) async fn answer(&self, bytes: axum::body::Bytes) -> Result<Body, Problem> {
+    pub(crate) async fn answer(&self, bytes: Bytes) -> Result<Body, Problem> {
         let held = self.room(bytes.len()).await?;
         Ok(Body::new(HeldBody { bytes, _held: held }))
     }
@@ -128,39 +119,15 @@ impl BodyBudget {
     }
 }
 
-impl ReadBody {
-    /// Reads it on a thread that may block, where it is so long that others would wait for this one.
-    pub(crate) async fn aside<T: Send + 'static>(
-        self,
-        read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
-    }
-
-    /// The value that it is as JSON, and what to keep as long as that is there.
-    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, Held), Problem> {
-        if self.bytes.is_empty() {
-            return Err(Problem::invalid("the request has no body; send a JSON object"));
-        }
-        let value = serde_json::from_slice(&self.bytes);
-        value.map(|value| (value, self.held)).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
-    }
-
-    /// The same, or the default where there is nothing.
-    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, Held), Problem> {
-        if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
-    }
-}
-
 /// An answer, and what is held until the connection has it. It is given in pieces: of one that is whole the connection would take all
 /// at once, and have it in memory as long as its client does not read.
 struct HeldBody {
-    bytes: axum::body::Bytes,
+    bytes: Bytes,
     _held: OwnedSemaphorePermit,
 }
 
 impl http_body::Body for HeldBody {
-    type Data = axum::body::Bytes;
+    type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
@@ -184,119 +151,9 @@ impl http_body::Body for HeldBody {
 }
 
 /// The pieces of an answer that goes to a connection by itself.
-pub(crate) fn in_pieces(mut bytes: axum::body::Bytes) -> impl Iterator<Item = axum::body::Bytes> {
+pub(crate) fn in_pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let len = bytes.len().min(PIECE_BYTES);
         (len > 0).then(|| bytes.split_to(len))
     })
-}
-
-/// Bytes in JSON: a string is their UTF-8, `{"base64": …}` any others.
-#[derive(Clone, Debug, Default, ToSchema)]
-#[schema(value_type = BytesForm)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
-
-/// Bytes in JSON.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "it describes")]
-pub(crate) enum BytesForm {
-    /// Text, as UTF-8.
-    Text(String),
-    /// Any bytes.
-    Base64 {
-        /// In base64, with padding.
-        base64: String,
-    },
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BytesVisitor)
-    }
-}
-
-/// Takes each form as it comes: nothing is put aside to be looked at.
-struct BytesVisitor;
-
-impl<'de> Visitor<'de> for BytesVisitor {
-    type Value = Bytes;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        Ok(Bytes(text.as_bytes().to_vec()))
-    }
-
-    fn visit_string<E: Error>(self, text: String) -> Result<Bytes, E> {
-        Ok(Bytes(text.into_bytes()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
-        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
-        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
-        if name != "base64" || map.next_key::<String>()?.is_some() {
-            return Err(wrong());
-        }
-        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
-    }
-}
-
-/// A list that is refused where it is longer than this, before more of it is read.
-pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    struct Few<T, const MAX: usize>(std::marker::PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX} values")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut values = Vec::new();
-            while let Some(value) = list.next_element()? {
-                if values.len() == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                values.push(value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_seq(Few::<T, MAX>(std::marker::PhantomData))
-}
-
-/// As [`at_most`], of an object's entries; the last of two with one name counts.
-pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, const MAX: usize>(
-    deserializer: D,
-) -> Result<BTreeMap<String, Bytes>, D::Error> {
-    struct Few<const MAX: usize>;
-
-    impl<'de, const MAX: usize> Visitor<'de> for Few<MAX> {
-        type Value = BTreeMap<String, Bytes>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "an object of at most {MAX} entries")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let (mut values, mut count) = (BTreeMap::new(), 0);
-            while let Some((name, value)) = map.next_entry()? {
-                if count == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                count += 1;
-                values.insert(name, value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_map(Few::<MAX>)
 }

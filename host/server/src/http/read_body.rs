@@ -1,0 +1,49 @@
+//! Reading what a request brings along.
+
+use axum::extract::{FromRequest, Request};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Problem, Shared,
+    budget::{Held, PIECE_BYTES, ReadBody},
+};
+use crate::Service;
+
+impl FromRequest<Shared> for ReadBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        shared.bodies.read(&parts.headers, body).await
+    }
+}
+
+impl ReadBody {
+    /// Reads it on a thread that may block, where it is so long that others would wait for this one.
+    pub(crate) async fn aside<T: Send + 'static>(
+        self,
+        read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
+    }
+
+    /// The value that it is as JSON, and what to keep as long as that is there.
+    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, Held), Problem> {
+        if self.bytes.is_empty() {
+            return Err(Problem::invalid("the request has no body; send a JSON object"));
+        }
+        let value = serde_json::from_slice(&self.bytes);
+        value.map(|value| (value, self.held)).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+    }
+
+    /// The same, or the default where there is nothing.
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, Held), Problem> {
+        if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
+    }
+}
+
+impl AsRef<[u8]> for ReadBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,45 @@
+//! How a tenant is set up.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use glovebox::{Policy, SessionKey, SessionStore, StorePolicy, Tool};
+
+/// How a tenant is set up.
+#[derive(Debug)]
+pub struct TenantConfig {
+    /// Its name, in the audit log.
+    pub name: String,
+    /// What it is granted: what its executions have where they ask for nothing, and the most that they may ask for.
+    pub policy: Policy,
+    /// Tools that its scripts may call.
+    pub tools: Vec<Tool>,
+    /// Where its sessions are kept. No other tenant may have the same.
+    pub store: Arc<dyn SessionStore>,
+    /// When sessions are written and put to rest.
+    pub store_policy: StorePolicy,
+    /// Seals its sessions.
+    pub key: Option<SessionKey>,
+    /// How many sessions it may have, live or not. Default 1,000.
+    pub sessions: usize,
+    /// How many of its executions may run or wait at once. Default 64.
+    pub executions_at_once: usize,
+    /// How many executions it may ask for in a minute. Default: any number.
+    pub executions_per_minute: Option<NonZeroU32>,
+}
+
+impl TenantConfig {
+    /// The defaults, over a store.
+    pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
+        Self {
+            name: name.into(),
+            policy: Policy::default(),
+            tools: Vec::new(),
+            store,
+            store_policy: StorePolicy::default(),
+            key: None,
+            sessions: 1_000,
+            executions_at_once: 64,
+            executions_per_minute: None,
+        }
+    }
+}

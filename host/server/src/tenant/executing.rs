@@ -1,0 +1,188 @@
+//! Scripts of a tenant, in new interpreters and in sessions.
+
+use std::{
+    collections::HashMap,
+    sync::{MutexGuard, PoisonError},
+};
+
+use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox, SessionId};
+use serde_json::{Map, Value};
+
+use super::{Fresh, Script, Tenant, Watch, generation};
+use crate::{Door, Service, ServiceError, grant::narrowed};
+
+/// Cancels what nobody waits for any more.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Tenant {
+    /// Runs a script in a new interpreter.
+    ///
+    /// # Errors
+    /// When it could not be carried out. What the script does is never an error.
+    pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
+        self.execute_then(door, fresh, watch, Ok).await
+    }
+
+    /// The same, and makes something of it on the execution's thread, where that holds nobody up.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute), and those of `then`.
+    pub async fn execute_then<T: Send + 'static>(
+        &self,
+        door: Door,
+        fresh: Fresh,
+        watch: Watch,
+        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let tenant = self.clone();
+        let Fresh { script, language, runtime, files, policy } = fresh;
+        let run = move |request: Request<'_>| {
+            let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy)?;
+            Ok(sandbox.run(request)?)
+        };
+        self.run(door, None, script, watch, run, then).await
+    }
+
+    /// What the language's own parser says about a source.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        self.check_rate()?;
+        self.work(None, move |tenant| {
+            let Fresh { mut script, language, runtime, policy, .. } = fresh;
+            let sandbox = tenant.sandbox(language, runtime.as_deref(), Vec::new(), &policy)?;
+            Ok(sandbox.validate_request(script.request())?)
+        })
+        .await
+    }
+
+    /// Runs a script in a session. `expected` is what the session's [`generation`] must be; none: any.
+    ///
+    /// # Errors
+    /// When it could not be carried out, or the session is another than was expected. What the script does is never an error.
+    pub async fn execute_in(
+        &self,
+        door: Door,
+        id: &SessionId,
+        script: Script,
+        expected: Option<&str>,
+        watch: Watch,
+    ) -> Result<Execution, ServiceError> {
+        self.execute_in_then(door, id, script, expected, watch, |execution, _| Ok(execution)).await
+    }
+
+    /// The same, and makes something of it, and of the session's generation then, on the execution's thread, where that holds nobody up.
+    ///
+    /// # Errors
+    /// As [`execute_in`](Self::execute_in), and those of `then`.
+    pub async fn execute_in_then<T: Send + 'static>(
+        &self,
+        door: Door,
+        id: &SessionId,
+        script: Script,
+        expected: Option<&str>,
+        watch: Watch,
+        then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (tenant, session, expected) = (self.clone(), id.clone(), expected.map(str::to_owned));
+        let run = move |request: Request<'_>| {
+            tenant.check(&session, expected.as_deref())?;
+            Ok(tenant.0.sessions.open(&session)?.run(request)?)
+        };
+        let (tenant, session) = (self.clone(), id.clone());
+        let then = move |execution| then(execution, tenant.record(&session).ok().as_ref().map(generation));
+        self.run(door, Some(id), script, watch, run, then).await
+    }
+
+    /// Runs a script, counts it and writes it down.
+    async fn run<T: Send + 'static>(
+        &self,
+        door: Door,
+        session: Option<&SessionId>,
+        mut script: Script,
+        watch: Watch,
+        execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
+        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let admitted = match self.check_rate() {
+            Ok(()) => self.admit(session).await,
+            Err(error) => Err(error),
+        };
+        let held = match admitted {
+            Ok(held) => held,
+            Err(error) => {
+                // Counted, and not written down: whoever is refused can ask as often as they like.
+                self.0.service.0.metrics.refused(door, &error);
+                return Err(error);
+            }
+        };
+        let (tenant, session) = (self.clone(), session.cloned());
+        let token = self.0.service.token();
+        let _cancel = CancelOnDrop(token.clone());
+        Service::blocking(move || {
+            let _held = held;
+            let mut request = script.request().cancel(&token);
+            if let Some(on_output) = watch.on_output {
+                request = request.on_output(on_output);
+            }
+            let result = execute(request);
+            tenant.note(door, session.as_ref(), &script.source, result.as_ref());
+            then(result?)
+        })
+        .await?
+    }
+
+    /// Counts an execution and writes it down.
+    fn note(&self, door: Door, session: Option<&SessionId>, source: &str, result: Result<&Execution, &ServiceError>) {
+        let service = &self.0.service.0;
+        match result {
+            Ok(execution) => service.metrics.executed(door, execution),
+            Err(error) => service.metrics.refused(door, error),
+        }
+        if let Some(audit) = &service.audit {
+            audit.write(door, &self.0.name, session.map(SessionId::as_str), source, result);
+        }
+    }
+
+    /// A sandbox for a new interpreter. Called on a thread that may block.
+    fn sandbox(
+        &self,
+        language: Option<Language>,
+        runtime: Option<&str>,
+        files: Vec<(String, Vec<u8>)>,
+        policy: &Map<String, Value>,
+    ) -> Result<Sandbox, ServiceError> {
+        let name = &self.0.service.runtime(language, runtime)?.name;
+        if !files.is_empty() || !policy.is_empty() {
+            return self.build(name, narrowed(&self.0.policy, policy)?, files);
+        }
+        if let Some(sandbox) = self.sandboxes().get(name) {
+            return Ok(sandbox.clone());
+        }
+        let built = self.build(name, self.0.policy.clone(), files)?;
+        // Of two that were built at once the first stays.
+        Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
+    }
+
+    fn sandboxes(&self) -> MutexGuard<'_, HashMap<String, Sandbox>> {
+        self.0.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn build(&self, runtime: &str, policy: Policy, files: Vec<(String, Vec<u8>)>) -> Result<Sandbox, ServiceError> {
+        let mut builder = Sandbox::builder(&self.0.service.0.engine).runtime(runtime).policy(policy);
+        for tool in &self.0.tools {
+            builder = builder.tool(tool.clone());
+        }
+        for (path, bytes) in files {
+            builder = builder.file(path, bytes);
+        }
+        Ok(builder.build()?)
+    }
+}

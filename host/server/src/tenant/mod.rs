@@ -1,0 +1,19 @@
+//! One who may use the service, and what is done for them.
+//!
+//! * [`one`]: the tenant itself.
+//! * [`executing`], [`sessions`]: what it is asked.
+//! * [`quotas`], [`turns`]: what holds it back.
+
+mod config;
+mod executing;
+mod one;
+mod quotas;
+mod script;
+mod sessions;
+mod stored;
+mod turns;
+
+pub use config::TenantConfig;
+pub use one::Tenant;
+pub use script::{Fresh, OnOutput, Script, Watch};
+pub use stored::generation;

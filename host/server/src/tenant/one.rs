@@ -1,0 +1,107 @@
+//! One who may use the service.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+};
+
+use glovebox::{Policy, Sandbox, Sessions, Tool};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::Semaphore;
+
+use super::{TenantConfig, turns::Turns};
+use crate::Service;
+
+/// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
+#[derive(Clone)]
+pub struct Tenant(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) service: Service,
+    pub(super) name: String,
+    pub(super) policy: Policy,
+    pub(super) tools: Vec<Tool>,
+    /// By the runtime's name, with the tenant's own policy.
+    pub(super) sandboxes: Mutex<HashMap<String, Sandbox>>,
+    pub(super) sessions: Sessions,
+    pub(super) max_sessions: usize,
+    /// Held while a session is made, so that their number is what was counted.
+    pub(super) making: Mutex<()>,
+    pub(super) turns: Turns,
+    pub(super) max_executions: usize,
+    pub(super) executions: Arc<Semaphore>,
+    pub(super) rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl Tenant {
+    /// A tenant of this service.
+    #[must_use]
+    pub fn new(service: &Service, config: TenantConfig) -> Self {
+        let TenantConfig { name, policy, tools, store, store_policy, key, sessions: max_sessions, .. } = config;
+        let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
+        let mut sessions = Sessions::builder(store).policy(store_policy).make_sandbox(move |language, runtime| {
+            // A session of a runtime that is not served is refused before.
+            let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
+            let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
+            if let Ok(runtime) = runtime {
+                builder = builder.runtime(runtime);
+            }
+            offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
+        });
+        if let Some(key) = key {
+            sessions = sessions.key(key);
+        }
+        let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
+        Self(Arc::new(Inner {
+            service: service.clone(),
+            name,
+            policy,
+            tools,
+            sandboxes: Mutex::default(),
+            sessions: sessions.build(),
+            max_sessions,
+            making: Mutex::default(),
+            turns: Turns::default(),
+            max_executions: config.executions_at_once,
+            executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
+            rate,
+        }))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    /// What it is granted.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// The tools that its scripts may call.
+    pub fn tools(&self) -> &[Tool] {
+        &self.0.tools
+    }
+
+    /// Its sessions, for what blocks: hibernating those that are idle, or all of them at the end.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+}

@@ -1,0 +1,68 @@
+//! What a tenant may have at once, and waits for.
+
+use std::sync::Arc;
+
+use glovebox::{ExecuteError, SessionId};
+use governor::clock::Clock as _;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+
+use super::Tenant;
+use crate::{Service, ServiceError, service::Place};
+
+/// What is held while something is done for a tenant. It goes with the work, and not with whoever asked: a client that leaves has not ended
+/// what it asked for.
+pub(super) struct Held {
+    _own: OwnedSemaphorePermit,
+    _turn: Option<OwnedMutexGuard<()>>,
+    _place: Place,
+}
+
+impl Tenant {
+    /// Does something on a thread that may block, once it is the tenant's turn, the session's where one is named, and the service's.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        id: Option<&SessionId>,
+        work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let held = self.admit(id).await?;
+        let tenant = self.clone();
+        Service::blocking(move || {
+            let _held = held;
+            work(&tenant)
+        })
+        .await?
+    }
+
+    pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
+        let own = self.own_turn()?;
+        let turn = match id {
+            Some(id) => Some(self.turn(id).await?),
+            None => None,
+        };
+        Ok(Held { _own: own, _turn: turn, _place: self.0.service.admit().await? })
+    }
+
+    /// One of the executions that the tenant may have at once.
+    fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
+        let most = self.0.max_executions;
+        Arc::clone(&self.0.executions)
+            .try_acquire_owned()
+            .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
+    }
+
+    pub(super) fn check_rate(&self) -> Result<(), ServiceError> {
+        let Some((per_minute, limiter)) = &self.0.rate else { return Ok(()) };
+        limiter.check().map_err(|not_until| ServiceError::Rate {
+            per_minute: per_minute.get(),
+            retry_after: not_until.wait_time_from(governor::clock::DefaultClock::default().now()),
+        })
+    }
+
+    /// The session's turn: what is asked of it comes one after another.
+    async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
+        let turn = self.0.turns.of(id);
+        let most = self.0.policy.limits.timeout();
+        let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
+        tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
+    }
+}

@@ -1,0 +1,72 @@
+//! What a tenant has executed.
+
+use std::{fmt, time::Duration};
+
+use glovebox::{JsonText, Language, Request, SourceKind, Stream};
+use serde_json::{Map, Value};
+
+/// A script, and what goes with it this once.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// The source.
+    pub source: String,
+    /// The file name that tracebacks show. Default: `<sandbox>`.
+    pub name: Option<String>,
+    /// How JavaScript is parsed.
+    pub kind: SourceKind,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// The global variable `context`.
+    pub context: Option<JsonText>,
+    /// Cancels it after this time.
+    pub cancel_after: Option<Duration>,
+}
+
+impl Script {
+    /// The request that it is. It takes the context along, which may be long.
+    pub(super) fn request(&mut self) -> Request<'_> {
+        let context = self.context.take();
+        let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin);
+        if let Some(name) = &self.name {
+            request = request.name(name);
+        }
+        if let Some(context) = context {
+            request = request.context_text(context);
+        }
+        if let Some(time) = self.cancel_after {
+            request = request.cancel_after(time);
+        }
+        request
+    }
+}
+
+/// A script for a new interpreter with new files.
+#[derive(Clone, Debug, Default)]
+pub struct Fresh {
+    /// The script.
+    pub script: Script,
+    /// Its language. Default: the runtime's, or that of the first runtime that is served.
+    pub language: Option<Language>,
+    /// Its runtime, by name or alias.
+    pub runtime: Option<String>,
+    /// The files in the workspace when it begins.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// What it asks for of the tenant's policy, by the policy's own names.
+    pub policy: Map<String, Value>,
+}
+
+/// Called with what a guest writes.
+pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+/// Who watches an execution. Whoever drops the future of an execution cancels it.
+#[derive(Default)]
+pub struct Watch {
+    /// Called with what the guest writes, as it writes it.
+    pub on_output: Option<OnOutput>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("on_output", &self.on_output.is_some()).finish()
+    }
+}

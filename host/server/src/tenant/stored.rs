@@ -1,0 +1,33 @@
+//! What the store says of a session.
+
+use glovebox::{SessionId, SessionRecord, SessionsError};
+
+use super::Tenant;
+use crate::ServiceError;
+
+impl Tenant {
+    /// Called on a thread that may block.
+    pub(super) fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+        let record = self.0.sessions.store().record(id).map_err(SessionsError::from)?;
+        Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
+    }
+
+    /// Refuses a session of another generation than is expected, and one whose runtime is not served. Called on a thread that may block, in the
+    /// session's turn.
+    pub(super) fn check(&self, id: &SessionId, expected: Option<&str>) -> Result<(), ServiceError> {
+        let record = self.record(id)?;
+        if let Some(expected) = expected {
+            let has = generation(&record);
+            if has != expected {
+                return Err(ServiceError::Generation { expected: expected.to_owned(), has });
+            }
+        }
+        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    }
+}
+
+/// Which state of a session it is: another one after each change, and for another session of the same name.
+#[must_use]
+pub fn generation(record: &SessionRecord) -> String {
+    format!("{}-{}", record.created_at.unix_ms(), record.generation)
+}
