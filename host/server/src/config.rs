@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use glovebox::{Policy, PolicyError, SessionId, StorePolicy, escaped};
+use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, escaped};
 use serde::Deserialize;
 
 use crate::{
@@ -150,6 +150,9 @@ pub enum ConfigError {
         /// Why not.
         reason: &'static str,
     },
+    /// Sessions would be saved later than their executions are acknowledged.
+    #[error("`sessions.save` is `on-hibernate`; a server saves a session before it answers, so leave it out")]
+    Save,
     /// A number cannot be 0.
     #[error("`{0}` is 0; leave it out, or give a number")]
     Zero(&'static str),
@@ -200,6 +203,9 @@ impl ServerConfig {
             if value == Some(0) {
                 return Err(ConfigError::Zero(name));
             }
+        }
+        if self.sessions.save != Save::AfterEach {
+            return Err(ConfigError::Save);
         }
         let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
         for token in &self.tokens {
@@ -272,6 +278,7 @@ mod tests {
             ("listen = \"nowhere\"", "invalid socket address"),
             ("[policy.limits]\nfule = 1", "fule"),
             ("[policy.session]\ncheckpoints_kept = 0", "`policy`: "),
+            ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` is `on-hibernate`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
             (&token("a/b", HASH), "token `a/b`: the name is"),

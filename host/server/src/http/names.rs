@@ -26,7 +26,8 @@ impl Names {
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
-        if !self.hosts.iter().any(|known| known == host_alone(&host)) {
+        let is_one = headers.get_all(header::HOST).iter().count() == 1;
+        if !is_one || !self.hosts.iter().any(|known| known == host_alone(&host)) {
             let detail = "the server is not called by this `Host`; name it in `hosts` of its configuration";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }

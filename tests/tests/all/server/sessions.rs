@@ -111,6 +111,17 @@ fn a_session_that_changed_is_not_what_was_expected() {
     assert_eq!(ask(&first).problem(), (412, "generation".into()), "nothing was run");
     assert_eq!(ask(&second).ok()["value"]["json"], 2);
     assert_eq!(ask("*").ok()["value"]["json"], 3);
+    // Where it is not looked at it is refused, and nothing is done.
+    let elsewhere = [
+        ("PUT", "/v1/sessions/s/files/execute"),
+        ("DELETE", "/v1/sessions/s"),
+        ("POST", "/v1/sessions/s/undo"),
+        ("POST", "/v1/execute"),
+    ];
+    for (method, path) in elsewhere {
+        assert_eq!(server.ask(method, path, &[("if-match", "*")], b"").problem(), (400, "invalid-argument".into()));
+    }
+    assert_eq!(server.get("/v1/sessions/s/files").ok()["files"], json!([]));
     // Every change is another generation, and so is another session of the same name.
     let before = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     server.ask("PUT", "/v1/sessions/s/files/a", &[], b"x");

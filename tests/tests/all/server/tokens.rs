@@ -81,4 +81,7 @@ fn a_page_of_another_site_has_nothing_to_ask() {
         headers.extend(origin.as_deref().map(|origin| ("origin", origin)));
         assert_eq!(server.ask("GET", "/v1/info", &headers, b"").status, status, "{headers:?}");
     }
+    // Of two names neither counts.
+    let own = format!("localhost:{port}");
+    assert_eq!(server.ask("GET", "/v1/info", &[("host", &own), ("host", "evil.example")], b"").status, 421);
 }
