@@ -33,7 +33,7 @@ use glovebox_interpreters::{
 };
 use glovebox_wasi::{Errno, Host};
 
-use crate::{Called, Clocks, Guests, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
+use crate::{Called, Clocks, Guests, Reading, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
 
 /// Where the driver puts a source.
 const SOURCE_AT: u32 = 0x8000;
@@ -362,20 +362,35 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
 
 /// A clock that goes on by a step each time that somebody looks at it, and by what is slept.
 pub(crate) struct FakeClocks {
+    begun: Duration,
     now: Cell<Duration>,
     step: Duration,
+    /// When it says that the host cancels, counted from when it was made; and how often somebody has looked.
+    cancelled_after: Option<Duration>,
+    readings: Cell<u64>,
 }
 
 impl FakeClocks {
     pub(crate) fn new(step: Duration) -> Rc<Self> {
-        Rc::new(Self { now: Cell::new(Duration::from_secs(1000)), step })
+        Self::cancelling(step, None)
+    }
+
+    pub(crate) fn cancelling(step: Duration, cancelled_after: Option<Duration>) -> Rc<Self> {
+        let begun = Duration::from_secs(1000);
+        Rc::new(Self { begun, now: Cell::new(begun), step, cancelled_after, readings: Cell::new(0) })
+    }
+
+    pub(crate) fn readings(&self) -> u64 {
+        self.readings.get()
     }
 }
 
 impl Clocks for FakeClocks {
-    fn now(&self) -> Duration {
-        self.now.set(self.now.get() + self.step);
-        self.now.get()
+    fn read(&self) -> Reading {
+        self.readings.set(self.readings.get() + 1);
+        let now = self.now.get() + self.step;
+        self.now.set(now);
+        Reading { now, is_cancelled: self.cancelled_after.is_some_and(|after| now - self.begun >= after) }
     }
 
     fn realtime_ns(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use glovebox_core::contract::nanoseconds;
 
 use crate::{
-    Clocks,
+    Clocks, Reading,
     bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock},
 };
 
@@ -19,8 +19,9 @@ const CANCELLED: u64 = 1 << 63;
 pub struct HostClocks;
 
 impl Clocks for HostClocks {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(monotonic_clock::now() & !CANCELLED)
+    fn read(&self) -> Reading {
+        let now = monotonic_clock::now();
+        Reading { now: Duration::from_nanos(now & !CANCELLED), is_cancelled: now & CANCELLED != 0 }
     }
 
     fn realtime_ns(&self) -> u64 {
@@ -30,9 +31,5 @@ impl Clocks for HostClocks {
 
     fn sleep(&self, duration: Duration) {
         monotonic_clock::subscribe_duration(nanoseconds(duration)).block();
-    }
-
-    fn is_cancelled(&self) -> bool {
-        monotonic_clock::now() & CANCELLED != 0
     }
 }

@@ -80,4 +80,4 @@ pub use started::Started;
 pub use state::State;
 pub use toolbox::Toolbox;
 pub use watch::Stopwatch;
-pub use world::{Clocks, ToolHost, World};
+pub use world::{Clocks, Reading, ToolHost, World};

@@ -3,14 +3,14 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    Limits, Platform, Watch,
+    Limits, Moment, Platform, Watch,
     tools::{
         Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolCalls, ToolError, ToolErrorKind, ToolRunner,
         json_text, within,
     },
 };
 
-use crate::{Clocks, Stopwatch, ToolHost, Toolbox, World, bindings::types};
+use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
 
 /// The current execution of a guest of the component's. By default there is no clock, and nothing stops it.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
@@ -48,8 +48,8 @@ impl Platform for ComponentPlatform {
         self.watch.realtime_ns()
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.watch.clocks().is_some_and(Clocks::is_cancelled)
+    fn moment(&self, watch: &Stopwatch) -> Moment {
+        watch.moment()
     }
 }
 

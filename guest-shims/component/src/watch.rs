@@ -2,9 +2,9 @@
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use glovebox_core::Watch;
+use glovebox_core::{Moment, Watch};
 
-use crate::Clocks;
+use crate::{Clocks, Reading};
 
 /// Counts the time from a moment on. Without a clock none passes.
 #[derive(Clone, Default)]
@@ -23,7 +23,7 @@ impl Stopwatch {
     /// From now on.
     #[must_use]
     pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
-        let begun = clocks.as_ref().map(|clocks| clocks.now()).unwrap_or_default();
+        let begun = clocks.as_ref().map(|clocks| clocks.read().now).unwrap_or_default();
         Self { clocks, begun }
     }
 
@@ -31,6 +31,16 @@ impl Stopwatch {
     #[must_use]
     pub fn clocks(&self) -> Option<&dyn Clocks> {
         self.clocks.as_deref()
+    }
+
+    /// What one reading of the clock says of an execution that has begun then. Without a clock nobody cancels it.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let read = |clocks: &dyn Clocks| {
+            let Reading { now, is_cancelled } = clocks.read();
+            Moment { elapsed: now.saturating_sub(self.begun), is_cancelled }
+        };
+        self.clocks().map_or(Moment { elapsed: Duration::ZERO, is_cancelled: false }, read)
     }
 
     /// Nanoseconds since 1970; nothing without a clock.
@@ -42,7 +52,7 @@ impl Stopwatch {
 
 impl Watch for Stopwatch {
     fn elapsed(&self) -> Duration {
-        self.clocks().map(|clocks| clocks.now().saturating_sub(self.begun)).unwrap_or_default()
+        self.moment().elapsed
     }
 
     fn has_clock(&self) -> bool {

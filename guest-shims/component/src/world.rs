@@ -6,19 +6,23 @@ use crate::{Guests, bindings::types};
 
 /// The clocks of the host.
 pub trait Clocks {
-    /// The time since some moment, which never goes back.
-    fn now(&self) -> Duration;
+    /// Looks at the clock: once for both things that it says, since who works is looked at twice in a millisecond.
+    fn read(&self) -> Reading;
 
     /// Nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Waits. It may return early where `is_cancelled` begins to say so.
+    /// Waits. It may return early where the host cancels.
     fn sleep(&self, duration: Duration);
+}
 
+/// What a look at the clock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The time since some moment, which never goes back.
+    pub now: Duration,
     /// Whether the host wants the execution cancelled that is under way.
-    fn is_cancelled(&self) -> bool {
-        false
-    }
+    pub is_cancelled: bool,
 }
 
 /// Answers the calls of scripts: the interface `tools` that the component imports.

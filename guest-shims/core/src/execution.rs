@@ -24,9 +24,10 @@ pub trait Platform: Sized {
     /// Nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Whether somebody has cancelled the execution.
-    fn is_cancelled(&self) -> bool {
-        false
+    /// What a look from outside tells of an execution that `watch` counts the time of. One question, since it is asked every half a
+    /// millisecond, and a host may answer both with one reading of its clock.
+    fn moment(&self, watch: &Self::Watch) -> Moment {
+        Moment { elapsed: watch.elapsed(), is_cancelled: false }
     }
 
     /// Fills with the host's random numbers. Only asked where the policy has them.
@@ -58,6 +59,15 @@ pub trait Platform: Sized {
 
     /// Takes note of the fuel that was used.
     fn spend(&self, _fuel: u64) {}
+}
+
+/// What a look from outside tells of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// How long it has lasted; zero where there is no clock.
+    pub elapsed: Duration,
+    /// Whether somebody has cancelled it.
+    pub is_cancelled: bool,
 }
 
 /// Why a wait is over.
@@ -189,16 +199,18 @@ impl<P: Platform> ExecutionCtx<P> {
 
     /// Whether the guest must stop before it has begun.
     pub fn check(&self) -> Result<(), Stop> {
-        let elapsed = self.elapsed();
-        if self.has_been_cancelled(elapsed) {
+        let now = self.moment();
+        if now.is_cancelled {
             return Err(Stop::Cancelled);
         }
-        self.left(elapsed).map(drop)
+        self.left(now.elapsed).map(drop)
     }
 
-    fn has_been_cancelled(&self, elapsed: Duration) -> bool {
+    /// Now, with all that cancels it.
+    fn moment(&self) -> Moment {
+        let Moment { elapsed, is_cancelled } = self.platform.moment(&self.begun);
         let is_over = |after| self.begun.has_clock() && elapsed >= after;
-        self.is_cancelled || self.cancel_after.is_some_and(is_over) || self.platform.is_cancelled()
+        Moment { elapsed, is_cancelled: is_cancelled || self.is_cancelled || self.cancel_after.is_some_and(is_over) }
     }
 
     /// What is left of its time.
@@ -214,8 +226,8 @@ impl<P: Platform> ExecutionCtx<P> {
         if let Some(tools) = &mut self.tools {
             tools.collect();
         }
-        let elapsed = self.elapsed();
-        if self.has_been_cancelled(elapsed) {
+        let Moment { elapsed, is_cancelled } = self.moment();
+        if is_cancelled {
             if let Some(tools) = &self.tools {
                 tools.cancel();
             }

@@ -62,7 +62,7 @@ pub use boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
 pub use duration::milliseconds;
-pub use execution::{ExecutionCtx, Platform, Woken};
+pub use execution::{ExecutionCtx, Moment, Platform, Woken};
 pub use guest::{Guest, GuestMachine, ImageDriver, Written};
 pub use host::{CallHost, GuestHost};
 pub use json::check_json;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::{LinearMemory, Platform, Woken};
+use glovebox_core::{LinearMemory, Moment, Platform, Watch as _, Woken};
 use glovebox_runtimes::Progress;
 use glovebox_wasi::{Stop, Stream};
 
@@ -78,8 +78,9 @@ impl Platform for EnginePlatform {
         timestamp::realtime_ns()
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled() || self.progress.as_ref().is_some_and(|progress| progress.cancelled())
+    fn moment(&self, watch: &Stopwatch) -> Moment {
+        let has_given_up = || self.progress.as_ref().is_some_and(|progress| progress.cancelled());
+        Moment { elapsed: watch.elapsed(), is_cancelled: self.cancel.is_cancelled() || has_given_up() }
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {

@@ -5,8 +5,12 @@ use crate::bindings::types::{Exhausted, Outcome, ResourceKind};
 use crate::fake::FakeClocks;
 
 fn open(step: Duration, policy: types::Policy) -> Sandbox {
+    open_with(FakeClocks::new(step), policy)
+}
+
+fn open_with(clocks: Rc<FakeClocks>, policy: types::Policy) -> Sandbox {
     let (_, world) = closed_world();
-    let world = World { clocks: Some(FakeClocks::new(step)), ..world };
+    let world = World { clocks: Some(clocks), ..world };
     sandbox_in(&world, policy).unwrap()
 }
 
@@ -74,6 +78,36 @@ fn a_deadline_cancels() {
     let execution = cancelled(&asleep, "sleep 1000000000000", 20);
     assert_eq!(execution.outcome, Outcome::Cancelled);
     assert!(execution.duration_ns < 31_000_000, "{}", execution.duration_ns);
+}
+
+#[test]
+fn each_look_reads_the_clock_once() {
+    // A look comes with each slice of fuel.
+    let readings = |slices| {
+        let clocks = FakeClocks::new(Duration::from_nanos(1));
+        let execution = execute(&open_with(Rc::clone(&clocks), short()), &"burn 2000000\n".repeat(slices));
+        assert_eq!(execution.outcome, Outcome::Completed);
+        clocks.readings()
+    };
+    assert_eq!(readings(110) - readings(10), 100);
+}
+
+#[test]
+fn a_host_cancels_by_its_clock() {
+    let cancelled = |source: &str, after_ms| {
+        let clocks = FakeClocks::cancelling(Duration::from_millis(1), Some(Duration::from_millis(after_ms)));
+        execute(&open_with(clocks, short()), source)
+    };
+    let execution = cancelled("spin", 20);
+    assert_eq!(execution.outcome, Outcome::Cancelled);
+    assert!(execution.interrupted.is_some(), "it was asked first");
+    assert!((20_000_000..31_000_000).contains(&execution.duration_ns), "{}", execution.duration_ns);
+    let execution = cancelled(&"burn 2000000\n".repeat(200), 20);
+    assert_eq!((execution.outcome, execution.interrupted), (Outcome::Cancelled, None), "its grace is over, too");
+    let execution = cancelled("print no", 0);
+    assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
+    assert_eq!(cancelled("print on", 1000).outcome, Outcome::Completed);
+    assert!(is_out_of_time(&cancelled("spin", 1000).outcome), "its own time is over before");
 }
 
 #[test]
