@@ -145,7 +145,7 @@ impl Tool {
     }
 
     /// Its schema comes from somebody who is not trusted: what holding arguments to it may take is bounded more narrowly.
-    pub(crate) fn foreign(mut self) -> Self {
+    pub fn foreign(mut self) -> Self {
         self.is_foreign = true;
         self
     }
