@@ -9,7 +9,7 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    bench, doctor, image, packages, policy, repl, run, run_component, runtimes, serve, session, validate, weave,
+    bench, doctor, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate, weave,
 };
 use crate::source::STDIN;
 
@@ -27,6 +27,7 @@ Examples:
   glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox serve                             answer requests over HTTP
   glovebox repl                              type code and see its result
+  glovebox mcp install claude-code           let a model run code, over the Model Context Protocol
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax, run nothing
   glovebox doctor                            check that everything works here
@@ -102,6 +103,7 @@ pub(crate) enum Command {
     Runtimes(runtimes::RuntimesArgs),
     Packages(packages::PackagesArgs),
     Image(image::ImageArgs),
+    Mcp(Box<mcp::McpArgs>),
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),

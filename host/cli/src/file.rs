@@ -4,7 +4,7 @@ use glovebox::escaped;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -51,6 +51,12 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }
 
+/// Like [`replace`], with the rights of the file that is there: it may hold secrets, or be meant for others.
+pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let there = fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777);
+    put_or_explain(path, bytes, there.unwrap_or(0o666))
+}
+
 fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     put(path, bytes, mode, |from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
 }
@@ -85,7 +91,7 @@ fn beside(path: &Path) -> PathBuf {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use super::{NotCreated, create, replace};
+    use super::{NotCreated, create, replace, replace_alike};
 
     #[test]
     fn a_file_is_created_whole_or_left_as_it_is() {
@@ -111,6 +117,19 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_alike_keeps_its_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.json");
+        for mode in [0o600, 0o640, 0o400] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            replace_alike(&path, b"new").unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

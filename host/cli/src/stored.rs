@@ -36,9 +36,14 @@ pub(crate) struct SessionDir {
 impl SessionDir {
     /// Opens the directory; creates it if needed.
     pub(crate) fn open(args: &StoreArgs, cancel: &CancelToken) -> anyhow::Result<Self> {
+        Self::open_or(args, SESSIONS, cancel)
+    }
+
+    /// The same, with another directory inside the state directory where none is named.
+    pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
-            None => state::create()?.join(SESSIONS),
+            None => state::create()?.join(default),
         };
         let store = DirectoryStore::open(&dir).map_err(|error| {
             Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
@@ -48,6 +53,11 @@ impl SessionDir {
 
     pub(crate) fn store(&self) -> &dyn SessionStore {
         &*self.store
+    }
+
+    /// The store, for whoever has sessions of its own there.
+    pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store) as _
     }
 
     pub(crate) fn key(&self) -> Option<&SessionKey> {

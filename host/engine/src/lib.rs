@@ -168,5 +168,6 @@ pub use store::{
 };
 pub use timestamp::{Timestamp, TimestampError};
 pub use tools::{
-    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight as json_weight,
+    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
+    weight as json_weight,
 };

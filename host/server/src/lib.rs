@@ -3,6 +3,7 @@
 //! * [`Service`]: what all doors share. It has an engine, admits executions, counts them, and writes them down.
 //! * [`Tenant`]: one who may use it, with a policy, sessions and quotas of its own. Everything that a door does, it does through a tenant.
 //! * [`http`]: the contract as HTTP and JSON.
+//! * [`mcp`]: the Model Context Protocol.
 //!
 //! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
 
@@ -12,6 +13,7 @@ mod door;
 mod error;
 mod grant;
 pub mod http;
+pub mod mcp;
 mod metrics;
 mod service;
 mod tenant;

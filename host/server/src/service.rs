@@ -42,8 +42,18 @@ pub struct ServiceConfig {
     pub runtimes: Vec<String>,
     /// How many executions there are at once.
     pub admission: Admission,
+    /// Whether a runtime is prepared when it is first needed, and not when the service is made. Default: no.
+    pub prepare_later: bool,
     /// Where what was done is written down. Default: nowhere.
     pub audit: Option<Audit>,
+}
+
+/// Whether a name is meant for this runtime, as [`SandboxBuilder::named`](glovebox::SandboxBuilder::named) takes it.
+fn means(name: &str, info: &RuntimeInfo) -> bool {
+    match Language::ALL.iter().find(|language| language.name() == name) {
+        Some(language) => info.language == *language && info.default,
+        None => info.answers_to(name),
+    }
 }
 
 /// What all doors share: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
@@ -71,7 +81,8 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Prepares the runtimes that are served, which takes a minute or more where that was not done before, and loads them.
+    /// Prepares the runtimes that are served, which takes a minute or more where that was not done before, and loads them; or leaves
+    /// that to the first who needs one ([`ServiceConfig::prepare_later`]).
     ///
     /// # Errors
     /// When one of them does not exist, or cannot be had.
@@ -83,8 +94,13 @@ impl Service {
         };
         let mut runtimes: Vec<RuntimeInfo> = Vec::new();
         for name in named {
-            let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
-            let found = known.iter().find(|info| info.name == sandbox.runtime_name()).cloned();
+            let found = match config.prepare_later {
+                true => known.iter().find(|info| means(&name, info)).cloned(),
+                false => {
+                    let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
+                    known.iter().find(|info| info.name == sandbox.runtime_name()).cloned()
+                }
+            };
             let info = found.ok_or_else(|| ServiceError::Invalid(format!("`{name}` is no runtime of the manifest")))?;
             if !runtimes.iter().any(|served| served.name == info.name) {
                 runtimes.push(info);

@@ -33,6 +33,7 @@ mod images;
 mod imports;
 mod kept;
 mod limits;
+mod mcp;
 mod metering;
 mod names;
 mod persist;

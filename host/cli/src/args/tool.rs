@@ -53,6 +53,11 @@ impl fmt::Display for WrongTool {
 impl std::error::Error for WrongTool {}
 
 impl ProgramArgs {
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name.as_str())
+    }
+
     /// The tools, for sandboxes with this policy.
     pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()

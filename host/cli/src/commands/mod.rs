@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod image;
+pub(crate) mod mcp;
 pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
         Command::Packages(args) => packages::run(args),
         Command::Image(args) => image::run(&cli.global, args),
+        Command::Mcp(args) => mcp::run(&cli.global, args),
         Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
         Command::Doctor(args) => doctor::run(&cli.global, args),

@@ -124,7 +124,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let host = Host::open(global, Pooling::Pooled)?;
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
-    let service_config = ServiceConfig { runtimes, admission: config.admission(), audit };
+    let service_config = ServiceConfig { runtimes, admission: config.admission(), audit, ..ServiceConfig::default() };
     let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
     let tenants = tenants(&service, &config, &token)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -223,25 +223,23 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
         }
         return Ok(Token::Open);
     }
-    let given = match &args.token_file {
-        Some(path) => Some(read_token(path)?),
-        None => std::env::var("GLOVEBOX_TOKEN").ok().filter(|token| !token.is_empty()),
-    };
-    match given {
-        Some(token) if !TOKEN_BYTES.contains(&token.len()) => Err(Hinted::new(
-            format!(
-                "the token has {} bytes; it must have {} to {}",
-                token.len(),
-                TOKEN_BYTES.start(),
-                TOKEN_BYTES.end()
-            ),
-            "`glovebox serve --new-token NAME` makes one",
-        )
-        .into()),
+    match given_token(args.token_file.as_deref())? {
         Some(token) => Ok(Token::Given(token)),
         None if !config.tokens.is_empty() => Ok(Token::Configured),
         None => Ok(Token::Made(TokenHash::new_token().context("the system has no random numbers")?)),
     }
+}
+
+/// The token of a file, or of GLOVEBOX_TOKEN.
+pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let given = match file {
+        Some(path) => Some(read_token(path)?),
+        None => std::env::var("GLOVEBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
+    let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+    let text = format!("the token has {} bytes; it must have {least} to {most}", token.len());
+    Err(Hinted::new(text, "`glovebox serve --new-token NAME` makes one").into())
 }
 
 fn read_token(path: &Path) -> anyhow::Result<String> {

@@ -39,4 +39,5 @@ pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
 pub(crate) use runner::ThreadRunner;
 pub use tool::{Tool, ToolCall};
 pub(crate) use toolbox::Toolbox;
+pub use toolbox::check_tools;
 pub(crate) use worker::ToolThreads;

@@ -38,6 +38,15 @@ impl fmt::Debug for Entry {
     }
 }
 
+/// Whether scripts can have these tools: each can be one, no two have the same name, and their descriptions and schemas are not too long
+/// together. A sandbox is built with no others.
+///
+/// # Errors
+/// The first that cannot be.
+pub fn check_tools(tools: &[Tool]) -> Result<(), ToolDefinitionError> {
+    Toolbox::new(tools).map(drop)
+}
+
 impl Toolbox {
     /// Checks the tools and compiles their schemas.
     pub(crate) fn new(tools: &[Tool]) -> Result<Self, ToolDefinitionError> {

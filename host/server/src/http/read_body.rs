@@ -19,6 +19,11 @@ impl FromRequest<Shared> for ReadBody {
 }
 
 impl ReadBody {
+    /// The bytes, and what to keep as long as they are there.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Held) {
+        (self.bytes, self.held)
+    }
+
     /// Reads it on a thread that may block, where it is so long that others would wait for this one.
     pub(crate) async fn aside<T: Send + 'static>(
         self,

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::Problem;
 use crate::Tenant;
 
 /// The SHA-256 of a token: what is kept of it. A token is random and long, so that nothing slower is needed.
@@ -55,7 +57,7 @@ impl TokenHash {
 }
 
 /// The tenants, and the tokens by which they are known.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tenants {
     by_token: Vec<(TokenHash, Tenant)>,
     /// Who everybody is that has no token.
@@ -79,8 +81,25 @@ impl Tenants {
         self.by_token.iter().map(|(_, tenant)| tenant).chain(&self.open)
     }
 
+    /// Who sends a request with these headers: by `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`.
+    pub(crate) fn asking(&self, headers: &HeaderMap) -> Result<&Tenant, Problem> {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let bearer = text(header::AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let token = bearer.or_else(|| text(HeaderName::from_static("x-api-key")));
+        self.find(token).ok_or_else(|| {
+            let detail = match token {
+                Some(_) => "this token is not known here",
+                None => "a token is needed: send `Authorization: Bearer TOKEN`",
+            };
+            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+        })
+    }
+
     /// Whose token it is. Every token is looked at, in a time that says nothing of it.
-    pub(crate) fn find(&self, token: Option<&str>) -> Option<&Tenant> {
+    fn find(&self, token: Option<&str>) -> Option<&Tenant> {
         let Some(token) = token else { return self.open.as_ref() };
         let hash = TokenHash::of(token);
         let mut found = self.open.as_ref();

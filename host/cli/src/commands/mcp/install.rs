@@ -1,0 +1,163 @@
+//! `glovebox mcp install`: has a client start the server.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use glovebox::{Language, Policy, escaped};
+
+use super::{
+    clients::{Client, Format, Start},
+    json::{self, Unchanged},
+    toml,
+};
+use crate::{
+    args::{GlobalArgs, RuntimeArgs},
+    engine::{Host, Pooling},
+    file, interrupt, own_program,
+    terminal::{Hinted, note, out},
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox mcp install claude-code
+  glovebox mcp install claude-desktop --print
+  glovebox mcp install cursor --name python -- --runtime python --timeout-ms 60000
+  glovebox mcp install codex -- --tools-from ~/tools.json
+
+What else the file has stays as it is, with its comments. The file is written as a whole or not at all. One that cannot be
+read is left alone, and what to add to it is shown. The interpreters are prepared as well, since clients wait only for some
+seconds until a server answers.";
+
+/// The most bytes of a client's file that are read.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Write a client's configuration, so that it starts the server
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct InstallArgs {
+    /// The client
+    #[arg(value_name = "CLIENT", value_enum)]
+    client: Client,
+
+    /// Show what would be written, and change nothing
+    #[arg(long)]
+    print: bool,
+
+    /// Another file of this client
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// What the client calls the server
+    #[arg(long, value_name = "NAME", default_value = "glovebox", value_parser = name)]
+    name: String,
+
+    /// Do not prepare the interpreters now
+    #[arg(long)]
+    no_prepare: bool,
+
+    /// Flags for the server: those of `glovebox mcp`
+    #[arg(value_name = "FLAGS", last = true)]
+    flags: Vec<String>,
+}
+
+/// A name that needs no quotation in any client's file.
+fn name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err("use 1 to 64 letters, digits, `_` or `-`".into())
+}
+
+pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32> {
+    let path = match &args.file {
+        Some(path) => path.clone(),
+        None => args.client.file()?,
+    };
+    let start = start(global, args)?;
+    let fresh = edited(args, "", &start).unwrap_or_default();
+    if args.print {
+        note(&format!("{} has this in `{}`:", args.client, escaped(&path)));
+        out(&fresh)?;
+        return Ok(0);
+    }
+    // A link stays one: what it leads to is written.
+    let path = fs::canonicalize(&path).unwrap_or(path);
+    let before = read(&path)?;
+    let after = edited(args, &before, &start).map_err(|error| {
+        let (Unchanged::Syntax(why) | Unchanged::Form(why)) = error;
+        let hint = format!("it is left as it is; add this yourself:\n{fresh}");
+        Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).because(why)
+    })?;
+    if after == before {
+        note(&format!("{} has it already, in `{}`", args.client, escaped(&path)));
+    } else {
+        write(&path, after.as_bytes())?;
+        note(&format!("wrote `{}`; {}", escaped(&path), args.client.next()));
+    }
+    if !args.no_prepare {
+        prepare(global)?;
+    }
+    Ok(0)
+}
+
+/// What the client starts: this file, by its whole path, since programs with windows have another PATH.
+fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
+    let program = own_program::path();
+    let program = fs::canonicalize(&program).unwrap_or(program);
+    let text = |path: &Path| {
+        let text = path.to_str().map(str::to_owned);
+        text.with_context(|| format!("`{}` is not UTF-8, which a client's file needs", escaped(path)))
+    };
+    let mut words = vec!["mcp".to_owned()];
+    // The client has none of the variables of this shell.
+    for (flag, path) in [("--cache-dir", &global.cache_dir), ("--bundle", &global.bundle)] {
+        if let Some(path) = path {
+            let path = std::path::absolute(path).with_context(|| format!("cannot use `{}`", escaped(path)))?;
+            words.extend([flag.to_owned(), text(&path)?]);
+        }
+    }
+    words.extend(args.flags.iter().cloned());
+    Ok(Start { command: text(&program)?, args: words })
+}
+
+fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, Unchanged> {
+    match args.client.format() {
+        Format::Json { container } => json::with_entry(before, container, &args.name, &args.client.entry(start)),
+        Format::Toml => toml::with_server(before, &args.name, &start.command, &start.args),
+    }
+}
+
+/// What the file has; nothing where there is none.
+fn read(path: &Path) -> anyhow::Result<String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+            anyhow::bail!("`{}` is longer than {MAX_FILE_BYTES} bytes", escaped(path));
+        }
+        _ => {}
+    }
+    fs::read_to_string(path).with_context(|| format!("cannot read `{}`", escaped(path)))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", escaped(directory)))?;
+    }
+    file::replace_alike(path, bytes)
+}
+
+/// Prepares the interpreters that the server uses by default.
+fn prepare(global: &GlobalArgs) -> anyhow::Result<()> {
+    interrupt::install()?;
+    let host = Host::open(global, Pooling::Single)?;
+    let runtime = RuntimeArgs { runtime: None, runtime_path: None };
+    for language in Language::ALL {
+        host.sandbox(&runtime, Some(language), &Policy::default())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `glovebox mcp`: a server of the Model Context Protocol, with which models run code.
+
+mod clients;
+mod install;
+mod json;
+mod serve;
+mod toml;
+
+use clap::{Args, Subcommand};
+
+use crate::args::GlobalArgs;
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox mcp install claude-code           write .mcp.json, so that Claude Code starts it in this project
+  glovebox mcp install cursor -- --timeout-ms 60000
+  glovebox mcp install vscode --print        show what would be written
+  glovebox mcp                               serve one client over standard input and output, as clients start it
+  glovebox mcp --tools-from mcp.json         let scripts call the tools of other MCP servers
+  glovebox mcp --listen 127.0.0.1:8900       serve any number of clients at http://127.0.0.1:8900/mcp
+  GLOVEBOX_TOKEN=secret-of-16-letters glovebox mcp --listen 0.0.0.0:8900 --allow-host box.example.com
+
+A client finds the tools run_code, session_open, session_list, session_fork, session_undo, session_close, files_list,
+files_read and files_write. A script runs in a new interpreter, or in a session that keeps its state. Sessions are saved
+after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions; the next server finds them.
+
+With --tools-from scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE has them in the usual form:
+{\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server is started as a
+program with your rights; of the environment it gets PATH, HOME and what FILE names. \"tools\": [\"NAME\"] offers only those.
+
+Nothing but the protocol is written to standard output; notes, errors and logs (-v) go to standard error. The server ends
+when its standard input does, and at Ctrl-C.";
+
+/// Serve the Model Context Protocol, so that a model can run code
+///
+/// Without a subcommand it serves one client over standard input and output, as clients start it, or with --listen any
+/// number over HTTP. `glovebox mcp install CLIENT` has a client start it.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    command: Option<McpCommand>,
+
+    #[command(flatten)]
+    server: serve::ServerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    Install(install::InstallArgs),
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &McpArgs) -> anyhow::Result<i32> {
+    match &args.command {
+        Some(McpCommand::Install(install)) => install::run(global, install),
+        None => serve::run(global, &args.server),
+    }
+}

@@ -1,0 +1,243 @@
+//! What tools are given.
+
+use glovebox::{Language, SessionId};
+use rmcp::model::JsonObject;
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::ServiceError;
+
+/// The language of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum CodeLanguage {
+    Python,
+    #[serde(alias = "js")]
+    JavaScript,
+    // JavaScript, after its types are removed.
+    #[serde(alias = "ts")]
+    TypeScript,
+}
+
+impl CodeLanguage {
+    /// The interpreter's.
+    pub(super) fn language(self) -> Language {
+        match self {
+            Self::Python => Language::Python,
+            Self::JavaScript | Self::TypeScript => Language::JavaScript,
+        }
+    }
+
+    /// The script's file name, where it says something: TypeScript is known by it.
+    pub(super) fn file_name(self) -> Option<String> {
+        (self == Self::TypeScript).then(|| "script.ts".to_owned())
+    }
+}
+
+/// What `run_code` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunCode {
+    /// The language of `code`.
+    pub(super) language: CodeLanguage,
+    /// The source text to run.
+    pub(super) code: String,
+    /// The session to run it in, from session_open. Without one it runs in a new interpreter, of which nothing is left afterwards.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) session: Option<String>,
+    /// Stop the script after this many milliseconds. The default is the most that is allowed.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1))]
+    pub(super) timeout_ms: Option<u64>,
+    /// Files that are written to the working directory first.
+    #[serde(default)]
+    pub(super) files: Vec<NewFile>,
+}
+
+/// A file that a script finds.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(super) struct NewFile {
+    /// Its path, relative to the working directory.
+    pub(super) path: String,
+    /// Its content as text. Give this or `base64`.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) text: Option<String>,
+    /// Its content in base64, for what is not text.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) base64: Option<String>,
+}
+
+/// What `session_open` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OpenSession {
+    /// The language of the session's scripts.
+    pub(super) language: CodeLanguage,
+    /// A name for it: 1 to 64 letters, digits, `.`, `_` or `-`. Without one it gets a random one.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) session: Option<String>,
+}
+
+/// What is given to a tool that only needs to know the session.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneSession {
+    /// The session.
+    pub(super) session: String,
+}
+
+/// What `session_fork` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkSession {
+    /// The session to copy.
+    pub(super) session: String,
+    /// A name for the copy. Without one it gets a random one.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) fork: Option<String>,
+}
+
+/// What a tool without arguments is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// What `files_list` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListFiles {
+    /// The session.
+    pub(super) session: String,
+    /// Which files, such as `*.csv` or `data/**`. The default is all of them.
+    #[serde(default = "everything")]
+    pub(super) pattern: String,
+}
+
+fn everything() -> String {
+    "**".into()
+}
+
+/// What `files_read` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadFile {
+    /// The session.
+    pub(super) session: String,
+    /// The file's path, relative to the working directory.
+    pub(super) path: String,
+    /// The first byte to read.
+    #[serde(default)]
+    pub(super) offset: u64,
+    /// How many bytes to read. The default is the most that is allowed.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1))]
+    pub(super) length: Option<u64>,
+}
+
+/// What `files_write` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteFile {
+    /// The session.
+    pub(super) session: String,
+    /// The file's path, relative to the working directory. Directories above it are made.
+    pub(super) path: String,
+    /// Its content as text. Give this or `base64`.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) text: Option<String>,
+    /// Its content in base64, for what is not text.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) base64: Option<String>,
+    /// Whether a file that is there is replaced; otherwise that is an error.
+    #[serde(default = "yes")]
+    pub(super) replace: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads a tool's arguments. What is wrong with them is named.
+pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
+    serde_json::from_value(arguments.into()).map_err(|error| {
+        ServiceError::Invalid(format!("the arguments are wrong: {}", glovebox::escaped_text(&error.to_string())))
+    })
+}
+
+/// A session's name.
+pub(super) fn session_id(name: &str) -> Result<SessionId, ServiceError> {
+    Ok(SessionId::new(name)?)
+}
+
+/// The bytes of a file that is given as text or in base64.
+pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, ServiceError> {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let wrong = |what: &str| ServiceError::Invalid(format!("file `{}`: {what}", glovebox::escaped(path)));
+    match (text, base64) {
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(base64)) => {
+            BASE64_STANDARD.decode(base64).map_err(|error| wrong(&format!("`base64` cannot be decoded: {error}")))
+        }
+        _ => Err(wrong("give its content as `text` or as `base64`, and not both")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(value: Value) -> JsonObject {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn what_is_unknown_missing_or_of_another_type_is_named() {
+        for (arguments, said) in [
+            (json!({ "language": "python", "code": "1", "timeout": 5 }), "unknown field `timeout`"),
+            (json!({ "language": "python" }), "missing field `code`"),
+            (
+                json!({ "language": "ruby", "code": "1" }),
+                "unknown variant `ruby`, expected one of `python`, `javascript`",
+            ),
+            (json!({ "language": "python", "code": 1 }), "expected a string"),
+            (
+                json!({ "language": "python", "code": "", "files": [{ "path": "a", "content": "" }] }),
+                "unknown field `content`",
+            ),
+            (json!({ "language": "python", "code": "", "a\nb": 1 }), "unknown field `a\\nb`"),
+        ] {
+            let error = read::<RunCode>(object(arguments)).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn null_is_as_good_as_nothing() {
+        let run: RunCode =
+            read(object(json!({ "language": "ts", "code": "1", "session": null, "timeout_ms": null }))).unwrap();
+        assert!(run.session.is_none() && run.timeout_ms.is_none());
+        assert_eq!((run.language, run.language.file_name().as_deref()), (CodeLanguage::TypeScript, Some("script.ts")));
+    }
+
+    #[test]
+    fn a_file_has_one_content() {
+        assert_eq!(content("a", Some("é".into()), None).unwrap(), "é".as_bytes());
+        assert_eq!(content("a", None, Some("AP8=".into())).unwrap(), [0, 255]);
+        assert!(content("a", None, Some("%".into())).unwrap_err().to_string().contains("file `a`: `base64` cannot"));
+        for (text, base64) in [(None, None), (Some("a".into()), Some("YQ==".into()))] {
+            assert!(content("a", text, base64).unwrap_err().to_string().contains("not both"));
+        }
+    }
+}

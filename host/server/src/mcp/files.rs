@@ -1,0 +1,211 @@
+//! The tools for files of sessions.
+
+use glovebox::{FileEntry, FileKind, IfExists};
+use rmcp::model::ContentBlock;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    arguments as given, display,
+    resources::{self, Address},
+    said::Said,
+};
+use crate::{ServiceError, Tenant};
+
+/// The most bytes of text that one call reads: some sixteen thousand tokens, more than a model should take at once.
+pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
+
+/// How many files are listed. A working directory may have 10,000.
+const MAX_LISTED: usize = 500;
+
+/// A file or directory.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct Entry {
+    path: String,
+    /// `file`, `directory` or `symlink`.
+    kind: &'static str,
+    size_bytes: u64,
+}
+
+/// What `files_list` gives back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ListAnswer {
+    files: Vec<Entry>,
+    /// How many more there are than are listed.
+    more: u64,
+}
+
+/// What `files_read` gives back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ReadAnswer {
+    path: String,
+    size_bytes: u64,
+    media_type: String,
+    /// Where the part that was read begins.
+    offset: u64,
+    /// The text that was read. None where the file is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// Where to go on. None at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<u64>,
+    /// The resource that has all of it.
+    uri: String,
+}
+
+/// What `files_write` gives back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct WriteAnswer {
+    path: String,
+    size_bytes: u64,
+}
+
+impl Entry {
+    fn of(entry: FileEntry) -> Self {
+        let kind = match entry.kind {
+            FileKind::File => "file",
+            FileKind::Directory => "directory",
+            FileKind::Symlink => "symlink",
+        };
+        Self { path: entry.path, kind, size_bytes: entry.size_bytes }
+    }
+
+    fn line(&self) -> String {
+        let path = glovebox::escaped(&self.path);
+        match self.kind {
+            "file" => format!("{path} ({} bytes)", self.size_bytes),
+            kind => format!("{path} ({kind})"),
+        }
+    }
+}
+
+pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Said, ServiceError> {
+    let id = given::session_id(&given.session)?;
+    let pattern = given.pattern;
+    let mut all = tenant.files(&id, move |files| files.list(&pattern)).await?;
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    let files: Vec<Entry> = all.into_iter().map(Entry::of).collect();
+    let mut lines: Vec<String> = files.iter().map(Entry::line).collect();
+    match (lines.is_empty(), more) {
+        (true, _) => lines.push("There is no such file.".to_owned()),
+        (_, 0) => {}
+        (_, more) => lines.push(format!("and {more} more: ask with a narrower pattern")),
+    }
+    Said::new(lines.join("\n"), &ListAnswer { files, more: u64::try_from(more).unwrap_or(u64::MAX) })
+}
+
+pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said, ServiceError> {
+    let id = given::session_id(&given.session)?;
+    let given::ReadFile { path, offset, length, .. } = given;
+    let wanted = length.unwrap_or(MAX_TEXT_BYTES);
+    if !(1..=MAX_TEXT_BYTES).contains(&wanted) {
+        return Err(ServiceError::Invalid(format!("`length` is {wanted}; it must be between 1 and {MAX_TEXT_BYTES}")));
+    }
+    let address = Address::File { session: id.clone(), path: path.clone() };
+    let asked = path.clone();
+    let (size_bytes, part, whole) = tenant
+        .files(&id, move |files| {
+            let files = files.snapshot()?;
+            let size_bytes = files.stat(&asked)?.size_bytes;
+            let part = files.read_at(&asked, offset, wanted)?;
+            // A picture is shown as a whole.
+            let is_picture = offset == 0 && length.is_none() && display::picture_type(&part).is_some();
+            let whole = match is_picture && size_bytes <= resources::MAX_READ_BYTES {
+                true => Some(files.read(&asked)?),
+                false => None,
+            };
+            Ok((size_bytes, part, whole))
+        })
+        .await?;
+    let uri = address.to_string();
+    let media_type = resources::media_type(&path, &part);
+    let mut answer =
+        ReadAnswer { path, size_bytes, media_type: media_type.clone(), offset, text: None, next_offset: None, uri };
+    let picture = whole.and_then(|bytes| display::picture(display::picture_type(&bytes)?, &bytes));
+    if let Some(picture) = picture {
+        return Said::with(vec![picture], &answer);
+    }
+    match text(&part, offset) {
+        Some((text, begins, used)) => {
+            answer.offset = begins;
+            let next = begins + used;
+            answer.next_offset = (next < size_bytes).then_some(next);
+            let mut content = vec![ContentBlock::text(text)];
+            if let Some(next) = answer.next_offset {
+                content.push(ContentBlock::text(format!("({size_bytes} bytes in all; go on with offset {next})")));
+            }
+            answer.text = Some(text.to_owned());
+            Said::with(content, &answer)
+        }
+        None => {
+            let about = format!("`{}` is not text: {media_type}, {size_bytes} bytes.", glovebox::escaped(&answer.path));
+            let link = ContentBlock::resource_link(address.resource(&media_type, size_bytes));
+            Said::with(vec![ContentBlock::text(about), link], &answer)
+        }
+    }
+}
+
+/// A part of a file as text, where it begins, and how many bytes it takes: characters that are cut at its ends are left out. `None`
+/// where it is not text.
+fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
+    // At most three bytes of a character can be left of the one before.
+    let is_inside = |byte: &&u8| offset > 0 && (0x80..0xc0).contains(*byte);
+    let cut = part.iter().take(3).take_while(is_inside).count();
+    let part = part.get(cut..)?;
+    let text = match std::str::from_utf8(part) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(part.get(..error.valid_up_to())?).ok()?,
+        Err(_) => return None,
+    };
+    if text.contains('\0') || (text.is_empty() && !part.is_empty()) {
+        return None;
+    }
+    let begins = offset + u64::try_from(cut).unwrap_or_default();
+    Some((text, begins, u64::try_from(text.len()).unwrap_or_default()))
+}
+
+pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<Said, ServiceError> {
+    let id = given::session_id(&given.session)?;
+    let given::WriteFile { path, text, base64, replace, .. } = given;
+    let bytes = given::content(&path, text, base64)?;
+    let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
+    let to = path.clone();
+    tenant.change_files(&id, move |files| files.write(&to, bytes, if_exists)).await?;
+    let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
+    Said::new(about, &WriteAnswer { path, size_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn characters_that_are_cut_are_left_out_and_nothing_is_lost() {
+        let whole = "aé🙂z".as_bytes();
+        // Read in parts of every length, a text comes out whole.
+        for length in 4..=whole.len() {
+            let (mut at, mut read) = (0_usize, String::new());
+            while at < whole.len() {
+                let end = (at + length).min(whole.len());
+                let offset = u64::try_from(at).unwrap();
+                let (part, begins, used) = text(&whole[at..end], offset).unwrap();
+                assert_eq!(begins, offset);
+                read.push_str(part);
+                at += usize::try_from(used).unwrap();
+            }
+            assert_eq!(read, "aé🙂z", "{length}");
+        }
+        assert_eq!(text(&whole[2..], 2), Some(("🙂z", 3, 5)), "an offset within a character");
+    }
+
+    #[test]
+    fn what_is_not_text_is_none() {
+        for bytes in [&b"\xff\xfe"[..], b"a\0b", b"\x80\x80\x80\x80", b"\xf0\x9f"] {
+            assert_eq!(text(bytes, 0), None, "{bytes:?}");
+        }
+        assert_eq!(text(b"", 0), Some(("", 0, 0)));
+    }
+}

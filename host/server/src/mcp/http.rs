@@ -1,0 +1,148 @@
+//! Any number of clients, over HTTP.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::any,
+};
+use rmcp::{
+    model::ProtocolVersion,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use super::McpServer;
+use crate::{
+    Tenant,
+    http::{BodyBudget, HttpConfig, Problem, Tenants},
+};
+
+/// How many clients of earlier versions of the protocol may be connected to a tenant at once. Each holds a task and some queues; clients
+/// of the specification of 2026-07-28 hold nothing between requests.
+const MAX_CLIENTS: usize = 1_024;
+
+/// After which time such a client that asks for nothing is forgotten. It connects again; its sessions are not touched.
+const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
+
+/// How often a response that is under way is written to, though there is nothing to say: only so is it noticed that a client has gone,
+/// and what it started is cancelled.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// The protocol at `/mcp`, over streamable HTTP, for whoever serves it: [`http::serve`](crate::http::serve). `bound` is the address that
+/// is listened on. `listing` says which functions of the host scripts may call, as a model reads it, where a tenant has tools. `stop` ends
+/// what would never end by itself.
+pub fn router(
+    tenants: Tenants,
+    listing: &str,
+    config: &HttpConfig,
+    bound: SocketAddr,
+    stop: CancellationToken,
+) -> Router {
+    let mut hosts = config.hosts.clone();
+    if hosts.is_empty() {
+        hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        hosts.push(bound.ip().to_string());
+    }
+    let endpoint = Endpoint {
+        tenants,
+        listing: listing.to_owned(),
+        hosts,
+        origins: config.origins.clone(),
+        bodies: BodyBudget::new(config.body_bytes, config.bodies_bytes, config.body_time),
+        body_bytes: config.body_bytes,
+        stop,
+        clients: Mutex::default(),
+    };
+    Router::new().route("/mcp", any(handle)).with_state(Arc::new(endpoint))
+}
+
+/// The endpoint.
+struct Endpoint {
+    tenants: Tenants,
+    listing: String,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    bodies: BodyBudget,
+    body_bytes: usize,
+    stop: CancellationToken,
+    /// By the tenant's name.
+    clients: Mutex<HashMap<String, Arc<Clients>>>,
+}
+
+/// The clients of one tenant.
+struct Clients {
+    service: StreamableHttpService<McpServer, LocalSessionManager>,
+    connected: Arc<LocalSessionManager>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    fn clients(&self, tenant: &Tenant) -> Arc<Clients> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clients) = clients.get(tenant.name()) {
+            return Arc::clone(clients);
+        }
+        let made = Arc::new(self.make(tenant));
+        clients.insert(tenant.name().to_owned(), Arc::clone(&made));
+        made
+    }
+
+    fn make(&self, tenant: &Tenant) -> Clients {
+        let config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(&self.hosts)
+            .with_allowed_origins(&self.origins)
+            // An empty list would otherwise allow every origin.
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(self.body_bytes)
+            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_cancellation_token(self.stop.child_token());
+        let mut connected = LocalSessionManager::default();
+        connected.session_config.keep_alive = Some(CLIENT_IDLE);
+        let connected = Arc::new(connected);
+        let listing = if tenant.tools().is_empty() { "" } else { &self.listing };
+        let server = McpServer::new(tenant.clone(), listing);
+        let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&connected), config);
+        Clients { service, connected }
+    }
+}
+
+async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    answer(&endpoint, request).await.unwrap_or_else(Problem::into_response)
+}
+
+async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Problem> {
+    let clients = endpoint.clients(endpoint.tenants.asking(request.headers())?);
+    if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
+        let detail = format!("{MAX_CLIENTS} clients are connected, and no more may be; try again later");
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
+        return Err(Problem { retry_after: Some(60), ..problem });
+    }
+    let (parts, body) = request.into_parts();
+    let (bytes, _held) = endpoint.bodies.read(&parts.headers, body).await?.into_parts();
+    Ok(clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new))
+}
+
+/// Whether a request may connect one more client: those of the specification of 2026-07-28 and later never do.
+fn connects(method: &Method, headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    let is_stateless = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
+    method == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless
+}

@@ -1,0 +1,97 @@
+//! What a client is told while a script runs.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rmcp::{
+    RoleServer,
+    model::{ProgressNotificationParam, ProgressToken},
+    service::Peer,
+};
+
+use crate::Watch;
+
+/// How often: four times a second is as often as a person sees a change, and costs a client next to nothing.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// How much of the last line is told.
+const MAX_LINE_CHARS: usize = 200;
+
+/// How many bytes of the end of the output are looked at for it.
+const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
+
+/// The end of what a script has written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastLine(Arc<Mutex<Vec<u8>>>);
+
+impl LastLine {
+    /// Watches an execution's output.
+    pub(super) fn watch(&self) -> Watch {
+        let tail = Arc::clone(&self.0);
+        Watch {
+            on_output: Some(Box::new(move |_, bytes| {
+                let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+                let new = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
+                tail.extend_from_slice(new);
+                let beyond = tail.len().saturating_sub(TAIL_BYTES);
+                tail.drain(..beyond);
+            })),
+        }
+    }
+
+    /// The last line that is not empty, with control characters escaped.
+    fn line(&self) -> Option<String> {
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = String::from_utf8_lossy(&tail);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        let short: String = line.chars().take(MAX_LINE_CHARS).collect();
+        Some(glovebox::escaped_text(&short).to_string())
+    }
+}
+
+/// Tells the client how long a script has been running, and the last line it wrote, until this is dropped. It never returns.
+pub(super) async fn report(peer: Peer<RoleServer>, token: ProgressToken, most: Duration, last: LastLine) -> Infallible {
+    let begun = Instant::now();
+    let mut ticks = tokio::time::interval(EVERY);
+    // A client that is slow to take one is not sent all that it missed.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick is at once.
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut progress =
+            ProgressNotificationParam::new(token.clone(), seconds).with_total(most.as_secs_f64().max(seconds));
+        let line = last.line().map(|line| format!(": {line}")).unwrap_or_default();
+        progress = progress.with_message(format!("{seconds:.1} s{line}"));
+        if peer.notify_progress(progress).await.is_err() {
+            // Nobody listens any more. Whoever runs the script notices for itself.
+            return std::future::pending().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::Stream;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_short_and_drives_nothing() {
+        let last = LastLine::default();
+        let mut on_output = last.watch().on_output.unwrap();
+        assert_eq!(last.line(), None);
+        on_output(Stream::Stdout, b"first\nsecond \x1b[2J\n\n");
+        assert_eq!(last.line().as_deref(), Some("second \\u{1b}[2J"));
+        on_output(Stream::Stderr, b"thi");
+        on_output(Stream::Stdout, b"rd");
+        assert_eq!(last.line().as_deref(), Some("third"));
+        on_output(Stream::Stdout, &b"y".repeat(1 << 20));
+        assert_eq!(last.line(), Some("y".repeat(MAX_LINE_CHARS)));
+        assert!(last.0.lock().unwrap().len() <= TAIL_BYTES);
+    }
+}

@@ -1,0 +1,217 @@
+//! Resources: outputs that were kept, and files of sessions.
+
+use std::fmt;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::SessionId;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+
+use super::outputs::Outputs;
+use crate::Tenant;
+
+/// The largest resource that is read. In base64 it fits into the 16 MiB that clients made with `rmcp` take as one message.
+pub(super) const MAX_READ_BYTES: u64 = 8 << 20;
+
+/// What an address has in front.
+const SCHEME: &str = "glovebox://";
+
+/// What is written as it is in a path (RFC 3986, 2.3).
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// The address of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// What was kept of an execution's output.
+    Output(String),
+    /// A file of a session.
+    File { session: SessionId, path: String },
+}
+
+impl Address {
+    /// Reads an address; `None` where it is none of ours.
+    fn parse(uri: &str) -> Option<Self> {
+        let rest = uri.strip_prefix(SCHEME)?;
+        if rest.starts_with("output/") {
+            return Some(Self::Output(uri.to_owned()));
+        }
+        let (session, path) = rest.strip_prefix("session/")?.split_once("/files/")?;
+        let session = SessionId::new(session).ok()?;
+        let path = percent_decode_str(path).decode_utf8().ok()?.into_owned();
+        Some(Self::File { session, path })
+    }
+
+    /// As it is linked to.
+    pub(super) fn resource(&self, media_type: &str, size_bytes: u64) -> Resource {
+        let name = match self {
+            Self::Output(uri) => uri.rsplit('/').next().unwrap_or_default(),
+            Self::File { path, .. } => path,
+        };
+        Resource::new(self.to_string(), name).with_mime_type(media_type).with_size(size_bytes)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(uri) => f.write_str(uri),
+            Self::File { session, path } => {
+                write!(f, "{SCHEME}session/{session}/files/{}", utf8_percent_encode(path, PLAIN))
+            }
+        }
+    }
+}
+
+/// How addresses are made.
+pub(super) fn templates() -> Vec<ResourceTemplate> {
+    vec![
+        ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
+            .with_title("A file of a session")
+            .with_description("A file in the working directory of a session, by its path from there."),
+        ResourceTemplate::new("glovebox://output/{id}/{name}", "output")
+            .with_title("An output")
+            .with_description("What was too long or too large to show of an execution. The last ones are kept."),
+    ]
+}
+
+/// Reads a resource.
+pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
+    let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is no resource of this server"))? {
+        Address::Output(uri) => {
+            let kept = outputs.get(&uri).ok_or_else(|| missing("is not kept any longer; run the code again"))?;
+            (kept.bytes.to_vec(), kept.media_type)
+        }
+        Address::File { session, path } => {
+            let asked = path.clone();
+            let read = tenant.files(&session, move |files| {
+                let files = files.snapshot()?;
+                let size = files.stat(&asked)?.size_bytes;
+                // Not read where it is too large.
+                Ok(if size > MAX_READ_BYTES { Err(size) } else { Ok(files.read(&asked)?) })
+            });
+            let read = read.await.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
+            let bytes = read.map_err(|size| {
+                let text = format!(
+                    "the file has {size} bytes, and {MAX_READ_BYTES} at most are read as a resource; use files_read"
+                );
+                ErrorData::invalid_params(text, None)
+            })?;
+            let media_type = media_type(&path, &bytes);
+            (bytes, media_type)
+        }
+    };
+    let contents = match String::from_utf8(bytes) {
+        Ok(text) if is_short_as_json(&text) => ResourceContents::text(text, uri),
+        Ok(text) => ResourceContents::blob(BASE64_STANDARD.encode(text), uri),
+        Err(error) => ResourceContents::blob(BASE64_STANDARD.encode(error.into_bytes()), uri),
+    };
+    Ok(ReadResourceResult::new(vec![contents.with_mime_type(media_type)]))
+}
+
+/// Whether a text is no longer in JSON than it would be in base64: control characters take six bytes each. A client drops a message that is
+/// too long, and waits for ever.
+fn is_short_as_json(text: &str) -> bool {
+    let escaped = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t')).count();
+    let control = text.bytes().filter(|byte| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t')).count();
+    escaped + 5 * control <= text.len() / 3
+}
+
+/// Media types by a file's ending.
+const TYPES: [(&str, &str); 22] = [
+    ("bin", "application/octet-stream"),
+    ("css", "text/css"),
+    ("csv", "text/csv"),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ("gif", "image/gif"),
+    ("gz", "application/gzip"),
+    ("html", "text/html"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("md", "text/markdown"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("py", "text/x-python"),
+    ("svg", "image/svg+xml"),
+    ("tar", "application/x-tar"),
+    ("txt", "text/plain"),
+    ("webp", "image/webp"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ("xml", "application/xml"),
+    ("zip", "application/zip"),
+];
+
+/// What a file is, by its name, or else by whether it begins as text.
+pub(super) fn media_type(path: &str, begins: &[u8]) -> String {
+    let ending =
+        path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());
+    let known = ending.and_then(|ending| TYPES.iter().find(|(known, _)| *known == ending));
+    let is_text = match std::str::from_utf8(begins) {
+        Ok(text) => !text.contains('\0'),
+        Err(error) => error.error_len().is_none() && error.valid_up_to() > 0,
+    };
+    match known {
+        Some((_, media_type)) => (*media_type).to_owned(),
+        None if is_text => "text/plain".to_owned(),
+        None => "application/octet-stream".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        for path in ["a.txt", "data/über 1%.csv", "a?b#c", "../x", "\u{202e}x", "a\nb"] {
+            let address = Address::File { session: SessionId::new("s.1").unwrap(), path: path.into() };
+            let text = address.to_string();
+            assert!(text.is_ascii() && !text.contains([' ', '?', '#', '\n']), "{text}");
+            assert_eq!(Address::parse(&text), Some(address));
+        }
+        let output = "glovebox://output/00/stdout";
+        assert_eq!(Address::parse(output), Some(Address::Output(output.into())));
+    }
+
+    #[test]
+    fn no_text_is_longer_than_its_base64() {
+        for (text, is_short) in
+            [("", true), ("a,b\n1,2\n", true), ("\0\0\0", false), ("\n\n\n", false), ("\u{1}aaaaaaaaaaaaaa", true)]
+        {
+            assert_eq!(is_short_as_json(text), is_short, "{text:?}");
+            let json = serde_json::to_string(text).unwrap().len() - 2;
+            assert!(!is_short || json <= text.len() * 4 / 3, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_of_ours_is_none() {
+        for uri in [
+            "",
+            "file:///etc/passwd",
+            "glovebox://",
+            "glovebox://session/a/b",
+            "glovebox://session/../files/x",
+            "glovebox://session/a b/files/x",
+            "glovebox://session/a/files/%ff",
+            "GLOVEBOX://session/a/files/x",
+        ] {
+            assert_eq!(Address::parse(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_files_type_is_told_by_its_name_or_by_what_it_begins_with() {
+        for (path, begins, expected) in [
+            ("a/b.PNG", &b""[..], "image/png"),
+            ("a.d/b", b"text", "text/plain"),
+            ("b", b"\xff", "application/octet-stream"),
+            ("b", b"a\0", "application/octet-stream"),
+            ("b", b"ab\xc3", "text/plain"),
+        ] {
+            assert_eq!(media_type(path, begins), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The server: tools and resources over a tenant.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use glovebox::{Execution, IfExists, Language};
+use rmcp::{
+    RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation, JsonObject,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+};
+use serde_json::{Map, json};
+
+use super::{
+    answer::Answering,
+    arguments::{self as given, CodeLanguage},
+    files,
+    outputs::{OutputId, Outputs},
+    progress::{self, LastLine},
+    resources, sessions,
+    tools::Name,
+};
+use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
+
+/// What a client is told first.
+const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox without network. Use run_code to compute, to work \
+     with data and files, and to draw. Open a session with session_open where later calls build on earlier ones.";
+
+/// Tools and resources for the clients of one tenant. Cheap to clone: all clones share what was kept of long outputs.
+#[derive(Clone)]
+pub struct McpServer(Arc<Inner>);
+
+struct Inner {
+    tenant: Tenant,
+    outputs: Outputs,
+    tools: Vec<Tool>,
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("tenant", &self.0.tenant).finish_non_exhaustive()
+    }
+}
+
+/// An error as a model is told it.
+fn refused(error: &ServiceError) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
+}
+
+impl McpServer {
+    /// A server for a tenant. `listing` says in `run_code`'s description which functions of the host scripts may call, as
+    /// [`Upstreams::listing`](super::Upstreams) does; it may be empty.
+    #[must_use]
+    pub fn new(tenant: Tenant, listing: &str) -> Self {
+        let tools = Name::ALL.iter().map(|name| name.tool(&tenant, listing)).collect();
+        Self(Arc::new(Inner { tenant, outputs: Outputs::default(), tools }))
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.0.tenant
+    }
+
+    async fn call(
+        &self,
+        name: Name,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ServiceError> {
+        let tenant = &self.0.tenant;
+        let said = match name {
+            Name::RunCode => return self.run_code(given::read(arguments)?, context).await,
+            Name::SessionOpen => sessions::open(tenant, given::read(arguments)?).await,
+            Name::SessionList => sessions::list(tenant, given::read(arguments)?).await,
+            Name::SessionFork => sessions::fork(tenant, given::read(arguments)?).await,
+            Name::SessionUndo => sessions::undo(tenant, given::read(arguments)?).await,
+            Name::SessionClose => sessions::close(tenant, given::read(arguments)?).await,
+            Name::FilesList => files::list(tenant, given::read(arguments)?).await,
+            Name::FilesRead => files::read(tenant, given::read(arguments)?).await,
+            Name::FilesWrite => files::write(tenant, given::read(arguments)?).await,
+        };
+        Ok(said?.into())
+    }
+
+    async fn run_code(
+        &self,
+        given: given::RunCode,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ServiceError> {
+        let max_ms = self.0.tenant.policy().limits.timeout_ms;
+        if let Some(asked) = given.timeout_ms.filter(|asked| !(1..=max_ms).contains(asked)) {
+            return Err(ServiceError::Invalid(format!("`timeout_ms` is {asked}; it must be between 1 and {max_ms}")));
+        }
+        let id = OutputId::random()?;
+        let in_session = given.session.is_some();
+        let cancelled_after_ms = given.timeout_ms.filter(|_| in_session);
+        let last = LastLine::default();
+        let watch = last.watch();
+        let execution = match context.meta.get_progress_token() {
+            Some(token) => {
+                let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
+                let reports = progress::report(context.peer.clone(), token, most, last);
+                tokio::select! {
+                    execution = self.execute(given, watch) => execution,
+                    never = reports => match never {},
+                }
+            }
+            None => self.execute(given, watch).await,
+        }?;
+        Ok(Answering { outputs: &self.0.outputs, id, cancelled_after_ms }.answer(&execution))
+    }
+
+    async fn execute(&self, given: given::RunCode, watch: Watch) -> Result<Execution, ServiceError> {
+        let given::RunCode { language, code, session, timeout_ms, files } = given;
+        let files = files.into_iter().map(|file| {
+            let bytes = given::content(&file.path, file.text, file.base64)?;
+            Ok((file.path, bytes))
+        });
+        let files = files.collect::<Result<Vec<_>, ServiceError>>()?;
+        let script = Script { source: code, name: language.file_name(), ..Script::default() };
+        match session {
+            Some(session) => self.execute_in(&session, language, script, timeout_ms, files, watch).await,
+            None => {
+                let mut policy = Map::new();
+                if let Some(timeout_ms) = timeout_ms {
+                    policy.insert("limits".to_owned(), json!({ "timeout_ms": timeout_ms }));
+                }
+                let fresh = Fresh { script, language: Some(language.language()), files, policy, ..Fresh::default() };
+                self.0.tenant.execute(Door::Mcp, fresh, watch).await
+            }
+        }
+    }
+
+    async fn execute_in(
+        &self,
+        session: &str,
+        language: CodeLanguage,
+        mut script: Script,
+        timeout_ms: Option<u64>,
+        files: Vec<(String, Vec<u8>)>,
+        watch: Watch,
+    ) -> Result<Execution, ServiceError> {
+        let tenant = &self.0.tenant;
+        let id = given::session_id(session)?;
+        let its: Language = tenant.session(&id).await?.language;
+        if its != language.language() {
+            let text = format!(
+                "session `{id}` runs {}, and this is {}; open another one",
+                its.name(),
+                language.language().name()
+            );
+            return Err(ServiceError::Invalid(text));
+        }
+        if !files.is_empty() {
+            let write = move |to: &glovebox::SessionFiles| {
+                files.iter().try_for_each(|(path, bytes)| to.write(path, bytes, IfExists::Replace))
+            };
+            tenant.change_files(&id, write).await?;
+        }
+        script.cancel_after = timeout_ms.map(Duration::from_millis);
+        tenant.execute_in(Door::Mcp, &id, script, None, watch).await
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let about = Implementation::new("glovebox", env!("CARGO_PKG_VERSION"))
+            .with_title("Glovebox")
+            .with_description("A sandbox for Python and JavaScript");
+        ServerConfig::new(capabilities).with_server_info(about).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.0.tools.clone()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.0.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = Name::of(&request.name).ok_or_else(|| {
+            let names: Vec<&str> = Name::ALL.iter().map(|name| name.name()).collect();
+            let text =
+                format!("there is no tool `{}`; there are {}", glovebox::escaped(&*request.name), names.join(", "));
+            ErrorData::invalid_params(text, None)
+        })?;
+        let arguments = request.arguments.unwrap_or_default();
+        tokio::select! {
+            // Whoever has cancelled it gets no answer; what it started is cancelled with it.
+            biased;
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+            result = self.call(name, arguments, &context) => {
+                Ok(result.unwrap_or_else(|error| refused(&error)).into())
+            }
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.0.outputs.list()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(&self.0.tenant, &self.0.outputs, &request.uri).await?.into())
+    }
+}

@@ -1,0 +1,104 @@
+//! The tools for sessions.
+
+use glovebox::{KeptInfo, SessionRecord};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{arguments as given, said::Said};
+use crate::{ServiceError, Tenant};
+
+/// How many sessions are listed: a tenant may have a thousand, and a model does not read that many.
+const MAX_LISTED: usize = 100;
+
+/// One session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct OneAnswer {
+    /// Its name: what the other tools are given.
+    session: String,
+    /// `python` or `javascript`.
+    language: String,
+    runtime: String,
+    /// How many scripts it has run.
+    executions: u64,
+    /// When it was last used, in RFC 3339.
+    updated_at: String,
+    /// Files and directories in its working directory, where they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+}
+
+/// What `session_list` gives back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ListAnswer {
+    sessions: Vec<OneAnswer>,
+    /// How many more there are than are listed.
+    more: u64,
+}
+
+/// What `session_undo` and `session_close` give back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DoneAnswer {
+    /// The session that was asked for.
+    session: String,
+}
+
+impl OneAnswer {
+    fn of(record: &SessionRecord) -> Self {
+        Self {
+            session: record.id.to_string(),
+            language: record.language.name().to_owned(),
+            runtime: record.runtime.clone(),
+            executions: record.executions,
+            updated_at: record.updated_at.to_string(),
+            files: record.files,
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { session, language, executions, updated_at, .. } = self;
+        format!("{session}: {language}, {executions} executions, last used {updated_at}")
+    }
+}
+
+pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<Said, ServiceError> {
+    let id = given.session.as_deref().map(given::session_id).transpose()?;
+    let record = tenant.open(id, Some(given.language.language()), None, None).await?;
+    let answer = OneAnswer::of(&record);
+    Said::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
+}
+
+pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<Said, ServiceError> {
+    let mut all: Vec<KeptInfo> = tenant.list().await?;
+    // A model wants those it used last.
+    all.sort_by_key(|info| std::cmp::Reverse(info.stored.updated_at()));
+    let sessions: Vec<OneAnswer> =
+        all.iter().filter_map(|info| info.stored.record.as_ref()).map(OneAnswer::of).take(MAX_LISTED).collect();
+    let more = all.len() - sessions.len();
+    let mut lines: Vec<String> = sessions.iter().map(OneAnswer::line).collect();
+    match (lines.is_empty(), more) {
+        (true, 0) => lines.push("There is no session.".to_owned()),
+        (_, 0) => {}
+        (_, more) => lines.push(format!("and {more} more")),
+    }
+    Said::new(lines.join("\n"), &ListAnswer { sessions, more: u64::try_from(more).unwrap_or(u64::MAX) })
+}
+
+pub(super) async fn fork(tenant: &Tenant, given: given::ForkSession) -> Result<Said, ServiceError> {
+    let fork = given.fork.as_deref().map(given::session_id).transpose()?;
+    let record = tenant.fork(&given::session_id(&given.session)?, fork).await?;
+    let answer = OneAnswer::of(&record);
+    Said::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
+}
+
+pub(super) async fn undo(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {
+    tenant.undo(&given::session_id(&given.session)?, None).await?;
+    let answer = DoneAnswer { session: given.session };
+    Said::new(format!("Session `{}` is as it was before its last execution.", answer.session), &answer)
+}
+
+pub(super) async fn close(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {
+    tenant.close(&given::session_id(&given.session)?).await?;
+    let answer = DoneAnswer { session: given.session };
+    Said::new(format!("Session `{}` is closed.", answer.session), &answer)
+}

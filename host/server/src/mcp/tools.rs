@@ -1,0 +1,231 @@
+//! The tools: their names, schemas and descriptions, as a model reads them.
+
+use glovebox::{Language, Policy, RuntimeInfo};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use super::{answer, arguments as given, files, schema, sessions};
+use crate::Tenant;
+
+/// Which tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    RunCode,
+    SessionOpen,
+    SessionList,
+    SessionFork,
+    SessionUndo,
+    SessionClose,
+    FilesList,
+    FilesRead,
+    FilesWrite,
+}
+
+impl Name {
+    /// All of them, in the order that clients are told.
+    pub(super) const ALL: [Self; 9] = [
+        Self::RunCode,
+        Self::SessionOpen,
+        Self::SessionList,
+        Self::SessionFork,
+        Self::SessionUndo,
+        Self::SessionClose,
+        Self::FilesList,
+        Self::FilesRead,
+        Self::FilesWrite,
+    ];
+
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::RunCode => "run_code",
+            Self::SessionOpen => "session_open",
+            Self::SessionList => "session_list",
+            Self::SessionFork => "session_fork",
+            Self::SessionUndo => "session_undo",
+            Self::SessionClose => "session_close",
+            Self::FilesList => "files_list",
+            Self::FilesRead => "files_read",
+            Self::FilesWrite => "files_write",
+        }
+    }
+
+    /// The tool for a tenant. `listing` says which functions of the host its scripts may call.
+    pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
+        let has_tools = !tenant.tools().is_empty();
+        match self {
+            Self::RunCode => {
+                let (mut input, policy) = (schema::input::<given::RunCode>(), tenant.policy());
+                name_languages(&mut input, tenant);
+                if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
+                    timeout["maximum"] = json!(policy.limits.timeout_ms);
+                }
+                // It may delete what a session has, and with functions of the host, do whatever they do.
+                self.made::<answer::RunAnswer>(
+                    "Run code",
+                    run_code(tenant, policy, listing),
+                    input,
+                    ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(has_tools),
+                )
+            }
+            Self::SessionOpen => {
+                let mut input = schema::input::<given::OpenSession>();
+                name_languages(&mut input, tenant);
+                self.made::<sessions::OneAnswer>(
+                    "Open a session",
+                    "Opens a session: an interpreter that keeps its variables, imports and files between calls of run_code, with a \
+                     working directory of its own. It is saved after every call and outlives this server. Close it when it is no \
+                     longer needed."
+                        .into(),
+                    input,
+                    adds(),
+                )
+            }
+            Self::SessionList => self.made::<sessions::ListAnswer>(
+                "List sessions",
+                "Lists the sessions that there are, with their language and when they were last used.".into(),
+                schema::input::<given::Nothing>(),
+                looks(),
+            ),
+            Self::SessionFork => self.made::<sessions::OneAnswer>(
+                "Copy a session",
+                "Copies a session with its variables and files. The copy and the original go their own ways: try something in the \
+                 copy, and keep the one that went well."
+                    .into(),
+                schema::input::<given::ForkSession>(),
+                adds(),
+            ),
+            Self::SessionUndo => self.made::<sessions::DoneAnswer>(
+                "Undo in a session",
+                "Sets a session back to before its last run_code: variables and files. Calling it again goes back further, as far as \
+                 there are checkpoints."
+                    .into(),
+                schema::input::<given::OneSession>(),
+                ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
+            ),
+            Self::SessionClose => self.made::<sessions::DoneAnswer>(
+                "Close a session",
+                "Ends a session and deletes its variables and files.".into(),
+                schema::input::<given::OneSession>(),
+                ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
+            ),
+            Self::FilesList => self.made::<files::ListAnswer>(
+                "List files",
+                "Lists files of a session's working directory.".into(),
+                schema::input::<given::ListFiles>(),
+                looks(),
+            ),
+            Self::FilesRead => self.made::<files::ReadAnswer>(
+                "Read a file",
+                format!(
+                    "Reads a file of a session: text, at most {} bytes a call (use offset for the rest), or a picture, which is shown. \
+                     For anything else it gives a link to the resource, which your client may fetch.",
+                    files::MAX_TEXT_BYTES
+                ),
+                schema::input::<given::ReadFile>(),
+                looks(),
+            ),
+            Self::FilesWrite => self.made::<files::WriteAnswer>(
+                "Write a file",
+                "Writes a file of a session, as text or in base64.".into(),
+                schema::input::<given::WriteFile>(),
+                ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
+            ),
+        }
+    }
+
+    fn made<O: JsonSchema>(self, title: &str, description: String, input: JsonObject, hints: ToolAnnotations) -> Tool {
+        Tool::new(self.name(), description, input)
+            .with_title(title)
+            .with_raw_output_schema(schema::output::<O>())
+            .with_annotations(hints)
+    }
+}
+
+fn looks() -> ToolAnnotations {
+    ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false)
+}
+
+fn adds() -> ToolAnnotations {
+    ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
+}
+
+/// The languages that are served, as `run_code` calls them.
+fn languages(tenant: &Tenant) -> Vec<&'static str> {
+    let has = |language| tenant.service().runtimes().any(|runtime| runtime.language == language);
+    let python = has(Language::Python).then_some("python");
+    let javascript = has(Language::JavaScript).then_some(["javascript", "typescript"]);
+    python.into_iter().chain(javascript.into_iter().flatten()).collect()
+}
+
+fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
+    if let Some(language) = input.get_mut("properties").and_then(|properties| properties.get_mut("language")) {
+        language["enum"] = Value::from(languages(tenant));
+    }
+}
+
+/// What `run_code` is, for this tenant.
+fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
+    let mut text = "Runs code in a sandbox and gives back what it prints, the value of its last expression (in a session), and the \
+                    pictures it shows.\n"
+        .to_owned();
+    for language in [Language::Python, Language::JavaScript] {
+        // The first is the default.
+        if let Some(runtime) = tenant.service().runtimes().find(|runtime| runtime.language == language) {
+            text.push_str(&about(runtime));
+        }
+    }
+    let limits = &policy.limits;
+    text.push_str(&format!(
+        "State is only in sessions: without `session` each call starts with nothing and leaves nothing. The working directory is \
+         /app; files go in with `files`, or files_write into a session.\n\
+         There is no network, no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
+         output. Long output is shown as its head and tail; print what matters.\n",
+        seconds(limits.timeout_ms),
+        limits.memory_bytes >> 20,
+        limits.workspace_bytes >> 20,
+        limits.stdout_bytes / 1000,
+    ));
+    if policy.workspace.is_some() || !policy.mounts.is_empty() {
+        text.push_str("Some directories are those of the host:");
+        let workspace = policy.workspace.iter().map(|_| "/app".to_owned());
+        let mounts = policy.mounts.iter().map(|mount| mount.guest.to_string());
+        text.push_str(&format!(" {}.\n", workspace.chain(mounts).collect::<Vec<_>>().join(", ")));
+    }
+    text.push_str(listing);
+    text
+}
+
+fn seconds(ms: u64) -> String {
+    let text = format!("{:.3}", std::time::Duration::from_millis(ms).as_secs_f64());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What a model must know of a runtime.
+fn about(runtime: &RuntimeInfo) -> String {
+    let version = &runtime.version;
+    match runtime.language {
+        Language::Python if has_library(runtime) => format!(
+            "* python: CPython {version} with numpy, pandas, scipy, scikit-learn, statsmodels, matplotlib, seaborn, sympy, Pillow, lxml, \
+             openpyxl and PyYAML beside the standard library. display(x), plt.show() and, in a session, a figure or table as the last \
+             expression show pictures and tables. numpy's default integer has 32 bits: say dtype='int64' where numbers are large.\n"
+        ),
+        Language::Python => format!(
+            "* python: CPython {version} with its standard library, and openpyxl, xlsxwriter, PyPDF2, jinja2, markdown, tabulate and \
+             dateutil; no numpy, no pandas. display(x) shows what is not text.\n"
+        ),
+        Language::JavaScript => format!(
+            "* javascript, typescript: QuickJS {version} with ECMAScript 2025, console, import and export, top-level await, and parts of \
+             Node's modules; no DOM. TypeScript loses its types and is not checked.\n"
+        ),
+    }
+}
+
+/// Whether it has the library for data, which is a file of its own beside the interpreter.
+fn has_library(runtime: &RuntimeInfo) -> bool {
+    !runtime.portable
+}

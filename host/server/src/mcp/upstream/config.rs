@@ -1,0 +1,177 @@
+//! Which servers, and how they are started.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use glovebox::escaped;
+use serde::Deserialize;
+
+/// How many servers there may be: each is a process.
+const MAX_SERVERS: usize = 32;
+
+/// A server that is started as a process and spoken to over its standard input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Its name.
+    pub name: String,
+    /// The program: a path, or a name that `PATH` has.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment, beside `PATH` and `HOME`.
+    pub env: BTreeMap<String, String>,
+    /// Its working directory. Default: the one of this process.
+    pub cwd: Option<PathBuf>,
+    /// Which of its tools scripts may call. Default: all of them.
+    pub tools: Option<Vec<String>>,
+}
+
+/// Why scripts cannot call the tools of other servers.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpstreamError {
+    /// The configuration is not one.
+    #[error("{0}")]
+    Config(String),
+    /// A server could not be started, or does not speak the protocol.
+    #[error("MCP server `{server}` {reason}", server = escaped(.server))]
+    Server {
+        /// Its name.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Two tools would have the same name, or one has none.
+    #[error("tool `{tool}` of MCP server `{server}` would be `tools.{name}`, {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
+    Name {
+        /// The server.
+        server: String,
+        /// The tool, as the server calls it.
+        tool: String,
+        /// What scripts would call it by.
+        name: String,
+        /// What is wrong with that, and what to do.
+        reason: String,
+    },
+}
+
+/// The usual form: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
+#[derive(Debug, Deserialize)]
+struct File {
+    #[serde(rename = "mcpServers")]
+    servers: BTreeMap<String, Server>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Server {
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+    url: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    disabled: bool,
+    tools: Option<Vec<String>>,
+    // What clients note for themselves in files of this form.
+    #[serde(rename = "description")]
+    _description: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "timeout")]
+    _timeout: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "autoApprove")]
+    _auto_approve: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "alwaysAllow")]
+    _always_allow: Option<serde::de::IgnoredAny>,
+}
+
+impl UpstreamConfig {
+    /// Reads servers from JSON. Relative directories start at `base`, where the file is. Those that are `disabled` are left out.
+    ///
+    /// # Errors
+    /// When it is not of the form, or names a server that cannot be used.
+    pub fn read(json: &str, base: &Path) -> Result<Vec<Self>, UpstreamError> {
+        let file: File = serde_json::from_str(json)
+            .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;
+        if file.servers.len() > MAX_SERVERS {
+            let text = format!("there are {} MCP servers; {MAX_SERVERS} at most may be", file.servers.len());
+            return Err(UpstreamError::Config(text));
+        }
+        let used = file.servers.into_iter().filter(|(_, server)| !server.disabled);
+        used.map(|(name, server)| server.checked(name, base)).collect()
+    }
+}
+
+impl Server {
+    fn checked(self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
+        let wrong = |reason: &str| UpstreamError::Server { server: name.clone(), reason: reason.to_owned() };
+        if self.url.is_some() {
+            return Err(wrong("has a `url`; only servers that are started with a `command` can be used"));
+        }
+        if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
+            return Err(wrong(&format!("has the type `{}`; only `stdio` can be used", escaped(&kind))));
+        }
+        let command = self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`"))?;
+        let nul = |text: &String| text.contains('\0');
+        if nul(&command) || self.args.iter().any(nul) || self.env.iter().any(|(name, value)| nul(name) || nul(value)) {
+            return Err(wrong("has a NUL in its command, arguments or environment"));
+        }
+        if let Some(variable) = self.env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
+            return Err(wrong(&format!("has an environment variable `{}`, which cannot be one", escaped(variable))));
+        }
+        let cwd = self.cwd.map(|cwd| base.join(cwd));
+        Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Vec<UpstreamConfig>, String> {
+        UpstreamConfig::read(json, Path::new("/base")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_usual_form_is_read() {
+        let json = r#"{"mcpServers": {
+            "b": {"type": "stdio", "command": "npx", "args": ["-y", "x"], "env": {"K": "v"}, "cwd": "sub", "timeout": 5},
+            "a": {"command": "/bin/a", "tools": ["one"]},
+            "off": {"url": "http://x", "disabled": true}
+        }, "other": 1}"#;
+        let servers = read(json).unwrap();
+        assert_eq!(servers.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(servers[0].tools.as_deref(), Some(&["one".to_owned()][..]));
+        assert_eq!((&*servers[1].command, &servers[1].env["K"]), ("npx", &"v".to_owned()));
+        assert_eq!(servers[1].cwd.as_deref(), Some(Path::new("/base/sub")));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let many: Vec<String> = (0..33).map(|index| format!(r#""s{index}": {{"command": "x"}}"#)).collect();
+        let many = format!(r#"{{"mcpServers": {{{}}}}}"#, many.join(","));
+        for (json, said) in [
+            ("", "line 1"),
+            ("{}", "missing field `mcpServers`"),
+            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`"),
+            (
+                r#"{"mcpServers": {"a": {"url": "http://x"}}}"#,
+                "MCP server `a` has a `url`; only servers that are started",
+            ),
+            (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "type `sse`"),
+            (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
+            (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),
+            (r#"{"mcpServers": {"a\n": {"command": "x\u0000"}}}"#, "MCP server `a\\n` has a NUL"),
+            (&*many, "there are 33 MCP servers; 32 at most"),
+        ] {
+            let error = read(json).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+        assert_eq!(read(&many.replace(r#","s32": {"command": "x"}"#, "")).unwrap().len(), 32);
+    }
+}

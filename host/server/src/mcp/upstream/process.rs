@@ -1,0 +1,250 @@
+//! A server that is spoken to: a process, its standard streams, and what it says beside.
+
+use std::{
+    process::Stdio,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    RoleClient, ServiceExt as _,
+    model::{
+        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+        JsonObject, PaginatedRequestParams, ServerResult, Tool,
+    },
+    service::{Peer, PeerRequestOptions, RunningService, ServiceError as McpError},
+    transport::async_rw::AsyncRwTransport,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+};
+
+use super::{bounded::BoundedLines, config::UpstreamConfig};
+
+/// How long a server may take to start: one that `npx` or `uvx` downloads first takes its time.
+const START: Duration = Duration::from_secs(60);
+
+/// How long one may take to end after its input has ended, before it is killed.
+const END: Duration = Duration::from_secs(2);
+
+/// How many tools of one server are taken. A model can read no more of them in a listing, and each has a schema to hold.
+pub(super) const MAX_TOOLS: usize = 256;
+
+/// How many pages a list of tools may have: a server may give another cursor with each.
+const MAX_PAGES: usize = 64;
+
+/// How much of the end of standard error an error quotes.
+const STDERR_BYTES: usize = 1_000;
+
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct Process {
+    service: RunningService<RoleClient, ClientConfig>,
+    child: Child,
+    /// Its process group.
+    group: Option<rustix::process::Pid>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    is_exceeded: Arc<AtomicBool>,
+}
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The server said so.
+    Refused(String),
+    /// The server is not there any longer.
+    Ended,
+    /// What it sent is none of the answers to a call.
+    Unexpected(&'static str),
+}
+
+impl Process {
+    /// Starts a server and says hello. No message of it may be longer than this.
+    pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Self, String> {
+        let mut command = Command::new(&config.command);
+        command.args(&config.args).env_clear();
+        // What nearly every program needs to find others and its own files. Nothing else of ours is its business.
+        for name in ["PATH", "HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(&config.env);
+        if let Some(cwd) = &config.cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        // Ctrl-C at the terminal is for this process, which ends it in its own way, with all that it has started.
+        command.process_group(0);
+        let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("has no standard streams".into());
+        };
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let stderr = tail_of(stderr);
+        let stdout = BoundedLines::new(stdout, max_message_bytes);
+        let is_exceeded = stdout.exceeded();
+        // The lines are bounded here, where a longer one ends the connection and not only the message.
+        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
+        let about = ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("glovebox", env!("CARGO_PKG_VERSION")),
+        );
+        let begun = tokio::time::timeout(START, about.serve(transport)).await;
+        let said = || quoted(&stderr);
+        let mut guard = Group(group);
+        let service = match begun {
+            Ok(Ok(service)) => service,
+            Ok(Err(error)) => {
+                // It may be about to say why.
+                let _ = tokio::time::timeout(Duration::from_millis(200), child.wait()).await;
+                let error = glovebox::escaped_text(&error.to_string()).to_string();
+                return Err(format!("does not answer as an MCP server: {error}{}", said()));
+            }
+            Err(_) => return Err(format!("did not answer within {} s{}", START.as_secs(), said())),
+        };
+        guard.0 = None;
+        Ok(Self { service, child, group, stderr, is_exceeded })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.service.peer().clone()
+    }
+
+    /// What it said last, for an error.
+    pub(super) fn last_words(&self) -> String {
+        let too_long = self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was longer than it may be");
+        format!("{}{}", too_long.unwrap_or_default(), quoted(&self.stderr))
+    }
+
+    /// Its tools, in its order.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = tokio::time::timeout(START, self.service.list_tools(Some(params))).await;
+            let page = match page {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => {
+                    let error = glovebox::escaped_text(&error.to_string()).to_string();
+                    return Err(format!("does not list its tools: {error}{}", self.last_words()));
+                }
+                Err(_) => {
+                    return Err(format!("did not list its tools within {} s{}", START.as_secs(), self.last_words()));
+                }
+            };
+            tools.extend(page.tools);
+            if tools.len() > MAX_TOOLS {
+                return Err(format!("has more than {MAX_TOOLS} tools; name those to be used in its `tools`"));
+            }
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(tools),
+            }
+        }
+        Err(format!("lists its tools on more than {MAX_PAGES} pages"))
+    }
+
+    /// Ends it: its input ends, and it is killed if it does not end then.
+    pub(super) async fn end(mut self) {
+        let guard = Group(self.group);
+        // Both wait for the same time: for the connection, and for the process.
+        let _ = self.service.close_with_timeout(END).await;
+        let _ = tokio::time::timeout(END, self.child.wait()).await;
+        drop(guard);
+    }
+}
+
+/// Calls a tool. Dropping the future tells the server that nobody waits any longer.
+pub(super) async fn call(
+    peer: &Peer<RoleClient>,
+    tool: &str,
+    arguments: JsonObject,
+) -> Result<rmcp::model::CallToolResult, CallError> {
+    let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let handle = sent.map_err(|_| CallError::Ended)?;
+    let mut told = TellOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    told.id = None;
+    match answer {
+        Ok(ServerResult::CallToolResult(result)) => Ok(result),
+        Ok(ServerResult::InputRequiredResult(_)) => {
+            Err(CallError::Unexpected("asks for input, which nobody here can give"))
+        }
+        Ok(ServerResult::CreateTaskResult(_)) => {
+            Err(CallError::Unexpected("answered with a task, which nobody asked for"))
+        }
+        Ok(_) => Err(CallError::Unexpected("answered with what is not a tool's result")),
+        Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
+        Err(_) => Err(CallError::Ended),
+    }
+}
+
+/// Tells a server that nobody waits for an answer any longer.
+struct TellOnDrop {
+    peer: Peer<RoleClient>,
+    id: Option<rmcp::model::RequestId>,
+}
+
+impl Drop for TellOnDrop {
+    fn drop(&mut self) {
+        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
+            let peer = self.peer.clone();
+            runtime.spawn(async move {
+                let params =
+                    rmcp::model::CancelledNotificationParam::new(Some(id), Some("nobody waits for it".to_owned()));
+                let _ = peer.notify_cancelled(params).await;
+            });
+        }
+    }
+}
+
+/// Kills what is left of a process and of all that it has started, when dropped.
+struct Group(Option<rustix::process::Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // A group in which nothing is left is not an error.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// The end of a stream, which is read for as long as there is one.
+fn tail_of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
+    let tail = Arc::<Mutex<Vec<u8>>>::default();
+    let kept = Arc::clone(&tail);
+    tokio::spawn(async move {
+        let mut chunk = vec![0; 8 << 10];
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            let new = chunk.get(..count).unwrap_or_default();
+            let text = String::from_utf8_lossy(new);
+            tracing::debug!(target: "glovebox", text = %glovebox::escaped_text(&*text), "an MCP server wrote");
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend_from_slice(new);
+            let beyond = kept.len().saturating_sub(STDERR_BYTES);
+            kept.drain(..beyond);
+        }
+    });
+    tail
+}
+
+fn quoted(stderr: &Mutex<Vec<u8>>) -> String {
+    let bytes = stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match String::from_utf8_lossy(&bytes).trim() {
+        "" => String::new(),
+        text => format!("; it wrote: {}", glovebox::escaped_text(text)),
+    }
+}

@@ -1,0 +1,274 @@
+//! The tools that scripts may call, as a model reads them: a line of code and a line of prose for each.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// How long a listing may be, in bytes: some four thousand tokens, of every conversation.
+const MAX_LISTING_BYTES: usize = 16_000;
+
+/// How long the names of those may be that have no line.
+const MAX_NAMES_BYTES: usize = 2_000;
+
+/// How long one signature may be.
+const MAX_SIGNATURE_BYTES: usize = 400;
+
+/// How much of a description is told.
+const MAX_DESCRIPTION_CHARS: usize = 200;
+
+/// How many types within types are told.
+const MAX_DEPTH: usize = 3;
+
+/// How many names of a kind are told: arguments, members of an object, alternatives.
+const MAX_PARTS: usize = 24;
+
+/// Says in a prompt which functions scripts may call.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    lines: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Listing {
+    /// One more tool, by the name that scripts call it by.
+    pub fn add(&mut self, name: &str, description: &str, input: &Value, output: Option<&Value>) {
+        let mut line = format!("tools.{}", signature(name, input, output));
+        let description: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !description.is_empty() {
+            let short: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
+            let rest = if short.len() < description.len() { "…" } else { "" };
+            let _ = write!(line, "  # {}{rest}", glovebox::escaped_text(&short));
+        }
+        self.lines.push(line);
+        self.names.push(name.to_owned());
+    }
+
+    /// Those of another listing.
+    pub fn extend(&mut self, other: &Self) {
+        self.lines.extend_from_slice(&other.lines);
+        self.names.extend_from_slice(&other.names);
+    }
+
+    /// As text, of a bounded length. Empty where there are no tools.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.lines.is_empty() {
+            return String::new();
+        }
+        let mut text = "Scripts may call these functions of the host. Call them from code, also many times, and print only what matters: \
+                        tools.name(argument=value) in Python, await tools.name({argument: value}) in JavaScript. A failure raises \
+                        tools.ToolError.\n"
+            .to_owned();
+        let mut told = 0;
+        for line in &self.lines {
+            if text.len() + line.len() > MAX_LISTING_BYTES {
+                break;
+            }
+            text.push_str(line);
+            text.push('\n');
+            told += 1;
+        }
+        let rest = self.names.get(told..).unwrap_or_default();
+        if !rest.is_empty() {
+            text.push_str("And these, about which help(tools.name) says more in Python:");
+            let end = text.len() + MAX_NAMES_BYTES;
+            let mut named = 0;
+            for name in rest {
+                if text.len() + name.len() > end {
+                    break;
+                }
+                let _ = write!(text, " {name}");
+                named += 1;
+            }
+            if named < rest.len() {
+                let _ = write!(text, " and {} more, which print(tools) names", rest.len() - named);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// `name(a: str, b: int = None) -> list[str]`.
+fn signature(name: &str, input: &Value, output: Option<&Value>) -> String {
+    let returns = output.map(|output| kind(output, output, 0)).filter(|kind| kind != "any");
+    let returns = returns.map(|kind| format!(" -> {kind}")).unwrap_or_default();
+    let whole = format!("{name}({}){returns}", arguments(input));
+    if whole.len() <= MAX_SIGNATURE_BYTES { whole } else { format!("{name}(…)") }
+}
+
+fn arguments(input: &Value) -> String {
+    let none = Map::new();
+    let properties = input.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    let required: Vec<&str> =
+        input.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let needed = required.iter().filter_map(|name| Some((*name, properties.get(*name)?, true)));
+    let others = properties.iter().filter(|(name, _)| !required.contains(&name.as_str()));
+    let all = needed.chain(others.map(|(name, schema)| (name.as_str(), schema, false)));
+    let mut parts: Vec<String> = all
+        .take(MAX_PARTS + 1)
+        .map(|(name, schema, is_required)| {
+            let default = if is_required { "" } else { " = None" };
+            format!("{}: {}{default}", quoted(name), kind(schema, input, 0))
+        })
+        .collect();
+    if parts.len() > MAX_PARTS {
+        parts.truncate(MAX_PARTS);
+        parts.push("…".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// A name as it can be written in code, or in quotation marks.
+fn quoted(name: &str) -> String {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.len() <= 64;
+    if is_plain {
+        return name.to_owned();
+    }
+    let short: String = name.chars().take(64).collect();
+    Value::from(glovebox::escaped(&short).to_string()).to_string()
+}
+
+/// A type as Python writes it.
+fn kind(schema: &Value, root: &Value, depth: usize) -> String {
+    if depth > MAX_DEPTH {
+        return "any".to_owned();
+    }
+    if let Some(leads) = schema.get("$ref").and_then(Value::as_str) {
+        let target = leads.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        return target.map_or_else(|| "any".to_owned(), |target| kind(target, root, depth + 1));
+    }
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return alternatives(values.iter().map(literal));
+    }
+    if let Some(value) = schema.get("const") {
+        return literal(value);
+    }
+    for name in ["anyOf", "oneOf"] {
+        if let Some(schemas) = schema.get(name).and_then(Value::as_array) {
+            return alternatives(schemas.iter().map(|schema| kind(schema, root, depth + 1)));
+        }
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) => named(name, schema, root, depth),
+        Some(Value::Array(names)) => {
+            alternatives(names.iter().filter_map(Value::as_str).map(|name| named(name, schema, root, depth)))
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
+    match name {
+        "string" => "str".to_owned(),
+        "integer" => "int".to_owned(),
+        "number" => "float".to_owned(),
+        "boolean" => "bool".to_owned(),
+        "null" => "None".to_owned(),
+        "array" => match schema.get("items") {
+            Some(items) => format!("list[{}]", kind(items, root, depth + 1)),
+            None => "list".to_owned(),
+        },
+        "object" => match schema.get("properties").and_then(Value::as_object) {
+            Some(members) if !members.is_empty() && depth < MAX_DEPTH => {
+                let mut parts: Vec<String> = members
+                    .iter()
+                    .take(MAX_PARTS + 1)
+                    .map(|(name, schema)| format!("{}: {}", quoted(name), kind(schema, root, depth + 1)))
+                    .collect();
+                if parts.len() > MAX_PARTS {
+                    parts.truncate(MAX_PARTS);
+                    parts.push("…".to_owned());
+                }
+                format!("{{{}}}", parts.join(", "))
+            }
+            _ => "dict".to_owned(),
+        },
+        _ => "any".to_owned(),
+    }
+}
+
+fn alternatives(kinds: impl Iterator<Item = String>) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for kind in kinds.take(MAX_PARTS) {
+        if !told.contains(&kind) {
+            told.push(kind);
+        }
+    }
+    if told.is_empty() { "any".to_owned() } else { told.join(" | ") }
+}
+
+fn literal(value: &Value) -> String {
+    let text = value.to_string();
+    let short: String = text.chars().take(64).collect();
+    if short.len() < text.len() { "any".to_owned() } else { glovebox::escaped_text(&short).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_is_a_signature() {
+        let input = json!({
+            "type": "object",
+            "properties": {
+                "city": { "type": "string" },
+                "days": { "type": ["integer", "null"] },
+                "units": { "enum": ["c", "f"] },
+                "where": { "$ref": "#/$defs/Place" },
+                "tags": { "type": "array", "items": { "anyOf": [{ "type": "string" }, { "type": "number" }] } },
+                "odd name": {},
+            },
+            "required": ["city", "where"],
+            "$defs": { "Place": { "type": "object", "properties": { "x": { "type": "number" } } } },
+        });
+        let output = json!({ "type": "array", "items": { "type": "object" } });
+        assert_eq!(
+            signature("get", &input, Some(&output)),
+            "get(city: str, where: {x: float}, days: int | None = None, \"odd name\": any = None, \
+             tags: list[str | float] = None, units: \"c\" | \"f\" = None) -> list[dict]"
+        );
+        assert_eq!(signature("now", &json!({ "type": "object" }), None), "now()");
+    }
+
+    #[test]
+    fn a_hostile_schema_is_short_and_on_one_line() {
+        let mut deep = json!({ "type": "string" });
+        for _ in 0..200 {
+            deep = json!({ "type": "array", "items": deep });
+        }
+        let wide: Map<String, Value> =
+            (0..10_000).map(|index| (format!("p{index}"), json!({ "type": "string" }))).collect();
+        let endless = json!({ "properties": { "a": { "$ref": "#/properties/a" } } });
+        for input in [
+            json!({ "properties": { "a": deep } }),
+            json!({ "properties": wide }),
+            endless,
+            json!({ "properties": { "a\nb": { "enum": ["x\n# y", "\u{202e}"] } } }),
+            json!({ "properties": { "a": { "const": "z".repeat(100_000) } } }),
+            json!({ "properties": 7, "required": "x" }),
+            json!(null),
+        ] {
+            let text = signature("f", &input, Some(&input));
+            assert!(text.len() <= MAX_SIGNATURE_BYTES && !text.contains(['\n', '\u{202e}']), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_listing_is_bounded_and_names_the_rest() {
+        let mut listing = Listing::default();
+        assert_eq!(listing.text(), "");
+        let lines = |listing: &Listing| listing.text().lines().filter(|line| line.starts_with("tools.f")).count();
+        listing.add("f0", "One.\n\n  Two. \u{1b}[2J", &json!({}), None);
+        assert!(listing.text().contains("\ntools.f0()  # One. Two. \\u{1b}[2J\n"), "{}", listing.text());
+        for index in 1..2_000 {
+            listing.add(&format!("f{index}"), &"d".repeat(100_000), &json!({}), None);
+        }
+        let text = listing.text();
+        assert!(text.len() < MAX_LISTING_BYTES + MAX_NAMES_BYTES + 200, "{}", text.len());
+        assert!(lines(&listing) > 50 && text.contains(" f100 ") && text.contains(" more, which print(tools) names"));
+    }
+}

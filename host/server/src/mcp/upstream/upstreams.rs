@@ -1,0 +1,299 @@
+//! All servers whose tools scripts may call.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use glovebox::{Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, check_tools};
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Mutex};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    config::{UpstreamConfig, UpstreamError},
+    names::script_name,
+    process::{self, CallError, Process},
+    result,
+    signature::Listing,
+};
+
+/// How often a server that has ended is started again, within [`RESTARTS_WITHIN`].
+const MAX_RESTARTS: usize = 5;
+
+/// A server that ends again and again is not started for every call of every script.
+const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
+
+/// How much longer a message may be than a result: it has the result twice where a server gives structure and text, and escapes.
+const MESSAGE_TIMES: usize = 4;
+
+/// What a message has beside a result, such as a list of tools with their schemas.
+const MESSAGE_BYTES: usize = 4 << 20;
+
+/// The longest description of one tool that scripts may read.
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
+
+/// The largest schema of one tool, as JSON text. That of all tools together is held to the engine's own limit.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// Servers that were started, and their tools. They end when they are [closed](Self::close).
+#[derive(Debug)]
+pub struct Upstreams {
+    servers: Vec<Arc<Server>>,
+    tools: Vec<Tool>,
+    listing: Listing,
+}
+
+/// A server, whether or not it runs.
+#[derive(Debug)]
+struct Server {
+    config: UpstreamConfig,
+    max_message_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    process: Option<Process>,
+    /// When it was started again.
+    restarts: Vec<Instant>,
+    is_closed: bool,
+}
+
+impl Upstreams {
+    /// Starts servers and asks them for their tools. Results are held to `result_bytes`.
+    ///
+    /// # Errors
+    /// When one cannot be started, does not speak the protocol, or has a tool that scripts could not name.
+    pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
+        let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
+        let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
+        // All at once: each may take a while.
+        let mut starting = tokio::task::JoinSet::new();
+        for (place, config) in configs.into_iter().enumerate() {
+            starting.spawn(async move { (place, Server::start(config, max_message_bytes).await) });
+        }
+        let mut started = BTreeMap::new();
+        let mut failed = None;
+        while let Some(joined) = starting.join_next().await {
+            match joined {
+                Ok((place, Ok(server))) => drop(started.insert(place, server)),
+                Ok((_, Err(error))) => failed = failed.or(Some(error)),
+                Err(error) => failed = failed.or(Some(UpstreamError::Config(error.to_string()))),
+            }
+        }
+        let mut made = Self { servers: Vec::new(), tools: Vec::new(), listing: Listing::default() };
+        let mut names = BTreeMap::new();
+        for (server, tools) in started.into_values() {
+            let server = Arc::new(server);
+            made.servers.push(Arc::clone(&server));
+            for tool in tools {
+                let offered = made.offer(&server, tool, &mut names, result_bytes);
+                failed = failed.or(offered.err());
+            }
+        }
+        let all = check_tools(&made.tools).map_err(|error| {
+            UpstreamError::Config(format!(
+                "the tools of all MCP servers cannot be offered together: {error}; name fewer in their `tools`"
+            ))
+        });
+        match failed.or(all.err()) {
+            None => Ok(made),
+            Some(error) => {
+                made.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Their tools, for [`TenantConfig::tools`](crate::TenantConfig::tools).
+    #[must_use]
+    pub fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+
+    /// Says in a prompt what there is.
+    #[must_use]
+    pub fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    /// Ends all of them.
+    pub async fn close(&self) {
+        let mut ending = tokio::task::JoinSet::new();
+        for server in &self.servers {
+            let server = Arc::clone(server);
+            ending.spawn(async move { server.close().await });
+        }
+        ending.join_all().await;
+    }
+
+    /// Makes a tool of one of a server's.
+    fn offer(
+        &mut self,
+        server: &Arc<Server>,
+        tool: rmcp::model::Tool,
+        names: &mut BTreeMap<String, (String, String)>,
+        result_bytes: usize,
+    ) -> Result<(), UpstreamError> {
+        let config = &server.config;
+        if config.tools.as_ref().is_some_and(|wanted| wanted.iter().all(|name| **name != *tool.name)) {
+            return Ok(());
+        }
+        let name = script_name(&config.name, &tool.name);
+        let wrong = |reason: String| UpstreamError::Name {
+            server: config.name.clone(),
+            tool: tool.name.chars().take(128).collect(),
+            name: name.chars().take(128).collect(),
+            reason,
+        };
+        if let Some((other_server, other_tool)) = names.get(&name) {
+            let (other_tool, other_server) = (glovebox::escaped(other_tool), glovebox::escaped(other_server));
+            let reason =
+                format!("as `{other_tool}` of `{other_server}` is; rename a server, or leave one out of its `tools`");
+            return Err(wrong(reason));
+        }
+        let description: String =
+            tool.description.as_deref().unwrap_or_default().chars().take(MAX_DESCRIPTION_CHARS).collect();
+        let schema = schema(&tool);
+        let (at, called) = (Arc::clone(server), tool.name.to_string());
+        let runtime = Handle::current();
+        let offered = |schema: &Value| {
+            let (at, called, runtime) = (Arc::clone(&at), called.clone(), runtime.clone());
+            Tool::new(&*name, &*description).schema(schema.clone()).foreign().text_handler(move |call, arguments| {
+                runtime.block_on(at.answer(call, &called, &arguments, result_bytes))
+            })
+        };
+        let mut offer = offered(&schema);
+        match check_tools(std::slice::from_ref(&offer)) {
+            Ok(()) => {}
+            // The server holds its arguments to its schema itself.
+            Err(ToolDefinitionError::Schema { .. } | ToolDefinitionError::TooLarge { .. }) => {
+                offer = offered(&json!({ "type": "object" }));
+                check_tools(std::slice::from_ref(&offer))
+                    .map_err(|error| wrong(format!("which cannot be: {error}")))?;
+            }
+            Err(ToolDefinitionError::Name(_)) => {
+                let reason = "which cannot be a name: it has more than 64 letters, or begins with something else than a letter; give \
+                              the server another name, or leave the tool out of its `tools`";
+                return Err(wrong(reason.to_owned()));
+            }
+            Err(error) => return Err(wrong(format!("which cannot be: {error}"))),
+        }
+        let output = tool.output_schema.as_ref().map(|output| Value::Object((**output).clone()));
+        self.listing.add(&name, &description, &schema, output.as_ref());
+        self.tools.push(offer);
+        names.insert(name, (config.name.clone(), tool.name.to_string()));
+        Ok(())
+    }
+}
+
+/// A tool's schema, or that of any object where it is too large.
+fn schema(tool: &rmcp::model::Tool) -> Value {
+    let schema = Value::Object((*tool.input_schema).clone());
+    if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }
+}
+
+impl Server {
+    async fn start(
+        config: UpstreamConfig,
+        max_message_bytes: usize,
+    ) -> Result<(Self, Vec<rmcp::model::Tool>), UpstreamError> {
+        let wrong = |reason: String| UpstreamError::Server { server: config.name.clone(), reason };
+        let process = Process::start(&config, max_message_bytes).await.map_err(wrong)?;
+        let tools = match process.tools().await {
+            Ok(tools) => tools,
+            Err(reason) => {
+                process.end().await;
+                return Err(wrong(reason));
+            }
+        };
+        if let Some(missing) = config.tools.iter().flatten().find(|name| tools.iter().all(|tool| tool.name != ***name))
+        {
+            let reason = format!("has no tool `{}`, which its `tools` name", glovebox::escaped(missing));
+            process.end().await;
+            return Err(wrong(reason));
+        }
+        let state = State { process: Some(process), restarts: Vec::new(), is_closed: false };
+        Ok((Self { config, max_message_bytes, state: Mutex::new(state) }, tools))
+    }
+
+    async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        if let Some(process) = state.process.take() {
+            process.end().await;
+        }
+    }
+
+    /// Answers a call, for as long as somebody waits for it.
+    async fn answer(
+        &self,
+        call: &ToolCall,
+        tool: &str,
+        arguments: &str,
+        max_bytes: usize,
+    ) -> Result<String, ToolError> {
+        let arguments: JsonObject =
+            serde_json::from_str(arguments).map_err(|error| ToolError::of(ToolErrorKind::InvalidArguments, error))?;
+        let cancelled = CancellationToken::new();
+        let cancels = cancelled.clone();
+        let _while_waiting = call.cancel.on_cancel(move || cancels.cancel());
+        let deadline = tokio::time::Instant::from_std(call.deadline);
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled() => Err(ToolError::new("nobody is waiting for it any longer")),
+            () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server took too long")),
+            answer = self.call(tool, arguments, max_bytes) => answer,
+        }
+    }
+
+    async fn call(&self, tool: &str, arguments: JsonObject, max_bytes: usize) -> Result<String, ToolError> {
+        let peer = self.peer().await.map_err(|reason| self.failed(&reason))?;
+        match process::call(&peer, tool, arguments).await {
+            Ok(result) => result::json(result, max_bytes),
+            Err(CallError::Refused(reason)) => Err(ToolError::new(reason)),
+            Err(CallError::Unexpected(what)) => Err(self.failed(what)),
+            Err(CallError::Ended) => {
+                // Its process and what it wrote last come to an end a moment later than its stream.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let state = self.state.lock().await;
+                let said = state.process.as_ref().map(Process::last_words).unwrap_or_default();
+                Err(self.failed(&format!("has ended{said}")))
+            }
+        }
+    }
+
+    fn failed(&self, reason: &str) -> ToolError {
+        ToolError::new(format!("MCP server `{}` {reason}", glovebox::escaped(&self.config.name)))
+    }
+
+    /// The server, started again where it has ended.
+    async fn peer(&self) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
+        let mut state = self.state.lock().await;
+        if state.is_closed {
+            return Err("is closed".to_owned());
+        }
+        if let Some(process) = state.process.take_if(|process| process.is_over()) {
+            tokio::spawn(process.end());
+        }
+        if let Some(process) = &state.process {
+            return Ok(process.peer());
+        }
+        state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
+        if state.restarts.len() >= MAX_RESTARTS {
+            let minutes = RESTARTS_WITHIN.as_secs() / 60;
+            return Err(format!(
+                "has ended, and was started {MAX_RESTARTS} times again within {minutes} minutes; it is not once more"
+            ));
+        }
+        state.restarts.push(Instant::now());
+        tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
+        let process = Process::start(&self.config, self.max_message_bytes).await?;
+        let peer = process.peer();
+        state.process = Some(process);
+        Ok(peer)
+    }
+}

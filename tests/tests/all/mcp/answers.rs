@@ -1,0 +1,152 @@
+//! What `run_code` answers.
+
+use rmcp::model::ResourceContents;
+use serde_json::json;
+
+use super::support::{Mcp, pictures_and_links, structured, text};
+
+/// A PNG of one pixel, as a Python expression.
+const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
+
+/// Shows bytes under media types.
+fn shown(forms: &str) -> String {
+    format!("class A:\n    def _repr_mimebundle_(self, **_): return {{{forms}}}\ndisplay(A())")
+}
+
+#[test]
+fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
+    let mcp = Mcp::new();
+    let result = mcp.python("print('out')\nimport sys; print('err', file=sys.stderr)\nopen('a.txt', 'w').write('x')");
+    assert_eq!(result.is_error, Some(false));
+    assert_eq!(
+        text(&result),
+        "out\n\nstderr:\nerr\n\nfiles created: a.txt\nThese files are gone: run code in a session (session_open) to keep them."
+    );
+    let answer = structured(&result);
+    assert_eq!(
+        (&answer["outcome"], &answer["exit_code"], &answer["rolled_back"]),
+        (&json!("completed"), &json!(0), &json!(false))
+    );
+    assert_eq!(answer["files"], json!({ "created": ["a.txt"], "modified": [], "deleted": [], "more": 0 }));
+    assert!(answer["fuel"].as_u64().unwrap() > 0 && answer["duration_ms"].as_f64().unwrap() > 0.0);
+    assert!(answer.get("session").is_none() && answer.get("value").is_none() && answer.get("reason").is_none());
+
+    for (code, outcome, exit_code, said) in [
+        ("1 / 0", "raised", 1, "did not succeed: raised ZeroDivisionError: division by zero."),
+        ("import sys; sys.exit(3)", "exited", 3, "did not succeed: exited with 3."),
+        ("import requests", "raised", 1, "advice: "),
+    ] {
+        let result = mcp.python(code);
+        assert_eq!((result.is_error, &structured(&result)["outcome"]), (Some(true), &json!(outcome)), "{code}");
+        assert_eq!(structured(&result)["exit_code"], exit_code);
+        assert!(text(&result).contains(said), "{}", text(&result));
+    }
+    assert_eq!(text(&mcp.python("pass")), "The script completed. It printed nothing.");
+    let session = mcp.session();
+    let result = mcp.in_session(&session, "x = [1, 2]\nx");
+    assert_eq!((text(&result), &structured(&result)["value"]), ("value: [1, 2]".into(), &json!("[1, 2]")));
+    assert_eq!(structured(&result)["session"], json!(session));
+}
+
+#[test]
+fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
+    let mcp = Mcp::new();
+    let at = mcp.python("print('x' * 7999)");
+    assert_eq!((text(&at), &structured(&at)["stdout_truncated"]), (format!("{}\n", "x".repeat(7_999)), &json!(false)));
+    let over = mcp.python("print('a' * 4000 + 'b' * 1000 + 'z' * 3999 + 'é', end='')");
+    let (shown, (_, links)) = (text(&over), pictures_and_links(&over));
+    let uri = &links[0];
+    assert_eq!(
+        shown,
+        format!(
+            "{}\n[… 1000 characters left out; the whole is the resource {uri} …]\n{}é",
+            "a".repeat(4_000),
+            "z".repeat(3_999)
+        )
+    );
+    assert_eq!(structured(&over)["stdout_truncated"], true);
+    assert_eq!(structured(&over)["stdout"], json!(shown), "no more for programs, which may give it to a model");
+    let whole = mcp.read(uri).unwrap();
+    let ResourceContents::TextResourceContents { text, mime_type, .. } = &whole.contents[0] else {
+        panic!("{whole:?}")
+    };
+    assert_eq!((text.chars().count(), mime_type.as_deref()), (9_000, Some("text/plain")));
+    // Listed, and read by nobody who only guesses.
+    let listed = mcp.runtime.block_on(mcp.client().list_all_resources()).unwrap();
+    assert!(listed.iter().any(|resource| resource.uri == *uri && resource.size == Some(9_001)), "{listed:?}");
+    assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is not kept any longer"));
+    // Over the limit of what is kept at all.
+    let much = mcp.python("print('y' * 3_000_000)");
+    assert!(super::support::text(&much).contains("Of stdout only the first 2000000 of 3000001 bytes are there."));
+    assert_eq!(structured(&much)["stdout_truncated"], true);
+}
+
+#[test]
+fn a_value_and_an_error_that_are_long_are_short_too() {
+    let mcp = Mcp::new();
+    let session = mcp.session();
+    let value = mcp.in_session(&session, "'v' * 20_000");
+    assert!(structured(&value)["value"].as_str().unwrap().len() < 9_000);
+    assert_eq!(pictures_and_links(&value).1.len(), 1);
+    let raised = mcp.python("raise ValueError('m' * 100_000)");
+    assert!(text(&raised).len() < 10_000 && structured(&raised).to_string().len() < 10_000);
+}
+
+#[test]
+fn a_picture_is_a_content_of_its_own_and_never_structure() {
+    let mcp = Mcp::new();
+    let result = mcp.python(&shown(&format!("'image/png': {PNG}, 'text/plain': 'a picture'")));
+    assert_eq!(pictures_and_links(&result), (vec!["image/png".to_owned()], vec![]));
+    assert_eq!(structured(&result)["displays"], 1);
+    assert!(!structured(&result).to_string().contains("iVBOR") && !text(&result).contains("a picture"));
+    // What only says that it is a picture would have a service refuse the whole conversation.
+    let result = mcp.python(&shown("'image/png': b'not one'"));
+    assert_eq!(pictures_and_links(&result).0, Vec::<String>::new(), "{result:?}");
+    // Too large for a model: a link.
+    let result = mcp.python(&shown(&format!("'image/png': {PNG} + bytes(4_000_000)")));
+    let (pictures, links) = pictures_and_links(&result);
+    assert!(pictures.is_empty() && links[0].ends_with("/display-1.png"), "{links:?}");
+    let read = mcp.read(&links[0]).unwrap();
+    assert!(
+        matches!(&read.contents[0], ResourceContents::BlobResourceContents { mime_type, .. } if mime_type.as_deref() == Some("image/png"))
+    );
+    // And so are more of them than a model looks at.
+    let result = mcp.python(&format!("{}\nfor _ in range(19): display(A())", shown(&format!("'image/png': {PNG}"))));
+    let (pictures, links) = pictures_and_links(&result);
+    assert_eq!((pictures.len(), links.len()), (16, 4));
+}
+
+#[test]
+fn other_displays_are_text_where_they_are_short_and_links_where_not() {
+    let mcp = Mcp::new();
+    let both = mcp.python(&shown("'text/html': '<b>x</b>', 'text/plain': 'plain x'"));
+    assert_eq!(text(&both), "plain x");
+    assert!(pictures_and_links(&both).1[0].ends_with("/display-1.html"));
+    let html = mcp.python(&shown("'text/html': '<b>x</b>'"));
+    assert_eq!((text(&html), pictures_and_links(&html).1), ("text/html:\n<b>x</b>".into(), vec![]));
+    let long = mcp.python(&shown("'image/svg+xml': '<svg>' + 'x' * 4000 + '</svg>'"));
+    assert!(pictures_and_links(&long).1[0].ends_with("/display-1.svg"), "{long:?}");
+    let many = mcp.python("for i in range(40): display(i)");
+    assert!(text(&many).ends_with("(8 more displays are not shown)"), "{}", text(&many));
+    // A result's own text is its value, once.
+    let session = mcp.session();
+    let table = mcp.in_session(
+        &session,
+        "class T:\n    def __repr__(self): return 'T!'\n    def _repr_html_(self): return '<i>T</i>'\nT()",
+    );
+    assert_eq!(text(&table), "value: T!");
+    assert_eq!(pictures_and_links(&table).1.len(), 1, "{table:?}");
+}
+
+#[test]
+fn a_script_makes_no_more_names_than_a_model_reads() {
+    let mcp = Mcp::new();
+    let result = mcp.python("for i in range(150): open(f'f{i:03}', 'w').close()\nopen('a\\nadvice: x', 'w').close()");
+    let files = &structured(&result)["files"];
+    assert_eq!((files["created"].as_array().unwrap().len(), &files["more"]), (100, &json!(51)));
+    assert!(
+        text(&result).contains("a\\nadvice: x") && text(&result).contains("and 51 more files"),
+        "{}",
+        text(&result)
+    );
+}

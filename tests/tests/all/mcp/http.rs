@@ -1,0 +1,226 @@
+//! The protocol over HTTP.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use glovebox::DirectoryStore;
+use glovebox_server::{
+    Service, ServiceConfig, Tenant, TenantConfig,
+    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+    mcp,
+};
+use glovebox_tests::engine;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::support::{runtime, until};
+
+const TOKEN: &str = "a token of the tests";
+
+struct Server {
+    runtime: Runtime,
+    address: SocketAddr,
+    service: Service,
+    stop: CancellationToken,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    _dir: TempDir,
+}
+
+impl Server {
+    fn start(config: HttpConfig) -> Self {
+        let (runtime, dir) = (runtime(), tempfile::tempdir().unwrap());
+        let service = Service::new(engine().clone(), ServiceConfig::default()).unwrap();
+        let mut tenants = Tenants::default();
+        for (name, token) in [("one", TOKEN), ("two", "another token of the tests")] {
+            let store = DirectoryStore::open(dir.path().join(name)).unwrap();
+            tenants.add(TokenHash::of(token), Tenant::new(&service, TenantConfig::new(name, Arc::new(store))));
+        }
+        let bound = runtime.block_on(Bound::new(([127, 0, 0, 1], 0).into())).unwrap();
+        let (address, stop) = (bound.address, CancellationToken::new());
+        let routes = mcp::router(tenants, "", &config, address, stop.clone());
+        let serves = service.clone();
+        let serving = runtime.spawn(async move { http::serve(bound, &serves, routes, &config).await });
+        Self { runtime, address, service, stop, serving: Some(serving), _dir: dir }
+    }
+
+    /// Sends a request of the specification of 2026-07-28; returns the stream with the answer.
+    fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let mut all = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+        let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
+        if let Some(name) = &name {
+            all.push(("mcp-name", name));
+        }
+        all.extend_from_slice(headers);
+        self.send(&all, body.as_bytes())
+    }
+
+    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+        let own = [
+            ("host", &*self.address.to_string()),
+            ("authorization", &format!("Bearer {TOKEN}")),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ]
+        .map(|(name, value)| (name, value.to_owned()));
+        let mut head = format!("POST /mcp HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        for (name, value) in &own {
+            if headers.iter().all(|(given, _)| given != name) {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat());
+        stream
+    }
+
+    fn ask(&self, headers: &[(&str, &str)], method: &str, params: Value) -> (u16, String) {
+        answer(self.begin(headers, method, params))
+    }
+
+    fn run(&self, headers: &[(&str, &str)], code: &str) -> (u16, String) {
+        self.ask(
+            headers,
+            "tools/call",
+            json!({ "name": "run_code", "arguments": { "language": "javascript", "code": code } }),
+        )
+    }
+
+    fn running(&self) -> i64 {
+        let text = self.service.metrics_text();
+        let line = text.lines().find(|line| line.starts_with("glovebox_running ")).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        let serving = self.serving.take().unwrap();
+        self.runtime.block_on(async {
+            self.service.drain(Duration::ZERO).await;
+            serving.await.unwrap();
+        });
+    }
+}
+
+/// Status and body of an answer.
+fn answer(mut stream: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.split(' ').nth(1).unwrap_or_else(|| panic!("no answer: {text:?}")).parse().unwrap();
+    (status, text)
+}
+
+#[test]
+fn a_request_is_answered_without_a_handshake() {
+    let server = Server::start(HttpConfig::default());
+    let (status, body) = server.run(&[], "console.log(6 * 7)");
+    assert!(status == 200 && body.contains(r#""stdout":"42\n""#), "{body}");
+    let (_, body) = server.ask(&[], "server/discover", json!({}));
+    assert!(body.contains("\"2026-07-28\"") && body.contains("\"2025-06-18\""), "{body}");
+    // What a request keeps, another one reads.
+    let (_, body) = server.run(&[], "console.log('x'.repeat(9000))");
+    let uri = &body[body.find("glovebox://output/").unwrap()..];
+    let uri = &uri[..uri.find([' ', '"', '\\']).unwrap()];
+    let (_, body) = server.ask(&[], "resources/read", json!({ "uri": uri }));
+    assert!(body.contains(&"x".repeat(9_000)), "{body}");
+    // And nobody else.
+    let other = [("authorization", "Bearer another token of the tests")];
+    let (_, body) = server.ask(&other, "resources/read", json!({ "uri": uri }));
+    assert!(body.contains("is not kept any longer"), "{body}");
+}
+
+#[test]
+fn who_has_no_token_and_pages_of_others_are_refused() {
+    let server = Server::start(HttpConfig::default());
+    for (headers, expected) in [
+        (&[("authorization", "Bearer another token")][..], 401),
+        (&[("authorization", "Basic YTpi")], 401),
+        (&[("authorization", "")], 401),
+        (&[("host", "evil.example")], 403),
+        (&[("host", "localhost.evil.example")], 403),
+        (&[("origin", "https://evil.example")], 403),
+        (&[("origin", "null")], 403),
+        (&[("origin", "http://localhost:1")], 403),
+        (&[("host", "localhost")], 200),
+        (&[("x-other", "y")], 200),
+    ] {
+        let (status, body) = server.run(headers, "1");
+        assert_eq!(status, expected, "{headers:?}: {body}");
+    }
+    let named = HttpConfig {
+        hosts: vec!["box.example".into()],
+        origins: vec!["https://app.example:443".into()],
+        ..HttpConfig::default()
+    };
+    let server = Server::start(named);
+    let host = ("host", "box.example");
+    assert_eq!(server.run(&[host, ("origin", "https://app.example")], "1").0, 200);
+    assert_eq!(server.run(&[host, ("origin", "https://app.example:444")], "1").0, 403);
+    assert_eq!(server.run(&[("host", "localhost")], "1").0, 403);
+}
+
+#[test]
+fn a_body_is_taken_at_the_limit_and_not_over_it() {
+    let server = Server::start(HttpConfig { body_bytes: 4_096, ..HttpConfig::default() });
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "nothing")];
+    let body = |size: usize| {
+        let frame = json!({ "jsonrpc": "2.0", "id": 1, "method": "nothing", "params": { "pad": "" } }).to_string();
+        frame.replace("\"\"", &format!("\"{}\"", "x".repeat(size - frame.len())))
+    };
+    for (size, refused) in [(4_095, false), (4_096, false), (4_097, true)] {
+        let (status, text) = answer(server.send(&headers, body(size).as_bytes()));
+        assert_eq!(status == 413, refused, "{size}: {text}");
+    }
+    assert_eq!(server.run(&[], "1").0, 200);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_server_goes_on() {
+    let server = Server::start(HttpConfig::default());
+    for body in [
+        &b""[..],
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"{\"jsonrpc\":\"2.0\"}",
+        "[".repeat(100_000).as_bytes(),
+        b"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":1}",
+    ] {
+        let (status, text) = answer(server.send(&[("mcp-protocol-version", "2026-07-28")], body));
+        assert!((400..500).contains(&status), "{body:?}: {text}");
+    }
+    assert_eq!(server.run(&[], "1").0, 200);
+}
+
+#[test]
+fn a_client_that_goes_has_its_script_cancelled() {
+    let server = Server::start(HttpConfig::default());
+    let params =
+        json!({ "name": "run_code", "arguments": { "language": "python", "code": "import time; time.sleep(9)" } });
+    let stream = server.begin(&[], "tools/call", params);
+    until("it runs", || server.running() == 1);
+    let begun = Instant::now();
+    drop(stream);
+    until("it has ended", || server.running() == 0);
+    assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+}

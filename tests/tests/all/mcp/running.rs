@@ -1,0 +1,91 @@
+//! While a script runs: progress, cancellation, files that go along, and the end of the server.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::support::{Mcp, structured, text, until};
+
+const SLEEPS: &str = "import time\nprint('begun')\ntime.sleep(8)";
+
+#[test]
+fn progress_says_the_time_and_the_last_line_a_few_times_a_second() {
+    let mcp = Mcp::new();
+    let code = "import time\nfor i in range(6):\n    print('step', i, '\\x1b[2J', flush=True)\n    time.sleep(0.2)";
+    let result = mcp.call("run_code", json!({ "language": "python", "code": code, "timeout_ms": 9_000 }));
+    assert_eq!(result.is_error, Some(false), "{result:?}");
+    let told = mcp.listener.progress.lock().unwrap().clone();
+    let (first, last) = (&told[0], told.last().unwrap());
+    assert!((2..=6).contains(&told.len()), "{told:?}");
+    assert!(last.1.progress > first.1.progress && last.1.total == Some(9.0));
+    let message = last.1.message.as_deref().unwrap();
+    assert!(message.contains(" s: step ") && message.ends_with("\\u{1b}[2J"), "{message}");
+    for pair in told.windows(2) {
+        assert!(pair[1].0 - pair[0].0 > Duration::from_millis(150), "{told:?}");
+    }
+}
+
+#[test]
+fn a_call_that_is_cancelled_ends_its_script() {
+    let mcp = Mcp::new();
+    let session = mcp.session();
+    for session in [None, Some(&session)] {
+        let handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS, "session": session }));
+        until("it runs", || mcp.running() == 1);
+        let begun = Instant::now();
+        mcp.runtime.block_on(handle.cancel(Some("enough".into()))).unwrap();
+        until("it has ended", || mcp.running() == 0);
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+    let result = mcp.in_session(&session, "6 * 7");
+    assert_eq!(structured(&result)["value"], "42", "{result:?}");
+}
+
+#[test]
+fn a_client_that_goes_takes_its_scripts_along() {
+    let mut mcp = Mcp::new();
+    let _handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS.replace('8', "9") }));
+    until("it runs", || mcp.running() == 1);
+    let begun = Instant::now();
+    mcp.runtime.block_on(mcp.client.take().unwrap().cancel()).unwrap();
+    until("it has ended", || mcp.running() == 0);
+    // The protocol's library waits five seconds for answers.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_service_that_ends_cancels_what_runs_and_refuses_what_comes() {
+    let mcp = Mcp::new();
+    let handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS }));
+    until("it runs", || mcp.running() == 1);
+    mcp.runtime.block_on(mcp.service.drain(Duration::from_millis(10)));
+    let result = mcp.end(handle);
+    assert_eq!(structured(&result)["outcome"], "cancelled", "{result:?}");
+    let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1" }));
+    assert!(refused.starts_with("unavailable: the service is shutting down"), "{refused}");
+}
+
+#[test]
+fn files_go_along() {
+    let mcp = Mcp::new();
+    let files = json!([{ "path": "in/a.txt", "text": "é" }, { "path": "b.bin", "base64": "AP8=" }]);
+    let code = "print(open('in/a.txt').read(), open('b.bin', 'rb').read())";
+    let run = |session: Option<&str>| {
+        mcp.ok("run_code", json!({ "language": "python", "code": code, "files": files, "session": session }))
+    };
+    assert_eq!(text(&run(None)), "é b'\\x00\\xff'\n");
+    let session = mcp.session();
+    assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n");
+    assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "they are replaced");
+    for (files, said) in [
+        (json!([{ "path": "../x", "text": "" }]), "../x"),
+        (json!([{ "path": "a" }]), "file `a`: give its content"),
+        (json!([{ "path": "a", "base64": "!" }]), "file `a`: `base64` cannot be decoded"),
+    ] {
+        for session in [None, Some(&session)] {
+            let refused = mcp
+                .refused("run_code", json!({ "language": "python", "code": "1", "files": files, "session": session }));
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Sessions over the protocol.
+
+use serde_json::json;
+
+use super::support::{Mcp, structured, text};
+
+#[test]
+fn a_session_is_opened_used_copied_undone_and_closed() {
+    let mcp = Mcp::new();
+    let opened = mcp.ok("session_open", json!({ "language": "python", "session": "mine" }));
+    assert!(text(&opened).starts_with("Session `mine` is open: python ("), "{opened:?}");
+    assert_eq!(structured(&mcp.in_session("mine", "x = 1\nopen('a', 'w').write('1')"))["session"], "mine");
+    assert_eq!(structured(&mcp.ok("session_fork", json!({ "session": "mine", "fork": "copy" })))["session"], "copy");
+    mcp.in_session("mine", "x = 2\nopen('a', 'w').write('2')");
+    mcp.ok("session_undo", json!({ "session": "mine" }));
+    assert_eq!(text(&mcp.in_session("mine", "print(x, open('a').read())")), "1 1\n");
+    mcp.in_session("copy", "x = 3");
+    assert_eq!(text(&mcp.in_session("mine", "print(x)")), "1\n");
+    let listed = mcp.ok("session_list", json!({}));
+    let names: Vec<_> =
+        structured(&listed)["sessions"].as_array().unwrap().iter().map(|session| session["session"].clone()).collect();
+    assert_eq!(names, ["mine", "copy"], "the last that was used first");
+    assert!(text(&listed).contains("copy: python, ") && structured(&listed)["more"] == 0, "{listed:?}");
+    for name in ["mine", "copy"] {
+        mcp.ok("session_close", json!({ "session": name }));
+    }
+    assert_eq!(text(&mcp.ok("session_list", json!({}))), "There is no session.");
+    assert!(mcp.refused("session_undo", json!({ "session": "mine" })).starts_with("not-found: "));
+}
+
+#[test]
+fn a_script_of_another_language_and_a_name_that_is_taken_are_refused() {
+    let mcp = Mcp::new();
+    mcp.ok("session_open", json!({ "language": "typescript", "session": "js" }));
+    let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1", "session": "js" }));
+    assert!(refused.contains("session `js` runs javascript, and this is python"), "{refused}");
+    let typed =
+        mcp.ok("run_code", json!({ "language": "typescript", "code": "const a: string = 'b'; a", "session": "js" }));
+    assert_eq!(structured(&typed)["value"], "'b'", "{typed:?}");
+    assert!(mcp.refused("session_open", json!({ "language": "python", "session": "js" })).starts_with("exists: "));
+}
+
+#[test]
+fn there_are_as_many_sessions_as_are_granted() {
+    let mcp = Mcp::changed(|config| config.sessions = 2);
+    for name in ["a", "b"] {
+        mcp.ok("session_open", json!({ "language": "javascript", "session": name }));
+    }
+    let open = json!({ "language": "javascript", "session": "c" });
+    let refused = mcp.refused("session_open", open.clone());
+    assert!(refused.starts_with("quota-exceeded: 2 sessions are in use"), "{refused}");
+    mcp.ok("session_close", json!({ "session": "a" }));
+    mcp.ok("session_open", open);
+}
+
+#[test]
+fn a_script_that_is_unwound_takes_nothing_along() {
+    let mcp =
+        Mcp::changed(|config| (config.policy.limits.timeout_ms, config.policy.limits.timeout_reserve_ms) = (400, 0));
+    let session = mcp.session();
+    mcp.in_session(&session, "x = 1");
+    let stopped = mcp
+        .in_session(&session, "x = 2\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass");
+    assert_eq!((stopped.is_error, &structured(&stopped)["rolled_back"]), (Some(true), &json!(true)), "{stopped:?}");
+    assert!(text(&stopped).contains("The session is as it was before this."), "{}", text(&stopped));
+    assert_eq!(text(&mcp.in_session(&session, "print(x)")), "1\n");
+}

@@ -1,0 +1,256 @@
+//! A server and a client that are connected.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use glovebox::DirectoryStore;
+use glovebox_server::{
+    Service, ServiceConfig, Tenant, TenantConfig,
+    mcp::{McpServer, Upstreams},
+};
+use glovebox_tests::engine;
+use rmcp::{
+    ClientHandler, RoleClient, ServiceExt as _,
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest, ContentBlock,
+        ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResult, ServerResult,
+    },
+    service::{
+        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, PeerRequestOptions, RequestHandle,
+        RunningService,
+    },
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// A client that keeps what it is told.
+#[derive(Clone, Default)]
+pub(super) struct Listener {
+    pub(super) progress: Arc<Mutex<Vec<(Instant, ProgressNotificationParam)>>>,
+}
+
+impl ClientHandler for Listener {
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progress.lock().unwrap().push((Instant::now(), params));
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::default()
+    }
+}
+
+/// A server for one tenant, and a client of it.
+pub(super) struct Mcp {
+    pub(super) runtime: Runtime,
+    pub(super) client: Option<RunningService<RoleClient, Listener>>,
+    pub(super) listener: Listener,
+    pub(super) service: Service,
+    _dir: TempDir,
+}
+
+/// Changes the one tenant.
+type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+
+/// How a test's server differs from others.
+#[derive(Default)]
+pub(super) struct Setup {
+    pub(super) change: Option<Change>,
+    pub(super) service: ServiceConfig,
+    pub(super) lifecycle: Option<ClientLifecycleMode>,
+    pub(super) listing: String,
+}
+
+pub(super) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+impl Mcp {
+    pub(super) fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    pub(super) fn changed(change: impl FnOnce(&mut TenantConfig) + 'static) -> Self {
+        Self::with(Setup { change: Some(Box::new(change)), ..Setup::default() })
+    }
+
+    pub(super) fn with(setup: Setup) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let service = Service::new(engine().clone(), setup.service).unwrap();
+        let store = DirectoryStore::open(dir.path().join("sessions")).unwrap();
+        let mut config = TenantConfig::new("mcp", Arc::new(store));
+        if let Some(change) = setup.change {
+            change(&mut config);
+        }
+        let tenant = Tenant::new(&service, config);
+        let (runtime, listener) = (runtime(), Listener::default());
+        let server = McpServer::new(tenant, &setup.listing);
+        let lifecycle = setup.lifecycle.unwrap_or(ClientLifecycleMode::Initialize);
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        let client = runtime.block_on(async {
+            tokio::spawn(async move {
+                if let Ok(running) = server.serve(ours).await {
+                    let _ = running.waiting().await;
+                }
+            });
+            listener.clone().serve_with_lifecycle(theirs, lifecycle).await.unwrap()
+        });
+        Self { runtime, client: Some(client), listener, service, _dir: dir }
+    }
+
+    pub(super) fn client(&self) -> &RunningService<RoleClient, Listener> {
+        self.client.as_ref().unwrap()
+    }
+
+    /// Calls a tool.
+    pub(super) fn call(&self, name: &'static str, arguments: Value) -> CallToolResult {
+        let params = CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone());
+        self.runtime.block_on(self.client().call_tool(params)).unwrap()
+    }
+
+    /// Calls one that succeeds.
+    pub(super) fn ok(&self, name: &'static str, arguments: Value) -> CallToolResult {
+        let result = self.call(name, arguments);
+        assert_ne!(result.is_error, Some(true), "{result:?}");
+        assert!(result.structured_content.is_some(), "{result:?}");
+        result
+    }
+
+    /// Calls one that is refused; returns what a model is told.
+    pub(super) fn refused(&self, name: &'static str, arguments: Value) -> String {
+        let result = self.call(name, arguments);
+        assert_eq!((result.is_error, &result.structured_content), (Some(true), &None), "{result:?}");
+        text(&result)
+    }
+
+    pub(super) fn python(&self, code: &str) -> CallToolResult {
+        self.call("run_code", json!({ "language": "python", "code": code }))
+    }
+
+    /// A new session of Python.
+    pub(super) fn session(&self) -> String {
+        structured(&self.ok("session_open", json!({ "language": "python" })))["session"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn in_session(&self, session: &str, code: &str) -> CallToolResult {
+        self.call("run_code", json!({ "language": "python", "session": session, "code": code }))
+    }
+
+    /// Calls a tool without waiting for it.
+    pub(super) fn begin(&self, name: &'static str, arguments: Value) -> RequestHandle<RoleClient> {
+        let params = CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone());
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options();
+        self.runtime.block_on(self.client().send_cancellable_request(request, options)).unwrap()
+    }
+
+    /// The answer of one that was begun.
+    pub(super) fn end(&self, handle: RequestHandle<RoleClient>) -> CallToolResult {
+        match self.runtime.block_on(handle.await_response()).unwrap() {
+            ServerResult::CallToolResult(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn read(&self, uri: &str) -> Result<ReadResourceResult, String> {
+        let read = self.client().read_resource(ReadResourceRequestParams::new(uri));
+        self.runtime.block_on(read).map_err(|error| error.to_string())
+    }
+
+    /// How many executions run.
+    pub(super) fn running(&self) -> i64 {
+        let text = self.service.metrics_text();
+        let line = text.lines().find(|line| line.starts_with("glovebox_running "));
+        line.unwrap_or_else(|| panic!("{text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// All texts of a result.
+pub(super) fn text(result: &CallToolResult) -> String {
+    result.content.iter().filter_map(|block| block.as_text()).map(|text| &*text.text).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn structured(result: &CallToolResult) -> &Value {
+    result.structured_content.as_ref().unwrap_or_else(|| panic!("{result:?}"))
+}
+
+/// The media types of a result's pictures, and the addresses of its links.
+pub(super) fn pictures_and_links(result: &CallToolResult) -> (Vec<String>, Vec<String>) {
+    let (mut pictures, mut links) = (Vec::new(), Vec::new());
+    for block in &result.content {
+        match block {
+            ContentBlock::Image(image) => pictures.push(image.mime_type.clone()),
+            ContentBlock::ResourceLink(link) => links.push(link.uri.clone()),
+            _ => {}
+        }
+    }
+    (pictures, links)
+}
+
+pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An inner server in Python, with this body for `tools/call`, where `name` and `arguments` are those of the call, and `say` answers.
+pub(super) struct Inner {
+    pub(super) dir: TempDir,
+}
+
+impl Inner {
+    pub(super) fn new(tools: &Value, call: &str) -> Self {
+        let list = "say({'tools': json.load(open(os.path.join(os.path.dirname(__file__), 'tools.json')))})";
+        let made = Self::answering(list, call);
+        std::fs::write(made.dir.path().join("tools.json"), tools.to_string()).unwrap();
+        made
+    }
+
+    /// The same with a body for `tools/list`.
+    pub(super) fn answering(list: &str, call: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let indented = |body: &str| body.lines().map(|line| format!("        {line}\n")).collect::<String>();
+        let script = format!(
+            "import json, os, sys, threading, time\nlock = threading.Lock()\n\
+             def put(m):\n    with lock: sys.stdout.write(json.dumps(m) + '\\n'); sys.stdout.flush()\n\
+             def handle(m):\n    def say(r): put({{'jsonrpc': '2.0', 'id': m['id'], 'result': r}})\n\
+             \x20   def text(t): say({{'content': [{{'type': 'text', 'text': t}}]}})\n\
+             \x20   if m['method'] == 'initialize':\n\
+             \x20       say({{'protocolVersion': '2025-06-18', 'capabilities': {{'tools': {{}}}}, 'serverInfo': {{'name': 'i', 'version': '1'}}}})\n\
+             \x20   elif m['method'] == 'tools/list':\n{}\
+             \x20   elif m['method'] == 'tools/call':\n        name, arguments = m['params']['name'], m['params']['arguments']\n{}\
+             for line in sys.stdin:\n    m = json.loads(line)\n    if 'id' in m: threading.Thread(target=handle, args=(m,), daemon=True).start()\n\
+             \x20   elif m['method'] == 'notifications/cancelled': open(os.path.join(os.path.dirname(__file__), 'cancelled'), 'w').close()\n",
+            indented(list),
+            indented(call),
+        );
+        std::fs::write(dir.path().join("server.py"), script).unwrap();
+        Self { dir }
+    }
+
+    pub(super) fn config(&self, name: &str) -> glovebox_server::mcp::UpstreamConfig {
+        let args = vec![self.dir.path().join("server.py").to_str().unwrap().to_owned()];
+        glovebox_server::mcp::UpstreamConfig {
+            name: name.into(),
+            command: "python3".into(),
+            args,
+            env: BTreeMap::new(),
+            cwd: None,
+            tools: None,
+        }
+    }
+}
+
+/// Starts inner servers.
+pub(super) fn start(
+    runtime: &Runtime,
+    configs: Vec<glovebox_server::mcp::UpstreamConfig>,
+    result_bytes: u64,
+) -> Result<Upstreams, String> {
+    runtime.block_on(Upstreams::start(configs, result_bytes)).map_err(|error| error.to_string())
+}

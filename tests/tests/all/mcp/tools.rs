@@ -1,0 +1,150 @@
+//! The tools as a client is told of them.
+
+use rmcp::{
+    model::{CallToolRequestParams, ProtocolVersion, Tool},
+    service::ClientLifecycleMode,
+};
+use serde_json::{Value, json};
+
+use super::support::{Mcp, Setup, text};
+
+const NAMES: [&str; 9] = [
+    "run_code",
+    "session_open",
+    "session_list",
+    "session_fork",
+    "session_undo",
+    "session_close",
+    "files_list",
+    "files_read",
+    "files_write",
+];
+
+fn tools(mcp: &Mcp) -> Vec<Tool> {
+    mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap()
+}
+
+#[test]
+fn tools_come_in_one_order_with_schemas_titles_and_what_they_do() {
+    let mcp = Mcp::new();
+    let listed = tools(&mcp);
+    assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
+    assert_eq!(listed, tools(&Mcp::new()), "the same for every client");
+    for tool in &listed {
+        let (input, output) = (json!(*tool.input_schema), json!(**tool.output_schema.as_ref().unwrap()));
+        assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")), "{}", tool.name);
+        assert_eq!(input["additionalProperties"], false, "{}", tool.name);
+        assert!(tool.title.is_some() && tool.description.as_ref().is_some_and(|text| text.len() > 20), "{}", tool.name);
+        // Some clients know neither references nor widths of numbers.
+        for word in ["$ref", "$defs", "\"format\"", "\"default\":null"] {
+            assert!(!input.to_string().contains(word), "{}: {input}", tool.name);
+        }
+    }
+    let hints: Vec<_> = listed
+        .iter()
+        .map(|tool| {
+            let hints = tool.annotations.clone().unwrap();
+            [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint]
+                .map(Option::unwrap)
+        })
+        .collect();
+    let (looks, adds) = ([true, false, true, false], [false, false, false, false]);
+    let (changes, ends) = ([false, true, false, false], [false, true, true, false]);
+    assert_eq!(hints, [changes, adds, looks, adds, changes, ends, looks, looks, ends]);
+}
+
+#[test]
+fn the_description_says_what_there_is() {
+    let mcp = Mcp::changed(|config| config.policy.limits.timeout_ms = 2_500);
+    let run = tools(&mcp).remove(0);
+    let description = run.description.unwrap();
+    for fact in ["CPython 3.", "QuickJS 0.", "no network", "2.5 s", "128 MiB of memory", "only in sessions"] {
+        assert!(description.contains(fact), "{fact}: {description}");
+    }
+    let input = json!(*run.input_schema);
+    assert_eq!(input["properties"]["timeout_ms"]["maximum"], 2_500);
+    assert_eq!(input["properties"]["language"]["enum"], json!(["python", "javascript", "typescript"]));
+    assert_eq!(input["required"], json!(["language", "code"]));
+    // Of what is not served nothing is said.
+    let service = glovebox_server::ServiceConfig { runtimes: vec!["javascript".into()], ..Default::default() };
+    let mcp = Mcp::with(Setup { service, listing: "And this.".into(), ..Setup::default() });
+    let run = tools(&mcp).remove(0);
+    assert!(!run.description.as_ref().unwrap().contains("CPython") && run.description.unwrap().ends_with("And this."));
+    assert_eq!(json!(*run.input_schema)["properties"]["language"]["enum"], json!(["javascript", "typescript"]));
+    let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1" }));
+    assert!(refused.contains("unknown-runtime: no runtime `python` is served here"), "{refused}");
+}
+
+#[test]
+fn arguments_that_are_wrong_are_named_and_the_next_call_works() {
+    let mcp = Mcp::new();
+    for (name, arguments, said) in [
+        ("run_code", json!({ "language": "python", "code": "1", "timeout": 1 }), "unknown field `timeout`"),
+        ("run_code", json!({ "code": "1" }), "missing field `language`"),
+        ("run_code", json!({ "language": "cobol", "code": "1" }), "unknown variant `cobol`"),
+        ("run_code", json!({ "language": "python", "code": "1", "session": "../x" }), "cannot be a session's id"),
+        ("run_code", json!({ "language": "python", "code": "1", "session": "none" }), "not-found: "),
+        ("session_list", json!({ "all": true }), "unknown field `all`"),
+        ("session_close", json!({ "session": "none" }), "not-found: "),
+        ("session_fork", json!({ "session": "none", "fork": "a b" }), "cannot be a session's id"),
+        (
+            "files_read",
+            json!({ "session": "none", "path": "x", "length": 0 }),
+            "`length` is 0; it must be between 1 and 65536",
+        ),
+        ("files_write", json!({ "session": "none", "path": "x" }), "as `text` or as `base64`"),
+    ] {
+        let refused = mcp.refused(name, arguments.clone());
+        assert!(refused.contains(said), "{name} {arguments}: {refused}");
+    }
+    let unknown =
+        mcp.runtime.block_on(mcp.client().call_tool(CallToolRequestParams::new("rm\n"))).unwrap_err().to_string();
+    assert!(unknown.contains("there is no tool `rm\\n`; there are run_code, session_open"), "{unknown}");
+    assert_eq!(text(&mcp.python("print(1)")), "1\n");
+}
+
+#[test]
+fn the_time_is_what_was_asked_for_within_the_grant() {
+    let mcp = Mcp::changed(|config| config.policy.limits.timeout_ms = 2_000);
+    let run = |timeout_ms: u64| {
+        mcp.call("run_code", json!({ "language": "javascript", "code": "while (true) {}", "timeout_ms": timeout_ms }))
+    };
+    for (timeout_ms, said) in [(1, "more than 1 ms"), (300, "more than 300 ms"), (2_000, "more than 2000 ms")] {
+        let result = run(timeout_ms);
+        assert!(result.is_error == Some(true) && text(&result).contains(said), "{result:?}");
+        assert_eq!(result.structured_content.unwrap()["outcome"], "exhausted");
+    }
+    for timeout_ms in [0, 2_001, u64::MAX] {
+        let refused = text(&run(timeout_ms));
+        assert!(refused.contains(&format!("`timeout_ms` is {timeout_ms}; it must be between 1 and 2000")), "{refused}");
+    }
+    // In a session as well, which goes on.
+    let session = mcp.session();
+    let code =
+        json!({ "language": "python", "session": session, "code": "x = 1\nwhile True: pass", "timeout_ms": 300 });
+    let result = mcp.call("run_code", code);
+    assert!(text(&result).contains("more than the 300 ms of `timeout_ms`"), "{result:?}");
+    assert_eq!(
+        mcp.ok("run_code", json!({ "language": "python", "session": session, "code": "x" }))
+            .structured_content
+            .unwrap()["value"],
+        "1"
+    );
+}
+
+#[test]
+fn every_version_of_the_protocol_is_spoken() {
+    let discover = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    let auto =
+        ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
+    for lifecycle in [ClientLifecycleMode::Initialize, discover, auto] {
+        let mcp = Mcp::with(Setup { lifecycle: Some(lifecycle), ..Setup::default() });
+        assert_eq!(tools(&mcp).len(), NAMES.len());
+        let answer =
+            mcp.ok("run_code", json!({ "language": "typescript", "code": "const x: number = 6; console.log(x * 7)" }));
+        assert_eq!(
+            (text(&answer), &answer.structured_content.unwrap()["stdout"]),
+            ("42\n".into(), &Value::from("42\n"))
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Tools of other servers, which scripts call: also those of hostile ones.
+
+use std::time::{Duration, Instant};
+
+use glovebox_server::mcp::{UpstreamConfig, Upstreams};
+use serde_json::{Value, json};
+
+use super::support::{Inner, Mcp, Setup, runtime, start, structured, text, until};
+
+/// A server of ours whose scripts call the tools of others.
+fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantConfig) + 'static) -> Mcp {
+    let (tools, listing) = (upstreams.tools(), upstreams.listing().text());
+    let change = move |config: &mut glovebox_server::TenantConfig| {
+        config.tools = tools;
+        change(config);
+    };
+    Mcp::with(Setup { change: Some(Box::new(change)), listing, ..Setup::default() })
+}
+
+fn tool(name: &str, properties: Value) -> Value {
+    json!({ "name": name, "description": format!("Does {name}."), "inputSchema": { "type": "object", "properties": properties } })
+}
+
+#[test]
+fn scripts_call_the_tools_of_other_servers() {
+    let tools = json!([
+        { "name": "add", "inputSchema": { "type": "object", "properties": { "a": { "type": "number" }, "b": { "type": "number" } },
+          "required": ["a", "b"] }, "outputSchema": { "type": "object", "properties": { "sum": { "type": "number" } } } },
+        tool("say-it", json!({})), tool("fail", json!({})), tool("env", json!({})), tool("left.out", json!({})),
+    ]);
+    let call = "if name == 'add': say({'content': [], 'structuredContent': {'sum': arguments['a'] + arguments['b']}})\n\
+                elif name == 'say-it': say({'content': [{'type': 'text', 'text': 'one'}, {'type': 'text', 'text': 'two'}]})\n\
+                elif name == 'env': text(json.dumps(sorted(os.environ)))\n\
+                else: say({'content': [{'type': 'text', 'text': 'because'}], 'isError': True})";
+    let inner = Inner::new(&tools, call);
+    let runtime = runtime();
+    let mut config = inner.config("calc-1");
+    config.env.insert("KEY".into(), "secret".into());
+    config.tools = Some(["add", "say-it", "fail", "env"].map(str::to_owned).into());
+    let upstreams = start(&runtime, vec![config], 1 << 20).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let run = mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap().remove(0);
+    let description = run.description.unwrap();
+    assert!(description.contains("\ntools.calc_1_add(a: float, b: float) -> {sum: float}\n"), "{description}");
+    assert!(
+        description.contains("\ntools.calc_1_say_it()  # Does say-it.\n") && !description.contains("left_out"),
+        "{description}"
+    );
+    assert_eq!(run.annotations.unwrap().open_world_hint, Some(true));
+    let result = mcp.python(
+        "print(tools.calc_1_add(a=1, b=2)['sum'], repr(tools.calc_1_say_it()))\n\
+         for call in (lambda: tools.calc_1_fail(), lambda: tools.calc_1_add(a='x')):\n\
+         \x20   try: call()\n\x20   except tools.ToolError as error: print(type(error).__name__, error)\n\
+         print(tools.calc_1_env())",
+    );
+    let printed = text(&result);
+    assert!(printed.starts_with("3 'one\\ntwo'\nToolError because\nInvalidArguments "), "{result:?}");
+    let environment = printed.lines().last().unwrap();
+    let environment: Vec<String> = serde_json::from_str(environment).unwrap();
+    // What shells, Python in the C locale (PEP 538), and pyenv in front of it set by themselves.
+    let own = |name: &str| ["LC_CTYPE", "PWD", "SHLVL", "_"].contains(&name) || name.contains("PYENV");
+    assert_eq!(environment.into_iter().filter(|name| !own(name)).collect::<Vec<_>>(), ["HOME", "KEY", "PATH"]);
+    assert!(!printed.contains("secret"));
+    let script = "const all = await Promise.all([1, 2, 3].map(a => tools.calc_1_add({a, b: 1}))); console.log(JSON.stringify(all))";
+    let result = mcp.call("run_code", json!({ "language": "javascript", "code": script }));
+    assert_eq!(text(&result), "[{\"sum\":2},{\"sum\":3},{\"sum\":4}]\n");
+    runtime.block_on(upstreams.close());
+    assert!(text(&mcp.python("tools.calc_1_say_it()")).contains("MCP server `calc-1` is closed"));
+}
+
+#[test]
+fn a_server_that_dies_is_started_again_a_few_times() {
+    let inner = Inner::new(
+        &json!([tool("die", json!({})), tool("live", json!({}))]),
+        "if name == 'live': text('alive')\nelse: print('why\\x1b[2J', file=sys.stderr, flush=True); os._exit(3)",
+    );
+    let runtime = runtime();
+    let upstreams = start(&runtime, vec![inner.config("s")], 1 << 20).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let result = mcp.python(
+        "for _ in range(7):\n\x20   try: tools.s_die()\n\x20   except tools.ToolError as error: print(error)\nprint(tools.s_live())",
+    );
+    let printed = text(&result);
+    let lines: Vec<&str> = printed.lines().collect();
+    for line in &lines[..6] {
+        assert_eq!(*line, "MCP server `s` has ended; it wrote: why\\u{1b}[2J", "{printed}");
+    }
+    assert!(lines[6].contains("was started 5 times again within 10 minutes"), "{printed}");
+    assert_eq!(result.is_error, Some(true));
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn a_call_ends_with_its_time_and_with_its_script() {
+    let inner = Inner::new(
+        &json!([tool("wait", json!({})), tool("now", json!({}))]),
+        "time.sleep(60 if name == 'wait' else 0)\ntext(name)",
+    );
+    let runtime = runtime();
+    let upstreams = start(&runtime, vec![inner.config("slow")], 1 << 20).unwrap();
+    let cancelled = inner.dir.path().join("cancelled");
+    let mcp = with(&upstreams, |config| config.policy.limits.tool_timeout_ms = 300);
+    let begun = Instant::now();
+    let result = mcp.python(
+        "try: tools.slow_wait()\nexcept tools.ToolError as error: print(type(error).__name__)\nprint(tools.slow_now())",
+    );
+    assert_eq!(text(&result), "ToolTimeout\nnow\n");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    until("the server is told", || cancelled.exists());
+    std::fs::remove_file(&cancelled).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let handle = mcp.begin("run_code", json!({ "language": "python", "code": "tools.slow_wait()" }));
+    until("it runs", || mcp.running() == 1);
+    std::thread::sleep(Duration::from_millis(300));
+    mcp.runtime.block_on(handle.cancel(None)).unwrap();
+    until("it has ended", || mcp.running() == 0);
+    until("the server is told", || cancelled.exists());
+    assert_eq!(text(&mcp.python("print(tools.slow_now())")), "now\n", "the server is as it was");
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn a_result_is_taken_at_the_limit_and_not_over_it() {
+    let inner = Inner::new(&json!([tool("x", json!({ "n": { "type": "integer" } }))]), "text('x' * arguments['n'])");
+    let runtime = runtime();
+    let upstreams = start(&runtime, vec![inner.config("s")], 1_000).unwrap();
+    let mcp = with(&upstreams, |config| config.policy.limits.tool_bytes = 1_000);
+    // A message is bounded by four times the result and 4 MiB: one beyond that ends the server.
+    let result = mcp.python(
+        "for n in (997, 998, 999, 5_000_000, 1):\n\x20   try: print(len(tools.s_x(n=n)))\n\x20   except tools.ToolError as error: print(type(error).__name__, error)",
+    );
+    let printed = text(&result);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(&lines[..2], ["997", "998"], "{printed}");
+    assert_eq!(lines[2], "ToolLimit the result has 1001 bytes as JSON, and 1000 at most may have");
+    assert!(
+        lines[3].starts_with("ToolError MCP server `s` has ended: a message was longer than it may be"),
+        "{printed}"
+    );
+    assert_eq!(lines[4], "1", "and it is started again");
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn names_that_clash_or_that_scripts_cannot_write_are_refused() {
+    let runtime = runtime();
+    let refused = |inner: &[(&Inner, &str)]| {
+        let configs = inner.iter().map(|(inner, name)| inner.config(name)).collect();
+        start(&runtime, configs, 1 << 20).unwrap_err()
+    };
+    let (dashed, plain) =
+        (Inner::new(&json!([tool("a-b", json!({}))]), "pass"), Inner::new(&json!([tool("b", json!({}))]), "pass"));
+    let clash = refused(&[(&dashed, "s"), (&plain, "s.a")]);
+    assert_eq!(
+        clash,
+        "tool `b` of MCP server `s.a` would be `tools.s_a_b`, as `a-b` of `s` is; rename a server, or leave one out of its `tools`"
+    );
+    for (name, server) in [("x".repeat(63), "s"), ("x".into(), "1"), ("x".into(), "-"), ("\u{202e}\n".repeat(50), "s")]
+    {
+        let inner = Inner::new(&json!([tool(&name, json!({}))]), "pass");
+        let error = refused(&[(&inner, server)]);
+        assert!(
+            error.contains("cannot be a name") && !error.contains(['\n', '\u{202e}']) && error.len() < 2_000,
+            "{error}"
+        );
+    }
+    let at = Inner::new(&json!([tool(&"x".repeat(62), json!({}))]), "pass");
+    let upstreams = start(&runtime, vec![at.config("s")], 1 << 20).unwrap();
+    assert_eq!(upstreams.tools().len(), 1);
+    runtime.block_on(upstreams.close());
+    let mut missing = plain.config("s");
+    missing.tools = Some(vec!["c".into()]);
+    assert!(start(&runtime, vec![missing], 1 << 20).unwrap_err().contains("MCP server `s` has no tool `c`"));
+}
+
+#[test]
+fn a_hostile_list_is_bounded() {
+    let runtime = runtime();
+    let refused = |list: &str| {
+        let inner = Inner::answering(list, "pass");
+        start(&runtime, vec![inner.config("evil")], 1_000).unwrap_err()
+    };
+    for (list, said) in [
+        (
+            "say({'tools': [{'name': f't{i}', 'inputSchema': {'type': 'object'}} for i in range(257)]})",
+            "has more than 256 tools",
+        ),
+        ("say({'tools': [], 'nextCursor': 'again'})", "lists its tools on more than 64 pages"),
+        (
+            "put({'jsonrpc': '2.0', 'id': m['id'], 'error': {'code': 1, 'message': 'no\\nline'}})",
+            "does not list its tools: ",
+        ),
+        (
+            "say({'tools': [{'name': 'x', 'description': 'd' * 6_000_000, 'inputSchema': {}}]})",
+            "a message was longer than it may be",
+        ),
+        ("print('I go', file=sys.stderr, flush=True); os._exit(1)", "it wrote: I go"),
+    ] {
+        let error = refused(list);
+        assert!(error.starts_with("MCP server `evil` ") && error.contains(said) && !error.contains('\n'), "{error}");
+    }
+    // Schemas that cannot be used become those of any object: the server holds its arguments to them itself.
+    let schemas = json!([
+        { "name": "look", "inputSchema": { "type": "object", "properties": { "a": { "pattern": "(?=x)y" } } } },
+        { "name": "wide", "inputSchema": { "type": "object", "properties": (0..5_000).map(|i| (format!("p{i}"), json!({}))).collect::<serde_json::Map<_, _>>() } },
+        { "name": "away", "inputSchema": { "type": "object", "properties": { "a": { "$ref": "http://x" } } } },
+        { "name": "list", "inputSchema": { "type": "array" } },
+    ]);
+    let inner = Inner::new(&schemas, "text(name)");
+    let upstreams = start(&runtime, vec![inner.config("odd")], 1 << 20).unwrap();
+    let mcp = with(&upstreams, |_| {});
+    let result =
+        mcp.python("print(tools.odd_look(a='q'), tools.odd_wide(p1=1), tools.odd_away(a=1), tools.odd_list())");
+    assert_eq!(text(&result), "look wide away list\n", "{result:?}");
+    assert!(structured(&result)["stdout"] == "look wide away list\n");
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn what_is_no_server_is_named() {
+    let runtime = runtime();
+    let config = |command: &str, args: &[&str]| UpstreamConfig {
+        name: "x".into(),
+        command: command.into(),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: Default::default(),
+        cwd: None,
+        tools: None,
+    };
+    for (config, said) in [
+        (config("/no/such/program", &[]), "MCP server `x` cannot be started: "),
+        (config("sh", &["-c", "echo nonsense; echo why >&2"]), "does not answer as an MCP server: "),
+        (config("sh", &["-c", "yes"]), "does not answer as an MCP server: "),
+        (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "does not answer as an MCP server: "),
+    ] {
+        // What says nothing that is of the protocol is waited for only as long as it lasts.
+        let config = if config.args.iter().any(|arg| arg == "yes") { limited(config) } else { config };
+        let error = start(&runtime, vec![config], 1 << 20).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// The same, for a second.
+fn limited(mut config: UpstreamConfig) -> UpstreamConfig {
+    config.args = vec!["-c".into(), "timeout 1 yes".into()];
+    config
+}
