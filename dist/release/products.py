@@ -29,7 +29,8 @@ COMMAND_README = """\
 `interpreters.zip` has CPython 3.12, QuickJS-NG and what TypeScript needs. With `--bundle FILE`, or the variable GLOVEBOX_BUNDLE, nothing is
 downloaded. Without it `glovebox` runs Python on 3.15 with numpy and pandas, which it fetches with `pip` the first time.
 
-`./glovebox --help` has the rest. LICENSE is Glovebox's, {notices} has those of others that are inside.
+`./glovebox --help` has the rest. `service` has what runs it as a server: a unit of systemd, a configuration to begin with, a file to build
+a container from. LICENSE is Glovebox's, {notices} has those of others that are inside.
 """
 PROVIDERS_README = """\
 # Provider components of Glovebox {version}
@@ -116,6 +117,7 @@ def make_command(release: Release) -> list[Path]:
     readme = COMMAND_README.format(version=release.version, machine=machine, glibc=needed, notices=NOTICES)
     name = f"glovebox-{release.version}-{machine}-linux-glibc{needed}"
     files = legal(release) | {"glovebox": program, "interpreters.zip": release.bundle, "README.md": readme.encode()}
+    files |= {f"service/{each.name}": each for each in (ROOT / "dist" / "service").iterdir()}
     for old in release.out.glob(f"glovebox-*-{machine}-linux-*.tar.gz"):
         old.unlink()
     return [archives.tar_gz(release.out / f"{name}.tar.gz", name, files, release.epoch, frozenset({"glovebox"}))]

@@ -195,7 +195,7 @@ def unpack(file: Path, into: Path) -> Path:
 def command(check: Check) -> str:
     """The archive of the command, with the interpreters that come with it."""
     directory = unpack(check.one("glovebox-*-linux-*.tar.gz", "command"), check.room.base)
-    for name in ("LICENSE", NOTICES, "README.md"):
+    for name in ("LICENSE", NOTICES, "README.md", "service/glovebox.service", "service/server.toml", "service/Containerfile"):
         if not (directory / name).is_file():
             raise Failed(f"the archive lacks {name}")
     bundle = directory / "interpreters.zip"
